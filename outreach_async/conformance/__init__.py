@@ -7,17 +7,16 @@ Run it as a test suite, with pytest 8 or later:
 By default, the suite only reads. To let it create contacts, too, pass the workspace id again with `--allow-writes space_...`, and
 set `OUTREACH_OWNER_KEY` to the owner key.
 
-The suite has a test for each documented rule that can be tested. It reads up to 100 campaigns, the steps of ten of these
-campaigns, and up to 8,000 mailboxes. To check `total_found` for lists of any length, the suite also reads the last page of each
-list, and requests one page past the end. A percentage below 0 or above 100 counts as a violation, too.
+The suite has a test for each documented rule that can be tested. It reads up to 100 campaigns, the steps of ten of them, and up
+to 8,000 mailboxes. To check `total_found` for lists of any length, it also reads the last page of each list, and requests one
+page past the end. A percentage below 0 or above 100 counts as a violation, too.
 
 For many questions that the documentation leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite
-finds out which value of each knob matches the service, and writes these values to the file `behaviour.toml`. To configure a fake
-with these values, load the file with `outreach_async.fake.behaviour.load_behaviour`. A later run fails if the measured value of a
-knob has changed.
+finds out which value of each knob matches the service, and writes these values to `behaviour.toml`, with which
+`outreach_async.fake.behaviour.load_behaviour` configures a fake. A later run fails if the measured value of a knob has changed.
 
-You can also call the suite from Python: `check` returns the violations of documented rules, and `calibrate` returns the values of
-the knobs. In this example, the service is a fake:
+From Python, `check` returns the violations of documented rules, and `calibrate` the values of the knobs. Here, the service is a
+fake:
 
 ```python
 import anyio
@@ -50,7 +49,7 @@ Limits of the measurement, by knob:
     campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are few campaigns
     email_key                           `lower` and `gmail` look the same: no contact at gmail.com is created
     numbers, list_date                  with few values, a single form looks the same as `mixed`
-    percent_digits                      with few values, 1 and 2 decimal places look the same
+    percent_digits                      with fewer than 12 different values, 1 and 2 decimal places look the same
     order                               not measured with few rows, or with rows that fit two orders
 """
 

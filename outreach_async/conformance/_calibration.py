@@ -67,20 +67,14 @@ def _format_values(values: tuple[Any, ...]) -> str:
 
 
 def _find_shared(before: tuple[Any, ...], now: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(new for new in now if any(_is_same(old, new) for old in before))
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    # Ignore tokens, which are secrets and are never measured.
-    if isinstance(old, HeaderAuth) and isinstance(new, HeaderAuth):
-        return (old.header, old.scheme) == (new.header, new.scheme)
-    return bool(old == new)
+    # Without tokens, which are secrets and are never measured.
+    known = [attrs.evolve(old, tokens=()) if isinstance(old, HeaderAuth) else old for old in before]
+    return tuple(new for new in now if new in known)
 
 
 def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> dict[str, KnobFinding]:
     """Combine the findings of this run with the values that an earlier run observed."""
-    # If only the earlier run observed values of a knob, these values are returned. If both runs observed values and have some in
-    # common, only the common values are returned. Otherwise, the finding of this run is returned.
+    # If both runs observed values of a knob and have some in common, only these remain.
     merged = dict(findings)
     for knob, finding in findings.items():
         was = before.get(knob, ())
@@ -169,7 +163,6 @@ def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
     return SuiteResult(url, record, anyio.run(measure), before)
 
 
-_MAX_CAMPAIGNS_DISPLAY: Final = 100
 _WRITE_PROBES: Final[Mapping[str, Callable[[Requests], Dialogue[KnobFinding]]]] = {
     "email_key": write_probes.probe_email_key,
     "owner_key": write_probes.probe_owner_key,
@@ -184,10 +177,9 @@ class Calibration:
     """The measured behaviour of a service.
 
     Attributes:
-        behaviour: A behaviour for a fake. A knob has its value in `observed`, or else the first of its values in `undecided`, or
-            else its default value.
-        observed: Observed value by knob. Contains the knobs for which exactly one value matches the service.
-        undecided: Possible values by knob. Contains the knobs for which several values match the service.
+        behaviour: A behaviour for a fake. A knob has its observed value, or the first undecided one, or its default.
+        observed: Value by knob, of the knobs for which exactly one value matches the service.
+        undecided: Possible values by knob, of the knobs for which several values match the service.
         reasons: For each knob, how the value was observed, or why it was not observed.
 
     Example:
@@ -205,7 +197,7 @@ class Calibration:
 
     @property
     def unseen(self) -> dict[str, str]:
-        """The knobs whose value was not observed, with the reason for each knob."""
+        """The knobs whose value was not observed, each with the reason."""
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
@@ -240,8 +232,8 @@ class Measurement:
 async def calibrate(transport: Transport, access: Access, patience: Patience | None = None) -> Calibration:
     """Measure the behaviour that the service's API documentation leaves open.
 
-    By default, the function sends about 30 read-only requests, one at a time. With `access.writes`, it also creates at most 64
-    contacts, which are permanent. The arguments are those of `check`.
+    It sends about 30 read-only requests, one at a time. With `access.writes`, it also creates at most 64 contacts, which are
+    permanent. The arguments are those of `check`.
 
     Example:
         ```python
@@ -257,16 +249,13 @@ async def measure_service(transport: Transport, access: Access, patience: Patien
     requests = Requests(**values)
     runner = DialogueRunner(transport, patience, requests.secrets)
     measured = await runner.run(measure_knobs(requests))
-    rate_limit = describe_rate_limit(runner.request_count, runner.retry_after_values)
-    return attrs.evolve(measured, findings={**measured.findings, "rate_limit": rate_limit})
-
-
-def describe_rate_limit(count: int, waits: list[str]) -> KnobFinding:
-    """Return the finding about the rate limit (rule E4). No run tries to exceed the limit, so its value remains unknown."""
-    if not waits:
-        return unobserved(f"not tested: {count} requests were sent one at a time, and none was throttled")
-    how = f"{len(waits)} of {count} requests were throttled, the first with Retry-After {waits[0]!r}"
-    return unobserved(f"there is a rate limit, but its value is unknown: {how}")
+    # No run tries to exceed the rate limit (rule E4), so its value remains unknown.
+    count, waits = runner.request_count, runner.retry_after_values
+    how = f"not tested: {count} requests were sent one at a time, and none was throttled"
+    if waits:
+        how = "there is a rate limit, but its value is unknown: "
+        how += f"{len(waits)} of {count} requests were throttled, the first with Retry-After {waits[0]!r}"
+    return attrs.evolve(measured, findings={**measured.findings, "rate_limit": unobserved(how)})
 
 
 def measure_knobs(access: Requests) -> Dialogue[Measurement]:
@@ -284,7 +273,7 @@ def measure_knobs(access: Requests) -> Dialogue[Measurement]:
         findings["unknown_custom"] = yield from run_probe(write_probes.probe_unknown_custom(access, survey))
         for knob, probe in _WRITE_PROBES.items():
             findings[knob] = yield from run_probe(probe(access))
-        most = min([_MAX_CAMPAIGNS_DISPLAY, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
+        most = min([100, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
         enrolment, membership = yield from write_probes.probe_enrolment(access, survey.first_page_number, most)
         findings |= enrolment
     for knob, finding in findings.items():

@@ -1,7 +1,6 @@
-"""Check a service against every testable rule in its API documentation.
+"""The documented rules about responses, about pages of lists, and about creating contacts; and the check of all rules.
 
-This module defines the rules about responses, about pages of lists, and about creating contacts. The module `item_rules` defines
-the rules about the items of lists.
+The module `_item_rules` has the rules about the items of lists.
 """
 
 from __future__ import annotations
@@ -17,15 +16,21 @@ import attrs
 from outreach_async._service.responses import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import (
+    COUNT,
+    NUMBER,
+    PAGE,
     REGISTERED_RULES,
+    STRINGS,
+    Fault,
     StatedRule,
     Subject,
+    find_misfits,
     find_unrelated,
+    is_count,
     shorten,
     stated,
 )
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
-from outreach_async.conformance._shapes import COUNT, NUMBER, PAGE, STRINGS, find_misfits, is_count
 from outreach_async.conformance._target import OUTCOMES, Access, Patience, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
 from outreach_async.transport._wire import Transport
@@ -54,7 +59,7 @@ def _further_pages(measured: Measurement) -> Iterator[Subject]:
 def _sequences_with_end(measured: Measurement) -> Iterator[Subject]:
     for sequence in measured.survey.page_sequences:
         if sequence.page_after is not None:
-            yield sequence.page_after.exchange, "the page", (sequence, sequence.page_after)
+            yield sequence.page_after.exchange, "the page", sequence, sequence.page_after
 
 
 def _page_sequences(measured: Measurement) -> Iterator[Subject]:
@@ -63,148 +68,141 @@ def _page_sequences(measured: Measurement) -> Iterator[Subject]:
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
         times: list[float] = [row[created] for row in pages.rows if NUMBER[1](row.get(created))]
-        yield sequence.pages[-1].exchange, "the page", (sequence, times in (sorted(times), sorted(times, reverse=True)))
+        yield sequence.pages[-1].exchange, "the page", sequence, times in (sorted(times), sorted(times, reverse=True))
 
 
-def _check_success(exchange: HttpExchange, statuses: Collection[int]) -> Iterator[str]:
+def _find_failure(rule: str, exchange: HttpExchange, statuses: Collection[int]) -> Iterator[Fault]:
     if exchange.response is None:
-        yield "did not arrive"
+        yield rule, "did not arrive"
     elif exchange.response.status not in statuses:
-        yield f"has the status {exchange.response.status}"
+        yield rule, f"has the status {exchange.response.status}"
     elif not isinstance(parse_document(exchange.response), dict):
-        yield "is not a JSON object"
+        yield rule, "is not a JSON object"
 
 
-@stated("W1", "each list request is answered with 200 and a JSON object", _list_responses)
-def _check_ok_status(exchange: HttpExchange) -> Iterator[str]:
-    return _check_success(exchange, (200,))
+_LIST_RULES: Final = {
+    "W1": "each list request is answered with 200 and a JSON object",
+    "W2": "the responses to the four list requests have the status ok",
+}
 
 
-@stated("W1-json", "all bodies are JSON", _all_responses)
-def _check_strict_json(exchange: HttpExchange) -> Iterator[str]:
-    """Yield the reason why a body that Python can parse does not follow the JSON standard, for example because of `NaN`."""
-    if exchange.payload is not None and exchange.response is not None:
-        try:
-            json.loads(exchange.response.body.decode(), parse_constant=_refuse_constant)
-        except ValueError as error:
-            yield f"is not JSON: {error}"
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-@stated("W2", "the responses to the four list requests have the status ok", _list_responses)
-def _check_ok_document(exchange: HttpExchange) -> Iterator[str]:
+@stated(_list_responses, _LIST_RULES)
+def _check_list(exchange: HttpExchange) -> Iterator[Fault]:
+    yield from _find_failure("W1", exchange, (200,))
     document = parse_document(exchange.response) if exchange.response is not None else None
     if isinstance(document, dict) and document.get("status") != "ok":
-        yield f"has the status {shorten(document.get('status'))}, not 'ok'"
+        yield "W2", f"has the status {shorten(document.get('status'))}, not 'ok'"
 
 
-@stated(
-    "P1",
-    "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
-    _pages,
-)
-def _check_page(page: SampledPage) -> Iterator[str]:
-    yield from find_misfits(page.document, PAGE)
-    yield from find_unrelated({"items": page.item_count, "display": page.display}, "items <= display")
+@stated(_all_responses, {"W1-json": "all bodies are JSON"})
+def _check_strict_json(exchange: HttpExchange) -> Iterator[Fault]:
+    """Yield the reason why a body that Python can parse does not follow the JSON standard, for example because of `NaN`."""
+
+    def refuse_constant(constant: str) -> None:
+        raise ValueError(f"{constant} is not a JSON number")
+
+    if exchange.payload is not None and exchange.response is not None:
+        try:
+            json.loads(exchange.response.body.decode(), parse_constant=refuse_constant)
+        except ValueError as error:
+            yield "W1-json", f"is not JSON: {error}"
 
 
-@stated("P1-counts", "total_found, current_page and total_pages are whole numbers of 0 or more", _pages)
-def _check_counts(page: SampledPage) -> Iterator[str]:
+_PAGE_RULES: Final = {
+    "P1": "a page has headers, total_found, current_page, total_pages, and no more items than the parameter display allows",
+    "P1-counts": "total_found, current_page and total_pages are whole numbers of 0 or more",
+    "P1-current": "current_page is the number of the requested page",
+    "P1-pages": "total_pages is total_found divided by display, rounded up",
+    "P14": "headers is an array of strings",
+}
+
+
+@stated(_pages, _PAGE_RULES)
+def _check_page(page: SampledPage) -> Iterator[Fault]:
+    document = page.document
+    yield from find_misfits("P1", document, PAGE)
+    yield from find_unrelated("P1", {"items": page.item_count, "display": page.display}, "items <= display")
     for name in ("total_found", "current_page", "total_pages"):
-        if NUMBER[1](page.document.get(name)) and not is_count(page.document[name]):
-            yield f"has the {name} {shorten(page.document[name])}, not {COUNT[0]}"
-
-
-@stated("P1-current", "current_page is the number of the requested page", _pages)
-def _check_current_page(page: SampledPage) -> Iterator[str]:
-    return find_unrelated({**page.document, "the requested page": page.number}, "current_page == the requested page")
-
-
-@stated("P1-pages", "total_pages is total_found divided by display, rounded up", _pages)
-def _check_total_pages(page: SampledPage) -> Iterator[str]:
+        if NUMBER[1](document.get(name)) and not is_count(document[name]):
+            yield "P1-counts", f"has the {name} {shorten(document[name])}, not {COUNT[0]}"
+    counts = {**document, "the requested page": page.number}
+    yield from find_unrelated("P1-current", counts, "current_page == the requested page")
     if page.total is not None:
-        needed = -(-page.total // page.size)
-        counts = {**page.document, "needed pages": needed, "needed pages or 1": max(needed, 1)}
         # The API documentation does not state whether an empty list has one page or no page.
-        yield from find_unrelated(counts, "needed pages <= total_pages", "total_pages <= needed pages or 1")
+        needed = -(-page.total // page.size)
+        counts = {**document, "needed pages": needed, "needed pages or 1": max(needed, 1)}
+        yield from find_unrelated("P1-pages", counts, "needed pages <= total_pages", "total_pages <= needed pages or 1")
+    yield from find_misfits("P14", document, {"headers": STRINGS})
 
 
-@stated("P1-total", "total_found is the number of items on all pages", _further_pages)
-def _check_total_found(page: SampledPage) -> Iterator[str]:
+@stated(_further_pages, {"P1-total": "total_found is the number of items on all pages"})
+def _check_total_found(page: SampledPage) -> Iterator[Fault]:
     if page.exchange.payload is None:
-        yield "was not served, although total_found on the first page implies that this page exists"
+        yield "P1-total", "was not served, although total_found on the first page implies that this page exists"
     elif page.total is not None:
         expected = min(page.size, max(0, page.total - page.index * page.size))
-        yield from find_unrelated({"items": page.item_count, "from total_found": expected}, "items == from total_found")
+        counts = {"items": page.item_count, "from total_found": expected}
+        yield from find_unrelated("P1-total", counts, "items == from total_found")
 
 
-@stated("P1-end", "a page past the end is refused, is empty, or repeats items of other pages", _sequences_with_end)
-def _check_end(ended: tuple[PageSequence, SampledPage]) -> Iterator[str]:
-    """Yield a fault if a page past the end of the list contains an item that is on no other page."""
-    sequence, after = ended
+@stated(_sequences_with_end, {"P1-end": "a page past the end is refused, is empty, or repeats items of other pages"})
+def _check_end(sequence: PageSequence, after: SampledPage) -> Iterator[Fault]:
     new = set(after.ids) - {id_ for page in sequence.pages for id_ in page.ids}
     if new and after.total == sequence.pages[-1].total:  # items added during the run are not a violation
-        yield f"is past the end, but contains {shorten(min(new))}, which is on no other page: total_found is {after.total}"
+        fault = f"is past the end, but contains {shorten(min(new))}, which is on no other page: total_found is {after.total}"
+        yield "P1-end", fault
 
 
-@stated("P1-repeat", "no item is on two pages", _page_sequences)
-def _check_repeats(walk: tuple[PageSequence, bool]) -> Iterator[str]:
+@stated(_page_sequences, {"P1-repeat": "no item is on two pages"})
+def _check_repeats(sequence: PageSequence, is_stable: bool) -> Iterator[Fault]:  # noqa: FBT001 - a subject has only values
     """Yield a fault for each page that repeats an item of an earlier page."""
     # If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
-    sequence, is_stable = walk
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:
         return  # items added or removed during the run shift all later items
     for page in sequence.pages:
         again = seen.intersection(page.ids)
         if again and (is_stable or len(again) == len(page.ids) > 1):
-            yield f"has the number {page.number} and contains {shorten(min(again))}, which is also on an earlier page"
+            yield (
+                "P1-repeat",
+                f"has the number {page.number} and contains {shorten(min(again))}, which is also on an earlier page",
+            )
         seen.update(page.ids)
 
 
-@stated("P14", "headers is an array of strings", _pages)
-def _check_headers(page: SampledPage) -> Iterator[str]:
-    return find_misfits(page.document, {"headers": STRINGS})
-
-
 @stated(
-    "P2",
-    "mailboxes: display may be up to 2,000",
     lambda measured: ((page.exchange, "the response", page) for page in measured.survey.mailbox_pages.pages[:1]),
+    {"P2": "mailboxes: display may be up to 2,000"},
 )
-def _check_mailbox_count(page: SampledPage) -> Iterator[str]:
+def _check_mailbox_count(page: SampledPage) -> Iterator[Fault]:
     if page.exchange.payload is None:
-        yield from _check_ok_status(page.exchange)
+        yield from _find_failure("P2", page.exchange, (200,))
     elif page.total is not None and len(page.exchange.rows) < min(page.total, MAX_MAILBOXES):
-        yield f"contains {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
+        yield "P2", f"contains {len(page.exchange.rows)} of {page.total} mailboxes at display={MAX_MAILBOXES}"
 
 
 # Creating contacts.
 
 
-def _trial_creations(measured: Measurement, outcomes: Collection[str] = OUTCOMES) -> Iterator[Subject]:
+def _trial_creations(measured: Measurement, outcomes: Collection[str]) -> Iterator[Subject]:
     if measured.trial:
         for outcome in outcomes:
             exchange = measured.trial.outcomes[outcome]
-            yield exchange, "the response", (outcome, exchange)
+            yield exchange, "the response", outcome, exchange
 
 
 _duplicate_creations = partial(_trial_creations, outcomes=OUTCOMES[1:])
-_skipped_creations = partial(_trial_creations, outcomes=["skipped"])
 
 
 def _full_creations(measured: Measurement) -> Iterator[Subject]:
     if measured.trial and measured.trial.fields:
-        yield measured.trial.fields, "the response", ("added", measured.trial.fields)
+        yield measured.trial.fields, "the response", "added", measured.trial.fields
 
 
 def _new_creations(measured: Measurement) -> Iterator[Subject]:
     if measured.trial:
         for exchange in (measured.trial.outcomes["added"], *measured.trial.other_new.values()):
-            yield exchange, "the response", ("added", exchange)
+            yield exchange, "the response", "added", exchange
 
 
 def _created(measured: Measurement) -> Iterator[Subject]:
@@ -214,7 +212,7 @@ def _created(measured: Measurement) -> Iterator[Subject]:
 
 def _incomplete_creations(measured: Measurement) -> Iterator[Subject]:
     omitted = measured.trial.incomplete if measured.trial else {}
-    return ((exchange, "the response", (member, exchange)) for member, exchange in omitted.items())
+    return ((exchange, "the response", member, exchange) for member, exchange in omitted.items())
 
 
 def _returned_ids(measured: Measurement) -> Iterator[Subject]:
@@ -226,71 +224,68 @@ def _returned_ids(measured: Measurement) -> Iterator[Subject]:
         yield measured.trial.outcomes["updated_missing_fields"], "the contact", known
 
 
-def _memberships(measured: Measurement) -> Iterator[Subject]:
-    if measured.membership:
-        yield measured.membership.exchange, "the first step", measured.membership
+def _check_accepted(rule: str, _outcome: str, exchange: HttpExchange) -> Iterator[Fault]:
+    return _find_failure(rule, exchange, (200, 201))
 
 
-@stated("A1", "a request with the owner_key in its body creates a contact", _new_creations, writes=True)
-@stated("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, writes=True)
-@stated("E1", "creating a duplicate contact is not an error", _skipped_creations, writes=True)
-def _check_accepted(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    return _check_success(creation[1], (200, 201))
-
-
-@stated("C6", "a request must have owner_key, workspace, email and upload_options", _incomplete_creations, writes=True)
-def _check_refused(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    member, exchange = creation
-    if exchange.payload is not None:
-        yield f"has the status {shorten(exchange.payload.get('status'))}, although the request omits {member}"
-
-
-@stated("C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, writes=True)
-@stated("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, writes=True)
-def _check_outcome(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    expected, exchange = creation
+def _check_outcome(rule: str, expected: str, exchange: HttpExchange) -> Iterator[Fault]:
     status = (exchange.payload or {}).get("status")
     if status != expected:
-        yield f"has the status {shorten(status)}, not {expected!r}"
+        yield rule, f"has the status {shorten(status)}, not {expected!r}"
 
 
-@stated(
-    "C2",
-    "a skipped contact has a null id and a string in details; any other contact has an id and null details",
-    _created,
-    writes=True,
-)
-def _check_result(creation: tuple[str, HttpExchange]) -> Iterator[str]:
-    outcome, exchange = creation
+for _id, _statement, _subjects, _check in (
+    ("A1", "a request with the owner_key in its body creates a contact", _new_creations, _check_accepted),
+    ("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, _check_accepted),
+    ("E1", "creating a duplicate contact is not an error", partial(_trial_creations, outcomes=["skipped"]), _check_accepted),
+    ("C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome),
+    ("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, _check_outcome),
+):
+    stated(_subjects, {_id: _statement}, writes=True)(partial(_check, _id))
+
+
+@stated(_incomplete_creations, {"C6": "a request must have owner_key, workspace, email and upload_options"}, writes=True)
+def _check_refused(member: str, exchange: HttpExchange) -> Iterator[Fault]:
+    if exchange.payload is not None:
+        yield "C6", f"has the status {shorten(exchange.payload.get('status'))}, although the request omits {member}"
+
+
+_RESULT: Final = "a skipped contact has a null id and a string in details; any other contact has an id and null details"
+
+
+@stated(_created, {"C2": _RESULT}, writes=True)
+def _check_result(outcome: str, exchange: HttpExchange) -> Iterator[Fault]:
     document = exchange.payload or {}
     id_, details = document.get("id", KeyError), document.get("details", KeyError)
     if outcome == "skipped":
-        expected, is_right = (
-            "a null id and a string in details",
-            id_ is None and isinstance(details, str) and bool(details.strip()),
-        )
+        expected = "a null id and a string in details"
+        is_right = id_ is None and isinstance(details, str) and bool(details.strip())
     else:
         expected = "an id contact_... and null details"
         is_right = isinstance(id_, str) and id_.startswith("contact_") and details is None
     if not is_right:
-        yield f"has the id {shorten(id_)} and details {shorten(details)}; expected {expected}"
+        yield "C2", f"has the id {shorten(id_)} and details {shorten(details)}; expected {expected}"
 
 
-@stated("C2-id", "each contact has a unique id; updating the contact returns the same id", _returned_ids, writes=True)
-def _check_ids(ids: Mapping[str, str]) -> Iterator[str]:
+@stated(_returned_ids, {"C2-id": "each contact has a unique id; updating the contact returns the same id"}, writes=True)
+def _check_ids(ids: Mapping[str, str]) -> Iterator[Fault]:
     added = ids.get("added")
     for outcome, id_ in ids.items() if added else ():
         if (outcome == "another") == (id_ == added):
             whose = "of another contact" if outcome == "another" else f"in the response with the status {outcome}"
-            yield f"had the id {shorten(added)} when it was added, but the id {whose} is {shorten(id_)}"
+            yield "C2-id", f"had the id {shorten(added)} when it was added, but the id {whose} is {shorten(id_)}"
 
 
-@stated("C7", "a contact joins the campaign that it is created with; null means no campaign", _memberships, writes=True)
-def _check_memberships(counts: MembershipCounts) -> Iterator[str]:
+@stated(
+    lambda measured: iter([(found.exchange, "the first step", found)] if (found := measured.membership) else ()),
+    {"C7": "a contact joins the campaign that it is created with; null means no campaign"},
+    writes=True,
+)
+def _check_memberships(counts: MembershipCounts) -> Iterator[Fault]:
     names = "contacts before", "contacts after one was created with the campaign", "contacts after one was created without it"
     before, joined, other = names
     known = dict(zip(names, (counts.before, counts.after_joining, counts.after_other), strict=True))
-    return find_unrelated({**known, "1": 1}, f"{joined} == {before} + 1", f"{other} == {joined}")
+    return find_unrelated("C7", {**known, "1": 1}, f"{joined} == {before} + 1", f"{other} == {joined}")
 
 
 # The check.
@@ -332,8 +327,14 @@ class Breach:
 
 
 def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | None:
+    """Return the violations of a rule, at most three; `None` if the responses contain nothing to check."""
     subjects = list(rule.subjects(measured))
-    faults = ((exchange, f"{location} {fault}") for exchange, location, value in subjects for fault in rule.find_faults(value))
+    faults = (
+        (exchange, f"{location} {fault}")
+        for exchange, location, *values in subjects
+        for id_, fault in rule.find_faults(*values)
+        if id_ == rule.id
+    )
     access, breaches = measured.access, []
     for exchange, fault in islice(faults, _MAX_BREACHES):
         answered = exchange.error if exchange.response is None else access.format_response(exchange.response)

@@ -1,35 +1,133 @@
-"""Define the documented rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
+"""The documented rules about the items of lists: campaigns, mailboxes, steps, templates and fields.
 
-This module also defines the class `StatedRule`. Every rule is an instance of it.
+This module also defines the kinds of values that rules expect, and `StatedRule`: every rule is an instance of it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
 import attrs
 
 from outreach_async import errors
-from outreach_async.conformance import _shapes as shapes
 from outreach_async.conformance._calibration import Measurement
-from outreach_async.conformance._read_probes import COMPLETE, HttpExchange
-from outreach_async.conformance._shapes import ValueKind, find_misfits, is_count, is_number
+from outreach_async.conformance._read_probes import COMPLETE
 from outreach_async.conformance._target import extract_rows
-from outreach_async.fake._stored_records import CUSTOM_CODE, STANDARD_FIELDS
+from outreach_async.fake._stored_records import CUSTOM_CODE, PERSONALIZED, STANDARD_FIELDS
 
-_MAX_SHOWN: Final = 60
-_PERSONALIZED: Final = "PER"
-_STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
+# Kinds of values, and the documented fields of each object.
+
+ValueKind = tuple[str, Callable[[Any], bool]]
+"""A kind of value: its name, and a function that returns whether a value is of that kind."""
+Shape = Mapping[str, ValueKind]
+"""The fields of a JSON object, each with its kind of value."""
+
+_FIRST_TIMESTAMP: Final = 10**9
+"""Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
+_ABSOLUTE_TIME: Final = re.compile(
+    r"""\s*(?: [0-9.]+                              # a timestamp
+        | [0-9]{4}-[0-9]{2}.*                     # 2026-01-31T12:00:00Z
+        | [0-9]{1,2}([/.])[0-9]{1,2}\1[0-9]{2}.*  # 01/31/2026
+        | [^\W\d_]{3,9}\.?\ [0-9]{1,2},?\ [0-9]{4}   # Jan 31, 2026
+        | [0-9]{1,2}\.?\ [^\W\d_]{3,9}\.?,?\ [0-9]{4} # 31 January 2026
+    )\s*""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Pattern of absolute times, as opposed to relative times such as `5 minutes ago`."""
+
+
+def is_number(value: Any) -> bool:
+    return type(value) in {int, float}
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number of 0 or more. A float such as `3.0` counts as a whole number."""
+    return is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
+
+
+STRING: Final[ValueKind] = ("a string", lambda value: isinstance(value, str))
+NUMBER: Final[ValueKind] = ("a number", is_number)
+BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
+ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
+STRINGS: Final[ValueKind] = ("an array of strings", lambda value: ARRAY[1](value) and all(map(STRING[1], value)))
+OBJECTS: Final[ValueKind] = ("an array of objects", lambda value: ARRAY[1](value) and all(isinstance(one, dict) for one in value))
+STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
+BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
+STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or is_number(value))
+COUNT: Final[ValueKind] = ("a whole number of 0 or more", is_count)
+NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
+TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
+
+
+def _fields_of_kind(names: str, kind: ValueKind) -> dict[str, ValueKind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+CAMPAIGN: Final[Shape] = {
+    **_fields_of_kind("id status name last_activity days_left_display", STRING),
+    **_fields_of_kind("steps contacts opens initials interested replies bounces", NUMBER),
+    **_fields_of_kind("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
+    "days_left_date": STRING_OR_NUMBER,
+}
+MAILBOX: Final[Shape] = {
+    **_fields_of_kind("id status email sender_name age last_activity type created server_ip", STRING),
+    **_fields_of_kind("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
+    **_fields_of_kind("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
+    **_fields_of_kind("spf dkim dmarc", BOOLEAN),
+    "domain_ip": STRING_OR_NULL,
+}
+STEP: Final[Shape] = {
+    **_fields_of_kind("id status type", STRING),
+    **_fields_of_kind("order wait_time left_to_send already_sent out_of", NUMBER),
+    "templates": OBJECTS,
+}
+TEMPLATE: Final[Shape] = {
+    **_fields_of_kind("id test_letter name status", STRING),
+    **_fields_of_kind("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
+    **_fields_of_kind("subject body_text", STRING_OR_NULL),
+    "new_thread": BOOLEAN_OR_NULL,
+}
+FIELD: Final[Shape] = {**_fields_of_kind("label code", STRING), "searchable": STRINGS}
+PAGE: Final[Shape] = {**_fields_of_kind("total_found current_page total_pages", NUMBER), "headers": STRINGS, "data": ARRAY}
+_STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date days_left_display", STRING), "data": ARRAY}
+_SHAPES: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "field": FIELD, "step": STEP, "template": TEMPLATE, "steps": _STEPS}
+_ID_PREFIXES: Final = {"campaign": "camp_", "mailbox": "mailbox_", "field": "", "step": "step_", "template": "temp_"}
+
+
+Fault = tuple[str, str]
+"""A violation: the id of the rule, and a description."""
+
+
+def find_misfits(rule: str, value: Any, shape: Shape) -> Iterator[Fault]:
+    """Yield a fault for each field of `shape` that is missing from a value or has the wrong type. Other keys are allowed."""
+    if not isinstance(value, dict):
+        yield rule, f"is {_name_json_type(value)}, not an object"
+        return
+    for name, (called, is_one) in shape.items():
+        if name not in value:
+            yield rule, f"has no {name}"
+        elif not is_one(value[name]):
+            yield rule, f"{name} is {_name_json_type(value[name])}, not {called}"
+
+
+def _name_json_type(value: Any) -> str:
+    names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    return names.get(type(value), "a number")
+
+
+# Rules.
+
 _MAX_CODES: Final = 5
 """Maximum number of missing codes that a message names."""
 _LEAST_SHARE: Final = 0.02
 """Smallest share of e-mails for which a percentage can be told from a fraction."""
 _SHARE_TOLERANCE: Final = 0.005
 """Largest difference between a share and the same share rounded to two decimal places."""
-
 _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
     "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
@@ -37,10 +135,10 @@ _PERCENTAGE_COUNTS: Final = {
 """Percentages of campaigns and templates, each with the count from which the percentage is computed."""
 
 Row = Mapping[str, Any]
-Subject = tuple[HttpExchange, str, Any]
-"""The subject of a rule: the response that contains it, its location in the response, and the value to check."""
+Subject = tuple[Any, ...]
+"""What a rule checks: the `HttpExchange` that contains it, its location in the response, and the arguments of the check."""
 Subjects = Callable[[Measurement], Iterator[Subject]]
-Check = Callable[[Any], Iterator[str]]
+Check = Callable[..., Iterator[Fault]]
 
 
 @attrs.frozen
@@ -49,17 +147,18 @@ class StatedRule:
     statement: str
     subjects: Subjects
     find_faults: Check
+    """A check may find the faults of several rules."""
     writes: bool = False
 
 
 REGISTERED_RULES: Final[list[StatedRule]] = []
 
 
-def stated(id_: str, statement: str, subjects: Subjects, *, writes: bool = False) -> Callable[[Check], Check]:
-    """Make a function the check of a rule. `writes` means that the rule can be checked only by creating contacts."""
+def stated(subjects: Subjects, statements: Mapping[str, str], *, writes: bool = False) -> Callable[[Check], Check]:
+    """Make a function the check of rules. `writes` means that the rules can be checked only by creating contacts."""
 
     def register(find_faults: Check) -> Check:
-        REGISTERED_RULES.append(StatedRule(id_, statement, subjects, find_faults, writes))
+        REGISTERED_RULES.extend(StatedRule(id_, text, subjects, find_faults, writes) for id_, text in statements.items())
         return find_faults
 
     return register
@@ -67,10 +166,10 @@ def stated(id_: str, statement: str, subjects: Subjects, *, writes: bool = False
 
 def shorten(value: object) -> str:
     """Return `repr(value)`, cut to 60 characters."""
-    return errors.shorten(repr(value), _MAX_SHOWN)
+    return errors.shorten(repr(value), 60)
 
 
-def find_unrelated(counts: Row, *relations: str) -> Iterator[str]:
+def find_unrelated(rule: str, counts: Row, *relations: str) -> Iterator[Fault]:
     """Yield a fault for each relation, such as `left_to_send + already_sent <= out_of`, that does not hold for the counts."""
     # A relation is ignored if one of its counts is missing or not a count: other rules are about that.
     for relation in relations:
@@ -79,35 +178,25 @@ def find_unrelated(counts: Row, *relations: str) -> Iterator[str]:
         if all(map(is_count, chain(*sides))):
             low, high = map(sum, sides)
             if low > high or (operator == "==" and low < high):
-                yield f"{left} is {low}, {'not' if operator == '==' else 'more than'} {high} ({right})"
+                yield rule, f"{left} is {low}, {'not' if operator == '==' else 'more than'} {high} ({right})"
 
 
-# Items: subjects of rules.
-
-
-@attrs.frozen
-class Item:
-    kind: str
-    value: Any
-    step_order: Any = None
-
-    def has_valid(self, name: str) -> bool:
-        """Return whether the item has the field `name`, with a value of the documented type."""
-        return name in self.value and shapes.BY_ITEM[self.kind][name][1](self.value[name])
+# Subjects.
 
 
 def _all_items(measured: Measurement) -> Iterator[Subject]:
+    """Yield each item with its kind. Of a template, the order of its step follows."""
     survey = measured.survey
     exchanges = [("campaign", page.exchange) for page in survey.campaign_pages.pages]
     exchanges += [("mailbox", page.exchange) for page in survey.mailbox_pages.pages]
     exchanges += [("field", survey.fields), *(("step", exchange) for exchange in survey.steps.values())]
     for kind, exchange in exchanges:
         for place, value in enumerate(_as_list(exchange.payload or {}, "data")):
-            yield exchange, f"data[{place}]", Item(kind, value)
+            yield exchange, f"data[{place}]", kind, value
             if kind == "step" and isinstance(value, dict):
                 for number, template in enumerate(_as_list(value, "templates")):
                     if isinstance(template, dict):
-                        yield exchange, f"data[{place}].templates[{number}]", Item("template", template, value.get("order"))
+                        yield exchange, f"data[{place}].templates[{number}]", "template", template, value.get("order")
 
 
 def _as_list(document: Row, name: str) -> list[Any]:
@@ -115,39 +204,34 @@ def _as_list(document: Row, name: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _each(kind: str) -> Subjects:
-    return lambda measured: (
-        subject for subject in _all_items(measured) if subject[2].kind == kind and isinstance(subject[2].value, dict)
-    )
+def _each(*kinds: str) -> Subjects:
+    """Return a function that yields the items of some kinds that are objects, as `_all_items` does."""
+    return lambda measured: (subject for subject in _all_items(measured) if subject[2] in kinds and isinstance(subject[3], dict))
 
 
-def _campaign_pairs(measured: Measurement) -> Iterator[Subject]:
+def _campaigns(measured: Measurement) -> Iterator[Subject]:
     """For each campaign whose steps were read, yield its item in the campaign list, and the response of list-steps."""
     listed = {str(row.get("id")): row for row in measured.survey.campaign_pages.rows}
     for id_, exchange in measured.survey.steps.items():
         if exchange.payload is not None:
-            yield exchange, "the response", (listed[id_], exchange.payload)
+            yield exchange, "the response", listed[id_], exchange.payload
 
 
 def _campaign_totals(measured: Measurement) -> Iterator[Subject]:
     """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
     # The item after the steps is empty if the campaign is no longer on the first page.
     later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
-    for exchange, location, (listed, document) in _campaign_pairs(measured):
-        templates = [template for step in extract_rows(document) for template in _templates_of(step)]
-        yield exchange, location, (listed, later.get(str(listed.get("id")), {}), templates)
+    for exchange, location, listed, document in _campaigns(measured):
+        templates = [template for step in extract_rows(document) for template in extract_rows(step, "templates")]
+        yield exchange, location, listed, later.get(str(listed.get("id")), {}), templates
 
 
 def _rated_items(measured: Measurement) -> Iterator[Subject]:
     """Yield templates and campaigns, each with the number of e-mails sent."""
-    for exchange, location, item in _each("template")(measured):
-        yield exchange, location, (item.value, item.value.get("sent"))
-    for exchange, _, (listed, _, templates) in _campaign_totals(measured):
-        yield exchange, "the campaign", (listed, _add_up(templates, "sent"))
-
-
-def _templates_of(step: Row) -> list[dict[str, Any]]:
-    return extract_rows({"data": step.get("templates")})
+    for exchange, location, _, template, _ in _each("template")(measured):
+        yield exchange, location, template, template.get("sent")
+    for exchange, _, listed, _, templates in _campaign_totals(measured):
+        yield exchange, "the campaign", listed, _add_up(templates, "sent")
 
 
 def _add_up(templates: Sequence[Row], name: str) -> int | None:
@@ -162,7 +246,7 @@ def _unique_names(measured: Measurement) -> Iterator[Subject]:
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield page.exchange, "the page", page.ids
     for exchange in survey.steps.values():
-        templates = [template for step in exchange.rows for template in _templates_of(step)]
+        templates = [template for step in exchange.rows for template in extract_rows(step, "templates")]
         yield exchange, "the response", _collect_strings([*exchange.rows, *templates], "id")
     yield survey.fields, "the response", _collect_strings(survey.fields.rows, "code")
 
@@ -171,221 +255,207 @@ def _collect_strings(items: Sequence[Row], name: str) -> list[str]:
     return [item[name] for item in items if isinstance(item.get(name), str)]
 
 
-def _searchables(measured: Measurement) -> Iterator[Subject]:
-    for place, field in enumerate(measured.survey.fields.rows):
-        for name in _as_list(field, "searchable"):
-            yield measured.survey.fields, f"data[{place}].searchable", name
+def _fields(measured: Measurement) -> Iterator[Subject]:
+    if (fields := measured.survey.fields).payload is not None:
+        yield fields, "the list", fields.rows
 
 
-# Items: violations.
+# Checks.
 
 
-@stated("W4", "every item has every documented field, with the documented type", _all_items)
-def _check_shape(item: Item) -> Iterator[str]:
-    return find_misfits(item.value, shapes.BY_ITEM[item.kind])
+@stated(_all_items, {"W4": "every item has every documented field, with the documented type"})
+def _check_shape(kind: str, item: Any, _order: object = None) -> Iterator[Fault]:
+    return find_misfits("W4", item, _SHAPES[kind])
 
 
-@stated("W3", "every id starts with the prefix of its resource", _all_items)
-def _check_id_prefix(item: Item) -> Iterator[str]:
-    row = item.value if isinstance(item.value, dict) else {"id": ""}
-    prefix = "personalized_step_" if row.get("test_letter") == _PERSONALIZED else shapes.ID_PREFIXES[item.kind]
-    id_ = row.get("id", "")
-    if not (isinstance(id_, str) and id_.startswith(prefix)) and prefix:
-        yield f"has the id {shorten(id_)}, which does not start with {prefix}"
+_ITEM_RULES: Final = {
+    "W3": "every id starts with the prefix of its resource",
+    "W4-shares": "a percentage is 0 if its count is 0",
+}
 
 
-def stated_values(id_: str, statement: str, kind: ValueKind, **names: str) -> None:
+@stated(_each(*_SHAPES), _ITEM_RULES)
+def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
+    prefix, id_ = _ID_PREFIXES[kind], item.get("id", "")
+    if item.get("test_letter") == PERSONALIZED:
+        prefix = "personalized_step_"
+    if prefix and not (isinstance(id_, str) and id_.startswith(prefix)):
+        yield "W3", f"has the id {shorten(id_)}, which does not start with {prefix}"
+    for name, count in _PERCENTAGE_COUNTS.items():
+        comparable = name in _SHAPES[kind] and _has_valid(kind, item, name) and _has_valid(kind, item, count)
+        if comparable and item[name] > 0 >= item[count]:
+            yield "W4-shares", f"{name} is {shorten(item[name])}, although {count} is {shorten(item[count])}"
+
+
+def _has_valid(kind: str, item: Row, name: str) -> bool:
+    """Return whether an item has the field `name`, with a value of the documented type."""
+    return name in item and _SHAPES[kind][name][1](item[name])
+
+
+def stated_values(id_: str, statement: str, value_kind: ValueKind, **names: str) -> None:
     """Add the rule that the named fields of campaigns, mailboxes, steps or templates are of a kind."""
 
-    def find_subjects(measured: Measurement) -> Iterator[Subject]:
-        return (subject for subject in _all_items(measured) if subject[2].kind in names)
+    def find_wrong(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
+        return _find_wrong_values(id_, kind, item, value_kind, names[kind].split())
 
-    stated(id_, statement, find_subjects)(lambda item: _find_wrong_values(kind, item, names[item.kind].split()))
-
-
-def _find_wrong_values(kind: ValueKind, item: Item, names: Iterable[str]) -> Iterator[str]:
-    description, is_of_kind = kind
-    for name in names if isinstance(item.value, dict) else ():
-        if item.has_valid(name) and not is_of_kind(item.value[name]):
-            yield f"{name} is {shorten(item.value[name])}, not {description}"
+    stated(_each(*names), {id_: statement})(find_wrong)
 
 
-def stated_relations(id_: str, statement: str, item: str, *relations: str) -> None:
-    """Add the rule that relations hold for the counts of campaigns, steps or templates."""
-    stated(id_, statement, _each(item))(lambda item: find_unrelated(item.value, *relations))
+def _find_wrong_values(rule: str, kind: str, item: Row, value_kind: ValueKind, names: Iterable[str]) -> Iterator[Fault]:
+    description, is_of_kind = value_kind
+    for name in names:
+        if _has_valid(kind, item, name) and not is_of_kind(item[name]):
+            yield rule, f"{name} is {shorten(item[name])}, not {description}"
 
 
-@stated("W4-shares", "a percentage is 0 if its count is 0", _all_items)
-def _check_percentages_of_zero(item: Item) -> Iterator[str]:
-    for name, count in _PERCENTAGE_COUNTS.items() if isinstance(item.value, dict) else ():
-        comparable = name in shapes.BY_ITEM[item.kind] and item.has_valid(name) and item.has_valid(count)
-        if comparable and item.value[name] > 0 >= item.value[count]:
-            yield f"{name} is {shorten(item.value[name])}, although {count} is {shorten(item.value[count])}"
-
-
-@stated("W4-fractions", "percentages of campaigns and templates are not fractions", _rated_items)
-def _check_fractions(rated: tuple[Row, Any]) -> Iterator[str]:
+@stated(_rated_items, {"W4-fractions": "percentages of campaigns and templates are not fractions"})
+def _check_fractions(item: Row, sent: Any) -> Iterator[Fault]:
     """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
-    item, sent = rated
-    count: Any
-    for name, count in ((name, item.get(other)) for name, other in _PERCENTAGE_COUNTS.items() if name in item):
-        if is_number(item[name]) and is_count(count) and is_count(sent) and sent:
+    for name, counted in _PERCENTAGE_COUNTS.items():
+        value, count = item.get(name), item.get(counted)
+        if is_number(value) and is_count(count) and is_count(sent) and sent:
             share = count / sent
-            if share >= _LEAST_SHARE and abs(item[name] - share) <= _SHARE_TOLERANCE:
-                yield f"{name} is {shorten(item[name])}, a fraction and not a percentage: {count} of {sent} e-mails"
+            if share >= _LEAST_SHARE and abs(value - share) <= _SHARE_TOLERANCE:
+                yield "W4-fractions", f"{name} is {shorten(value)}, a fraction and not a percentage: {count} of {sent} e-mails"
 
 
-@stated("W4-sums", "opens_num and replies_num are the counts of all templates of a campaign", _campaign_totals)
-def _check_sums(totals: tuple[Row, Row, Sequence[Row]]) -> Iterator[str]:
+@stated(_campaign_totals, {"W4-sums": "opens_num and replies_num are the counts of all templates of a campaign"})
+def _check_sums(before: Row, after: Row, templates: Sequence[Row]) -> Iterator[Fault]:
     # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
     # steps, and at most the count that was listed after them.
-    before, after, templates = totals
     for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
         whole, first, last = f"{part} of all templates", f"{name} listed before", f"{name} listed after"
         counts = {first: before.get(name), whole: _add_up(templates, part), last: after.get(name)}
-        yield from find_unrelated(counts, f"{first} <= {whole}", f"{whole} <= {last}")
+        yield from find_unrelated("W4-sums", counts, f"{first} <= {whole}", f"{whole} <= {last}")
 
 
-@stated("T3-sent", "already_sent includes every contact to which a template of the step was sent", _each("step"))
-def _check_sent(item: Item) -> Iterator[str]:
-    sent = _add_up(_templates_of(item.value), "sent")
-    return find_unrelated({**item.value, "sent of its templates": sent}, "sent of its templates <= already_sent")
+_CAMPAIGN_RULES: Final = {
+    "T13": "list-steps has days_left, days_left_date and days_left_display",
+    "T13-days": "days_left is an estimate of the remaining days",
+    "T14": "days_left_date is Complete either in both list-campaigns and list-steps, or in neither",
+    "T14-left": "a finished campaign has nothing left to send",
+    "T14-finished": "a campaign with nothing left to send is Complete",
+    "W4-steps": "steps is the number of the campaign's steps",
+}
 
 
-@stated("T7-unique", "each template of a step has its own test_letter", _each("step"))
-def _check_letters(item: Item) -> Iterator[str]:
-    return _check_unique(_collect_strings(_templates_of(item.value), "test_letter"))
-
-
-@stated("T14-finished", "a campaign with nothing left to send is Complete", _campaign_pairs)
-def _check_finished(pair: tuple[Row, Row]) -> Iterator[str]:
-    steps, date = extract_rows(pair[1]), pair[1].get("days_left_date")
+@stated(_campaigns, _CAMPAIGN_RULES)
+def _check_campaign(listed: Row, document: Row) -> Iterator[Fault]:
+    yield from find_misfits("T13", document, _SHAPES["steps"])
+    for kind, row in ("campaign", listed), ("steps", document):
+        yield from _find_wrong_values("T13-days", kind, row, NON_NEGATIVE, ["days_left"])
+    date, steps, data = document.get("days_left_date"), extract_rows(document), document.get("data")
+    if (listed.get("days_left_date") == COMPLETE) != (date == COMPLETE):
+        given = shorten(listed.get("days_left_date"))
+        yield "T14", f"has days_left_date {shorten(date)}, although the campaign is listed with {given}"
     left, done = ([step.get(name) for step in steps] for name in ("left_to_send", "already_sent"))
-    if all(map(is_count, (*left, *done))) and any(done) and not any(left) and date != COMPLETE:
-        yield f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
+    if date == COMPLETE:
+        counts = {"days_left": document.get("days_left")}
+        counts |= {f"left_to_send of step {place}": count for place, count in enumerate(left)}
+        yield from find_unrelated("T14-left", {**counts, "it is Complete": 0}, *(f"{name} == it is Complete" for name in counts))
+    elif all(map(is_count, (*left, *done))) and any(done) and not any(left):
+        fault = f"has days_left_date {shorten(date)}, not {COMPLETE!r}, although no step has contacts left to send"
+        yield "T14-finished", fault
+    counts = {"the number of steps": len(data) if isinstance(data, list) else None, "steps in the list": listed.get("steps")}
+    yield from find_unrelated("W4-steps", counts, "the number of steps == steps in the list")
 
 
-@stated("T13", "list-steps has days_left, days_left_date and days_left_display", _campaign_pairs)
-def _check_step_list(pair: tuple[Row, Row]) -> Iterator[str]:
-    return find_misfits(pair[1], shapes.STEPS)
+_STEP_RULES: Final = {
+    "T3": "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
+    "T3-sent": "already_sent includes every contact to which a template of the step was sent",
+    "T7-unique": "each template of a step has its own test_letter",
+}
 
 
-@stated("T13-days", "days_left is an estimate of the remaining days", _campaign_pairs)
-def _check_days_left(pair: tuple[Row, Row]) -> Iterator[str]:
-    for kind, row in zip(("campaign", "steps"), pair, strict=True):
-        yield from _find_wrong_values(shapes.NON_NEGATIVE, Item(kind, row), ["days_left"])
+@stated(_each("step"), _STEP_RULES)
+def _check_step(_kind: str, step: Row) -> Iterator[Fault]:
+    templates = extract_rows(step, "templates")
+    counts = {**step, "sent of its templates": _add_up(templates, "sent")}
+    yield from find_unrelated("T3", counts, "left_to_send + already_sent <= out_of")
+    yield from find_unrelated("T3-sent", counts, "sent of its templates <= already_sent")
+    yield from _find_repeated("T7-unique", _collect_strings(templates, "test_letter"))
+
+
+def _find_repeated(rule: str, names: Sequence[str]) -> Iterator[Fault]:
+    repeats = [name for place, name in enumerate(names) if name in names[:place]] if len(set(names)) < len(names) else []
+    if repeats:
+        yield rule, f"has {shorten(repeats[0])} more than once"
+
+
+stated(_unique_names, {"W3-unique": "ids and field codes are unique"})(partial(_find_repeated, "W3-unique"))
 
 
 @stated(
-    "T1",
-    "order is the position of the step: 1, 2, ...",
     lambda measured: ((one, "the steps' order", one.rows) for one in measured.survey.steps.values() if one.rows),
+    {"T1": "order is the position of the step: 1, 2, ..."},
 )
-def _check_orders(steps: Sequence[Row]) -> Iterator[str]:
+def _check_orders(steps: Sequence[Row]) -> Iterator[Fault]:
     orders: list[Any] = [step.get("order") for step in steps]
     if not all(map(is_count, orders)) or sorted(orders) != list(range(1, len(orders) + 1)):
-        yield f"is {shorten(orders)}, not 1, 2, ..."
+        yield "T1", f"is {shorten(orders)}, not 1, 2, ..."
 
 
-@stated("T6", "new_thread and subject are null if test_letter is PER", _each("template"))
-def _check_personalized(item: Item) -> Iterator[str]:
-    for name in ("new_thread", "subject"):
-        if item.value.get("test_letter") == _PERSONALIZED and item.value.get(name) is not None:
-            yield f"has the {name} {shorten(item.value[name])}, not null"
+_TEMPLATE_RULES: Final = {
+    "T6": "new_thread and subject are null if test_letter is PER",
+    "T6-thread": "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
+    "W4-most": "a template has at most as many opens, replies and unsubscribes as e-mails sent",
+}
 
 
-@stated(
-    "T6-thread",
-    "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
-    _each("template"),
-)
-def _check_thread(item: Item) -> Iterator[str]:
-    template = item.value
+@stated(_each("template"), _TEMPLATE_RULES)
+def _check_template(_kind: str, template: Row, step_order: Any) -> Iterator[Fault]:
     new, subject = template.get("new_thread"), template.get("subject")
-    if template.get("test_letter") == _PERSONALIZED:
-        return
-    if "new_thread" in template and new is None:
-        yield "has a null new_thread, which is valid only if test_letter is PER"
-    if new is False and item.step_order != 1 and subject is not None:
-        yield f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
-    if new is True and "subject" in template and subject is None:
-        yield "has a null subject, although the template starts a new thread"
+    if template.get("test_letter") == PERSONALIZED:
+        for name in ("new_thread", "subject"):
+            if template.get(name) is not None:
+                yield "T6", f"has the {name} {shorten(template[name])}, not null"
+    elif "new_thread" in template and new is None:
+        yield "T6-thread", "has a null new_thread, which is valid only if test_letter is PER"
+    elif new is False and step_order != 1 and subject is not None:
+        fault = f"has the subject {shorten(subject)}, not null, although the template is a follow-up in the same thread"
+        yield "T6-thread", fault
+    elif new is True and "subject" in template and subject is None:
+        yield "T6-thread", "has a null subject, although the template starts a new thread"
+    for name in ("opened_num", "replied_num", "unsubscribed_num"):  # not clicks: an e-mail may have several links
+        yield from find_unrelated("W4-most", template, f"{name} <= sent")
 
 
-@stated("W4-steps", "steps is the number of the campaign's steps", _campaign_pairs)
-def _check_step_count(pair: tuple[Row, Row]) -> Iterator[str]:
-    data = pair[1].get("data")
-    counts = {"the number of steps": len(data) if isinstance(data, list) else None, "steps in the list": pair[0].get("steps")}
-    return find_unrelated(counts, "the number of steps == steps in the list")
+@stated(_each("campaign"), {"W4-interested": "interested_num is the count of interested replies"})
+def _check_interest(_kind: str, campaign: Row) -> Iterator[Fault]:
+    return find_unrelated("W4-interested", campaign, "interested_num <= replies_num")
 
 
-@stated("T14", "days_left_date is Complete either in both list-campaigns and list-steps, or in neither", _campaign_pairs)
-def _check_date(pair: tuple[Row, Row]) -> Iterator[str]:
-    listed, own = (item.get("days_left_date") for item in pair)
-    if (listed == COMPLETE) != (own == COMPLETE):
-        yield f"has days_left_date {shorten(own)}, although the campaign is listed with {shorten(listed)}"
+_FIELD_RULES: Final = {
+    "F1": "all-fields has all standard codes, and custom codes of the form custom_<n>",
+    "F1-searchable": "searchable contains lower-case names",
+}
 
 
-@stated("T14-left", "a finished campaign has nothing left to send", _campaign_pairs)
-def _check_complete_counts(pair: tuple[Row, Row]) -> Iterator[str]:
-    document = pair[1]
-    if document.get("days_left_date") == COMPLETE:
-        counts = {"days_left": document.get("days_left")}
-        counts |= {f"left_to_send of step {place}": step.get("left_to_send") for place, step in enumerate(extract_rows(document))}
-        yield from find_unrelated({**counts, "it is Complete": 0}, *(f"{name} == it is Complete" for name in counts))
-
-
-@stated("W3-unique", "ids and field codes are unique", _unique_names)
-def _check_unique(ids: Sequence[str]) -> Iterator[str]:
-    repeats = [id_ for place, id_ in enumerate(ids) if id_ in ids[:place]] if len(set(ids)) < len(ids) else []
-    if repeats:
-        yield f"has {shorten(repeats[0])} more than once"
-
-
-@stated(
-    "F1",
-    "all-fields has all standard codes, and custom codes of the form custom_<n>",
-    lambda measured: iter([(one, "the list", one.rows)] if (one := measured.survey.fields).payload is not None else ()),
-)
-def _check_codes(fields: Sequence[Row]) -> Iterator[str]:
+@stated(_fields, _FIELD_RULES)
+def _check_fields(fields: Sequence[Row]) -> Iterator[Fault]:
     codes = [field.get("code") for field in fields]
-    missing = [code for code in _STANDARD_CODES if code not in codes]
+    missing = [code for code in ("email", *STANDARD_FIELDS) if code not in codes]
     if missing:
         more = f" and {len(missing) - _MAX_CODES} more" if len(missing) > _MAX_CODES else ""
-        yield f"has no code {', '.join(missing[:_MAX_CODES])}{more}"
-    odd = [code for code in codes if isinstance(code, str) and code.startswith("custom") and not CUSTOM_CODE.fullmatch(code)]
-    if odd:
-        yield f"has {shorten(odd[0])}, which is not of the form custom_<n>"
+        yield "F1", f"has no code {', '.join(missing[:_MAX_CODES])}{more}"
+    for code in _collect_strings(fields, "code"):
+        if code.startswith("custom") and not CUSTOM_CODE.fullmatch(code):
+            yield "F1", f"has {shorten(code)}, which is not of the form custom_<n>"
+    for name in chain.from_iterable(_as_list(field, "searchable") for field in fields):
+        if isinstance(name, str) and name != name.lower():
+            yield "F1-searchable", f"has the searchable name {shorten(name)}, which is not lower case"
 
 
-@stated("F1-searchable", "searchable contains lower-case names", _searchables)
-def _check_lower_case(name: object) -> Iterator[str]:
-    if isinstance(name, str) and name != name.lower():
-        yield f"has {shorten(name)}, which is not lower case"
-
-
-sent_most = (
-    "opened_num <= sent",
-    "replied_num <= sent",
-    "unsubscribed_num <= sent",
-)  # not clicks: an e-mail may have several links
-stated_relations(
-    "W4-most", "a template has at most as many opens, replies and unsubscribes as e-mails sent", "template", *sent_most
+stated_values(
+    "W4-status",
+    "a campaign is draft, live or paused",
+    ("draft, live or paused", lambda value: value in {"draft", "live", "paused"}),
+    campaign="status",
 )
-stated_relations(
-    "W4-interested", "interested_num is the count of interested replies", "campaign", "interested_num <= replies_num"
-)
-stated_relations(
-    "T3",
-    "out_of is the total number of contacts that go through the step, and includes left_to_send and already_sent",
-    "step",
-    "left_to_send + already_sent <= out_of",
-)
-stated_values("W4-status", "a campaign is draft, live or paused", shapes.STATUS, campaign="status")
 stated_values(
     "W4-counts",
     "counts are whole numbers of 0 or more",
-    shapes.COUNT,
+    COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
@@ -393,7 +463,7 @@ stated_values(
 stated_values(
     "W4-percentages",
     "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
-    shapes.PERCENTAGE,
+    ("a percentage from 0 to 100", lambda value: 0 <= value <= 100),  # noqa: PLR2004 - 100 %
     campaign="opens replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
@@ -401,20 +471,37 @@ stated_values(
 stated_values(
     "W4-created",
     "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
-    shapes.TIMESTAMP,
+    TIMESTAMP,
     campaign="created",
     mailbox="created_at",
 )
-stated_values("W4-date", "days_left_date is a string or a Unix timestamp", shapes.TIMESTAMP_OR_STRING, campaign="days_left_date")
+stated_values(
+    "W4-date",
+    "days_left_date is a string or a Unix timestamp",
+    (TIMESTAMP[0], lambda value: isinstance(value, str) or TIMESTAMP[1](value)),
+    campaign="days_left_date",
+)
 stated_values(
     "W4-relative",
     "last_activity, age, and the created field of a mailbox are relative times",
-    shapes.RELATIVE_TIME,
+    ("a relative time", lambda value: not _ABSOLUTE_TIME.fullmatch(value)),
     campaign="last_activity",
     mailbox="age last_activity created",
 )
-stated_values("W4-email", "email is a valid e-mail address", shapes.EMAIL, mailbox="email")
-stated_values("T1-type", "the only type of a step is auto_email", shapes.AUTO_EMAIL, step="type")
-stated_values("T1-wait", "wait_time is the time to wait between steps", shapes.NON_NEGATIVE, step="wait_time")
-stated_values("T1-templates", "a step has one or more templates", shapes.NON_EMPTY_ARRAY, step="templates")
-stated_values("T7", "test_letter is A, B, ... or PER", shapes.LETTER, template="test_letter")
+stated_values(
+    "W4-email",
+    "email is a valid e-mail address",
+    ("an e-mail address", lambda value: re.fullmatch(r"[^@\s]+@[^@\s]+", value) is not None),
+    mailbox="email",
+)
+stated_values(
+    "T1-type", "the only type of a step is auto_email", ("auto_email", lambda value: value == "auto_email"), step="type"
+)
+stated_values("T1-wait", "wait_time is the time to wait between steps", NON_NEGATIVE, step="wait_time")
+stated_values("T1-templates", "a step has one or more templates", ("a non-empty array", bool), step="templates")
+stated_values(
+    "T7",
+    "test_letter is A, B, ... or PER",
+    ("an upper-case letter or PER", lambda value: re.fullmatch("[A-Z]+", value) is not None),
+    template="test_letter",
+)

@@ -1,7 +1,7 @@
 """Read the lists of a workspace, and measure the service behaviours that can be observed without creating contacts.
 
-The survey reads the lists of the workspace, and stores the requests and responses. Probes send requests whose responses the
-API documentation does not specify, such as a request with an invalid page number.
+The survey reads the lists. Probes send requests whose responses the API documentation does not specify, such as a request with
+an invalid page number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Final
 
 import attrs
@@ -34,23 +33,11 @@ from outreach_async.conformance._target import (
 from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.transport._wire import Request, Response
 
-MAX_MAILBOXES: Final = 2000
-"""The maximum `display` for mailboxes in the API documentation."""
-
-COMPLETE: Final = "Complete"
-"""The value of `days_left_date` for a finished campaign."""
-
-CAMPAIGN_DISPLAYS: Final = (10, 5, 1)
-"""Values of `display` for campaigns, to try in this order. All are small, because the maximum is unknown."""
-
-_MAX_PAGES: Final = {"campaigns": 10, "mailboxes": 4}
-"""Maximum number of pages to read from the start of each list."""
-
-_MAX_TOTAL: Final = 10**8
-"""The largest `total_found` for which the last page is read."""
-
-_MAX_STEP_LISTS: Final = 10
-"""Maximum number of campaigns whose steps are read."""
+MAX_MAILBOXES: Final = 2000  # the maximum `display` for mailboxes in the API documentation
+COMPLETE: Final = "Complete"  # the value of `days_left_date` for a finished campaign
+_CAMPAIGN_DISPLAYS: Final = (10, 5, 1)  # to try in this order; all are small, because the maximum is unknown
+_MAX_TOTAL: Final = 10**8  # the largest `total_found` for which the last page is read
+_MAX_STEP_LISTS: Final = 10  # maximum number of campaigns whose steps are read
 
 
 @attrs.frozen
@@ -156,21 +143,25 @@ def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
     fields = yield from send_once(access.fields())
     first_page = yield from run_probe(probe_first_page(access))
     first = first_page.possible[0] if first_page.possible else 1
-    mailboxes = yield from _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, exact=True)
-    for display in CAMPAIGN_DISPLAYS:
-        campaigns = yield from _read_sequence(access, "campaigns", first, display)
+    mailboxes = yield from _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, most=4, exact=True)
+    for display in _CAMPAIGN_DISPLAYS:
+        campaigns = yield from _read_sequence(access, "campaigns", first, display, most=10)
         if campaigns.pages[0].exchange.payload is not None:
             break
-    singles = (yield from _read_two_items(access, "campaigns", first)), (yield from _read_two_items(access, "mailboxes", first))
+    # Pages of one item show whether the service obeys `page` and `display`.
+    campaign = yield from _read_sequence(access, "campaigns", first, 1, most=2)
+    mailbox = yield from _read_sequence(access, "mailboxes", first, 1, most=2)
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
         steps[id_] = yield from send_once(access.steps(id_))
     campaigns_after = yield from send_once(campaigns.pages[0].exchange.request)
-    return WorkspaceSurvey(fields, campaigns, mailboxes, singles, steps, campaigns_after, first_page)
+    return WorkspaceSurvey(fields, campaigns, mailboxes, (campaign, mailbox), steps, campaigns_after, first_page)
 
 
-def _read_sequence(access: Requests, kind: str, first: int, display: int, *, exact: bool = False) -> Dialogue[PageSequence]:
-    """Read the first pages and the last page of a list, and request one page past the end."""
+def _read_sequence(
+    access: Requests, kind: str, first: int, display: int, *, most: int, exact: bool = False
+) -> Dialogue[PageSequence]:
+    """Read the first pages of a list, at most `most`. Unless a page has one item, read the last page, and one past the end."""
     head = yield from send_once(access.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
     size = display if exact or not served or total is None or total <= served else min(display, served)
@@ -183,19 +174,13 @@ def _read_sequence(access: Requests, kind: str, first: int, display: int, *, exa
     if head.payload is None or total is None or total > _MAX_TOTAL:
         return PageSequence(tuple(pages))
     count = -(-total // size)
-    while len(pages) < min(count, _MAX_PAGES[kind]) and pages[-1].exchange.rows:
+    while len(pages) < min(count, most) and pages[-1].exchange.rows:
         pages.append((yield from read_page(len(pages))))
+    if display == 1:
+        return PageSequence(tuple(pages))
     if len(pages) < count:
         pages.append((yield from read_page(count - 1)))
     return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
-
-
-def _read_two_items(access: Requests, kind: str, first: int) -> Dialogue[PageSequence]:
-    """Read the first two items of a list, one item per page. The pages show whether the service obeys `page` and `display`."""
-    exchanges = [(yield from send_once(access.page(kind, first, 1)))]
-    if (_find_total(exchanges[0]) or 0) > 1:
-        exchanges.append((yield from send_once(access.page(kind, first + 1, 1))))
-    return PageSequence(tuple(SampledPage(exchange, first + index, index, 1, 1) for index, exchange in enumerate(exchanges)))
 
 
 def _find_total(exchange: HttpExchange) -> int | None:
@@ -235,20 +220,15 @@ def probe_first_page(access: Requests) -> Dialogue[KnobFinding]:
     return observed(0, "page 0 was served with current_page 0")
 
 
-PAGES_PAST_END: Final = 5
-"""To request a page past the end of a list, `probe_past_end` skips this many page numbers after the last page."""
-
-HUGE_DISPLAY: Final = 10_001
-"""A value of `display` for campaigns that is larger than any plausible maximum."""
-
-_LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)
-"""The values of `display` to try first in the search for a maximum."""
+_PAGES_PAST_END: Final = 5  # the number of the page past the end, after that of the last page
+_HUGE_DISPLAY: Final = 10_001  # a value of `display` for campaigns that is larger than any plausible maximum
+_LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)  # values of `display` to try first in the search for a maximum
 
 
 def probe_past_end(access: Requests, first: int) -> Dialogue[KnobFinding]:
     """Find out how the service responds to a request for a page past the end (rule P8)."""
     head = require_success((yield access.page("mailboxes", first, 1)))
-    far = first + require_integer(head, "total_pages") + PAGES_PAST_END
+    far = first + require_integer(head, "total_pages") + _PAGES_PAST_END
     response = yield access.page("mailboxes", far, 1)
     if not is_accepted(response):
         return observed("error", f"page {far}, past the end, was refused with {response.status}")
@@ -291,8 +271,8 @@ def probe_campaign_max_display(access: Requests, first: int, over: KnobFinding) 
     """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
-    response = yield access.page("campaigns", first, HUGE_DISPLAY)
-    label = f"campaigns, display={HUGE_DISPLAY}:"
+    response = yield access.page("campaigns", first, _HUGE_DISPLAY)
+    label = f"campaigns, display={_HUGE_DISPLAY}:"
     if not is_accepted(response):
         most = yield from _find_largest_accepted(access, first)
         how = f"campaigns, display={most}: served, but display={most + 1} refused"
@@ -315,7 +295,7 @@ def _unobserved_difference(how: str) -> KnobFinding:
 
 
 def _find_largest_accepted(access: Requests, first: int) -> Dialogue[int]:
-    low, high = 0, HUGE_DISPLAY
+    low, high = 0, _HUGE_DISPLAY
     while high - low > 1:
         middle = next((place for place in _LIKELY_MAXIMA if low < place < high), (low + high) // 2)
         if is_accepted((yield access.page("campaigns", first, middle))):
@@ -328,9 +308,7 @@ def _find_largest_accepted(access: Requests, first: int) -> Dialogue[int]:
 
 
 def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
-    """Refine `over`, the finding about the knob `over_max`, with `maximum`, the finding about the maximum for campaigns."""
-    # If `over` has several possible values, `clamp` is one of them, and a maximum was observed, then the result is `clamp`.
-    # Otherwise, the result is `over`.
+    """Return the finding about `over_max`, given that about the maximum for campaigns: an observed maximum shows a `clamp`."""
     if "clamp" in over.possible and not over.is_observed and maximum.is_observed and maximum.possible[0] is not None:
         return observed("clamp", maximum.explanation)
     return over
@@ -369,9 +347,8 @@ def interpret_refusal(response: Response) -> KnobFinding:
 
 def probe_auth(access: Requests) -> Dialogue[KnobFinding]:
     """Find out which of the headers in `access` the service requires (rule A3)."""
-    # For each header, send a request for all-fields without it. If the service refuses this request, it requires the header. If
-    # it requires none of the headers, send a request with all of them. If the service refuses this request, the `WWW-
-    # Authenticate` header of the response shows the authentication scheme.
+    # It requires a header if it refuses the request without it. If it requires none of them, but refuses the request with all of
+    # them, its `WWW-Authenticate` header shows the authentication scheme.
     for name in access.headers:
         left = {other: value for other, value in access.headers.items() if other != name}
         if not is_accepted((yield Requests(access.workspace, headers=left, nonce=access.nonce).fields())):
@@ -386,49 +363,21 @@ def probe_auth(access: Requests) -> Dialogue[KnobFinding]:
     return observed(HeaderAuth(scheme=challenge), "the request for all-fields was refused with an authentication challenge")
 
 
-PROOF_COUNT: Final = 12
-"""Number of values of the same form that count as proof that the service uses no other form.
-
-If two forms were equally likely, the chance that 12 values all have the same form would be about 1 in 2,000.
-"""
-
+# Number of values of one form that prove that the service uses no other. Of two equally likely forms, 12 values all have the same
+# one with a chance of about 1 in 2,000.
+_PROOF_COUNT: Final = 12
+_MOST_DIGITS: Final = 2
 Item = Mapping[str, Any]
-
-_CAMPAIGN_PERCENTAGES: Final = ("opens", "interested", "replies", "bounces")
-_MAILBOX_PERCENTAGES: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
-_TEMPLATE_PERCENTAGES: Final = ("opened", "clicked", "replied", "unsubscribed")
-_DIGIT_VALUES: Final = (2, 1, 0)
 _UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000}
 _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)})s? ago", re.IGNORECASE)
 
 
-@attrs.frozen
-class Percentage:
-    value: float
-    exact: Fraction | None = None
-
-    @property
-    def decimals(self) -> int:
-        return max(0, -int(Decimal(repr(self.value)).normalize().as_tuple().exponent))
-
-    def fits(self, digits: int) -> bool:
-        """Return whether the value can be the result of rounding to `digits` decimal places."""
-        if self.decimals > digits:
-            return False
-        return self.exact is None or abs(Fraction(repr(self.value)) - self.exact) <= Fraction(1, 2 * 10**digits)
-
-
-def collect_percentages(survey: WorkspaceSurvey) -> Iterator[Percentage]:
-    yield from map(Percentage, _collect_numbers(survey.campaign_pages.rows, _CAMPAIGN_PERCENTAGES))
-    yield from map(Percentage, _collect_numbers(survey.mailbox_pages.rows, _MAILBOX_PERCENTAGES))
-    for template in survey.templates:
-        sent: Any = template.get("sent")
-        for name in _TEMPLATE_PERCENTAGES:
-            value: Any = template.get(name)
-            count: Any = template.get(f"{name}_num")
-            if _is_number(value):
-                known = type(sent) is int and type(count) is int and sent > 0
-                yield Percentage(value, Fraction(100 * count, sent) if known else None)
+def _collect_percentages(survey: WorkspaceSurvey) -> list[float]:
+    return [
+        *_collect_numbers(survey.campaign_pages.rows, ("opens", "interested", "replies", "bounces")),
+        *_collect_numbers(survey.mailbox_pages.rows, ("opened_14days", "avg_open_rate", "avg_click_rate")),
+        *_collect_numbers(survey.templates, ("opened", "clicked", "replied", "unsubscribed")),
+    ]
 
 
 def _collect_numbers(items: Iterable[Item], names: Sequence[str]) -> Iterator[float]:
@@ -441,7 +390,7 @@ def _is_number(value: Any) -> bool:
 
 def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out the JSON type of percentages that are whole numbers: an integer (`50`) or a float (`50.0`) (rule W9)."""
-    whole = [found.value for found in collect_percentages(survey) if not found.decimals]
+    whole = [value for value in _collect_percentages(survey) if not _count_decimals(value)]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
     how = f"{len(whole)} percentages are whole numbers: {integers} are written as integers, {floats} as floats"
@@ -450,18 +399,18 @@ def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out how many decimal places percentages have (rule T8)."""
-    found = list(collect_percentages(survey))
-    most = max((percentage.decimals for percentage in found), default=0)
-    loose = {percentage.value for percentage in found if percentage.exact is None} - {0, 100}
+    found = _collect_percentages(survey)
+    most = max(map(_count_decimals, found), default=0)
     how = f"{len(found)} percentages have at most {most} decimal places"
-    if most > _DIGIT_VALUES[0]:
+    if most > _MOST_DIGITS:
         return unobserved(f"{how}; {NO_MATCH}")
-    if most == _DIGIT_VALUES[0] or len(loose) >= PROOF_COUNT:
+    if most == _MOST_DIGITS or len({*found} - {0, 100}) >= _PROOF_COUNT:
         return observed(most, how)
-    fitting = [digits for digits in _DIGIT_VALUES if all(percentage.fits(digits) for percentage in found)]
-    if not fitting or len(fitting) == len(_DIGIT_VALUES):
-        return unobserved(f"{how}: too few to decide")
-    return ambiguous(fitting, f"{how}, consistent with the counts of the templates")
+    return ambiguous((2, 1), f"{how}: too few to decide") if most else unobserved(f"{how}: too few to decide")
+
+
+def _count_decimals(value: float) -> int:
+    return max(0, -int(Decimal(repr(value)).normalize().as_tuple().exponent))
 
 
 def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
@@ -475,13 +424,11 @@ def measure_list_date(survey: WorkspaceSurvey) -> KnobFinding:
 
 
 def _decide_form(forms: Mapping[str, int], how: str, why_not: str) -> KnobFinding:
-    """Return the finding that all values have one form, or `mixed` if they have several forms."""
-    # If all values have one form, but there are fewer than `PROOF_COUNT` values, the finding has two possible values: this form
-    # and `mixed`.
+    """Return the finding that all values have one form, which may be `mixed` if they are few; `mixed` if they have several."""
     met = [form for form, count in forms.items() if count]
     if len(met) != 1:
         return observed("mixed", how) if met else unobserved(why_not)
-    return observed(met[0], how) if forms[met[0]] >= PROOF_COUNT else ambiguous((met[0], "mixed"), how)
+    return observed(met[0], how) if forms[met[0]] >= _PROOF_COUNT else ambiguous((met[0], "mixed"), how)
 
 
 def measure_order(survey: WorkspaceSurvey) -> KnobFinding:
@@ -507,8 +454,7 @@ def _match_orders(items: Sequence[Item], created: str) -> dict[str, bool]:
 
 
 def parse_age(text: object) -> float | None:
-    """Convert a relative time, such as `5 minutes ago`, to a number of seconds."""
-    # The result is 0 for `just now`, infinity for `never`, and `None` if `text` is not a relative time.
+    """Return the seconds of a relative time, such as `5 minutes ago`; infinity for `never`, and `None` for another text."""
     if not isinstance(text, str):
         return None
     match = _AGE_PATTERN.fullmatch(text.strip())

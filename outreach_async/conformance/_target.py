@@ -1,7 +1,7 @@
 """Build requests, interpret responses, and run dialogues over a transport.
 
 A dialogue is a generator that yields requests, receives responses and returns a result. A probe is a dialogue that returns a
-finding. Dialogues use plain HTTP instead of the typed client, so that they can handle any response.
+finding. Dialogues use plain HTTP, so that they can handle any response.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def unobserved(why: str) -> KnobFinding:
 
 
 def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    # If the probe raises `InconclusiveError`, return a finding without a value. Its explanation is the message of the error.
+    """Run a probe. If a response is missing or inconclusive, the finding has no value, and says so."""
     try:
         return (yield from probe)
     except InconclusiveError as error:
@@ -77,12 +77,11 @@ class Patience:
     throttled: float = 120.0
 
 
-_MAX_UNANSWERED: Final = 3
-"""Maximum number of requests to a service that has never responded."""
+_MAX_UNANSWERED: Final = 3  # maximum number of requests to a service that has never responded
 
 
 class DialogueRunner:
-    """Runs dialogues over a transport. If the first three requests get no response, the runner sends no more requests."""
+    """Runs dialogues over a transport. If the first three requests get no response, it sends no more."""
 
     def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
         self.request_count = 0
@@ -114,8 +113,7 @@ class DialogueRunner:
             if not is_throttled(response):
                 return response
             self.retry_after_values.append(response.headers.get("retry-after", ""))
-            # Wait at least a second: without a valid Retry-After, waits of 0 s would never use up the budget, and the loop would
-            # never end.
+            # At least a second: waits of 0 s would never use up the budget, and the loop would never end.
             wait = max(1.0, parse_retry_after(response.headers, now=time.time()) or 0.0)
             if wait > self._remaining_wait:
                 return response
@@ -144,11 +142,11 @@ Dialogue = Generator[Request, Response, T]
 
 DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
-
 NO_MATCH: Final = "no value of this knob matches this behaviour"
-
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the service's API documentation."""
+OMITTED: Final = object()
+"""`Requests.creation` omits each key of `upload_options` with this value."""
 
 _MAX_SHOWN: Final = 500
 _MAX_BODY_READ: Final = 20_000
@@ -171,7 +169,7 @@ class Access:
         workspace: Workspace id.
         owner_key: API key of a user of the workspace; required to create contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign in the workspace, to which contacts may be added; `None` for no campaign.
+        campaign: Id of a draft campaign to which contacts may be added; `None` for no campaign.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
         hidden: Further secrets to mask, such as a proxy password.
@@ -233,7 +231,7 @@ class Requests(Access):
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Request:
-        """Return a request that creates a contact. Keys of `upload_options` with the value `OMITTED` are left out."""
+        """Return a request that creates a contact. `options` are those of `upload_options`."""
         given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
         body = {
             "owner_key": self.owner_key if key is None else key,
@@ -249,10 +247,6 @@ class Requests(Access):
         body = mask_string(response.body[:_MAX_BODY_READ].decode(errors="replace"), self.secrets)
         words = " ".join("".join(c if c.isprintable() else " " for c in body).split())
         return f"{response.status} {shorten(words, _MAX_SHOWN)}".rstrip()
-
-
-OMITTED: Final = object()
-"""Marker value: `Requests.creation` omits each key of `upload_options` whose value is this marker."""
 
 
 def parse_document(response: Response) -> Any:
@@ -287,9 +281,9 @@ def require_success(response: Response) -> dict[str, Any]:
     return found
 
 
-def extract_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a list response. Items that are not objects are left out."""
-    data = document.get("data")
+def extract_rows(document: Mapping[str, Any], name: str = "data") -> list[dict[str, Any]]:
+    """Return the items of a list in a document. Items that are not objects are left out."""
+    data = document.get(name)
     return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
 

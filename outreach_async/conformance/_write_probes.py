@@ -1,7 +1,5 @@
 """Measure the service behaviours that can be observed only by creating contacts.
 
-The probes cover the rules A2, C3, C4, C7, C10, C16, C20, C21 and C27.
-
 Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation deletes a contact.
 """
 
@@ -33,9 +31,7 @@ from outreach_async.conformance._target import (
 from outreach_async.fake._stored_records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
 from outreach_async.transport._wire import Request
 
-MAX_CAMPAIGN_PAGES: Final = 300
-"""Maximum number of pages of the campaign list that are searched for `access.campaign`."""
-
+_MAX_CAMPAIGN_PAGES: Final = 300  # maximum number of pages of the campaign list that are searched for `access.campaign`
 _CODE_OFFSET: Final = 1000
 _OK: Final = 200
 _CREATED: Final = 201
@@ -52,8 +48,7 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
 }
 """For each standard field, an invalid value that strict validation is likely to refuse."""
 
-
-REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
+_REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
 """Keys that are required in a create request. A knob determines whether `campaign` is required too (rule C7)."""
 
 
@@ -68,7 +63,7 @@ class TrialCreations:
 
     @property
     def failure(self) -> str:
-        """The reason why the first create request failed; empty if it succeeded. After a failure, nothing can be measured."""
+        """The reason why the first create request failed, so that nothing can be measured; empty if it succeeded."""
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
@@ -98,15 +93,12 @@ def create_trial(access: Requests, survey: WorkspaceSurvey) -> Dialogue[TrialCre
     given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
     fields = (yield from send_once(access.creation(access.address("fields"), fields=given))) if given else None
     incomplete = {}
-    for member in REQUIRED_MEMBERS:
-        incomplete[member] = yield from send_once(_omit_member(member, access.creation(access.address(f"without-{member}"))))
+    for member in _REQUIRED_MEMBERS:
+        creation = access.creation(access.address(f"without-{member}"))
+        body = json.loads(creation.body)
+        del (body if member in body else body["upload_options"])[member]
+        incomplete[member] = yield from send_once(attrs.evolve(creation, body=json.dumps(body).encode()))
     return TrialCreations(outcomes, other_new, fields, incomplete)
-
-
-def _omit_member(member: str, creation: Request) -> Request:
-    body = json.loads(creation.body)
-    del (body if member in body else body["upload_options"])[member]
-    return attrs.evolve(creation, body=json.dumps(body).encode())
 
 
 def measure_created_status(trial: TrialCreations) -> KnobFinding:
@@ -154,8 +146,7 @@ def probe_owner_key(access: Requests) -> Dialogue[KnobFinding]:
 def probe_unknown_custom(access: Requests, survey: WorkspaceSurvey) -> Dialogue[KnobFinding]:
     """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
     if survey.fields.payload is None:
-        why = "the probe could not choose a custom field that the workspace does not have"
-        return unobserved(f"the fields of the workspace could not be read, so {why}")
+        return unobserved("the fields of the workspace could not be read, so no custom field is known to be unknown")
     codes = [row.get("code") for row in survey.fields.rows]
     numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
@@ -229,10 +220,7 @@ def _probe_reenrolment(access: Requests, member: str, guest: str, counts: Member
         raise InconclusiveError(f"the counts of the campaign do not show which contacts joined: {why}")
     require_success((yield access.creation(guest, options=options)))
     after, _ = yield from _read_first_step(access)
-    how = (
-        "a create request with the campaign was skipped, because the contact already exists; "
-        f"the campaign had {joined} contacts before this request, and {after} after it"
-    )
+    how = f"a create request with the campaign was skipped; the campaign had {joined} contacts before it, and {after} after it"
     skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
     again = is_accepted((yield access.creation(member, "overwrite", options=options)))
     how = f"adding a contact to its campaign again was {'accepted' if again else 'refused'}"
@@ -242,7 +230,7 @@ def _probe_reenrolment(access: Requests, member: str, guest: str, counts: Member
 def _require_draft(access: Requests, first: int, display: int) -> Dialogue[None]:
     if access.campaign is None:
         raise InconclusiveError("no campaign was given for contacts to join")
-    for page in range(first, first + MAX_CAMPAIGN_PAGES):
+    for page in range(first, first + _MAX_CAMPAIGN_PAGES):
         document = require_success((yield access.page("campaigns", page, display)))
         for row in extract_rows(document):
             if row.get("id") == access.campaign:

@@ -222,34 +222,20 @@ def test_number_formatting_is_determined_from_whole_percentages(rates: list[Any]
 
 
 @pytest.mark.parametrize(
-    ("rates", "templates", "possible"),
+    ("rates", "possible"),
     [
-        ([1.25], [], (2,)),
-        ([1.125], [], ()),
-        ([1 + place for place in range(12)], [], (0,)),
-        ([1.5 + place for place in range(12)], [], (1,)),
-        ([1.5], [], (2, 1)),
-        ([1], [], ()),
-        ([], [{"sent": 3, "opened_num": 1, "opened": 33}], (0,)),
-        ([], [{"sent": 3, "opened_num": 1, "opened": 33.3}], (1,)),
-        ([], [{"sent": 3, "opened_num": 1, "opened": 40}], ()),
-        ([], [{"sent": 0, "opened_num": 0, "opened": 0.0}], ()),
+        ([1.25], (2,)),
+        ([1.125], ()),
+        ([1 + place for place in range(12)], (0,)),
+        ([1.5 + place for place in range(12)], (1,)),
+        ([1.5] * 12, (2, 1)),
+        ([1], ()),
+        ([0, 100, *range(1, 12)], ()),
     ],
 )
-def test_decimal_places_are_determined_from_counts_or_many_values(
-    rates: list[Any], templates: list[Any], possible: tuple[int, ...]
-) -> None:
-    found = read_probes.measure_percent_digits(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates], templates=templates))
+def test_decimal_places_are_determined_from_many_different_values(rates: list[Any], possible: tuple[int, ...]) -> None:
+    found = read_probes.measure_percent_digits(survey(templates=[{"opened": rate} for rate in rates]))
     assert found.possible == possible
-
-
-@given(st.integers(0, 10**6), st.integers(1, 10**6), st.sampled_from([0, 1, 2]))
-def test_a_percentage_fits_the_decimal_places_it_was_rounded_to(count: int, sent: int, digits: int) -> None:
-    template = {"sent": sent, "opened_num": count, "opened": round(100 * count / sent, digits)}
-    (found,) = [value for value in read_probes.collect_percentages(survey(templates=[template])) if value.exact is not None]
-    # Python's rounding of a float may differ from exact rounding at a half, never by more.
-    assert found.decimals <= digits
-    assert found.fits(digits) or abs(float(found.exact or 0) - found.value) * 10**digits == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -378,10 +364,7 @@ def test_a_count_that_jumps_matches_no_value() -> None:
     def jump(document: Any) -> None:
         document["data"][0]["out_of"] = next(counts)
 
-    how = (
-        "a create request with the campaign was skipped, because the contact already exists; "
-        "the campaign had 2 contacts before this request, and 9 after it"
-    )
+    how = "a create request with the campaign was skipped; the campaign had 2 contacts before it, and 9 after it"
     assert changed("camp_draft/steps", jump)["skip_enrols"].explanation == how
 
 
