@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport import _urls as urls
-from outreach_async.transport._base import BaseTransport, Failure
+from outreach_async.transport._base import BaseTransport
 from outreach_async.transport._lifecycle import get_running_loop
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
@@ -23,15 +23,12 @@ class AiohttpSession(Protocol):
     # mypy cache, checking httpx and aiohttp takes longer than checking everything else.
 
     @property
-    def connector(self) -> Any:
-        """The connector that opens connections."""
+    def connector(self) -> Any: ...
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Header fields sent with every request."""
+    def headers(self) -> Mapping[str, str]: ...
 
-    async def close(self) -> None:
-        """Close all connections."""
+    async def close(self) -> None: ...
 
 
 AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
@@ -90,15 +87,7 @@ class AiohttpTransport(BaseTransport):
             if urls.find_library(service, "ClientSession") != "aiohttp":
                 expected = "a base URL or an aiohttp.ClientSession"
                 raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
-        super().__init__(
-            "aiohttp",
-            url,
-            max_in_flight=max_in_flight,
-            ssl_context=ssl_context,
-            proxy=proxy,
-            trust_env=trust_env,
-            max_answer=max_answer,
-        )
+        super().__init__("aiohttp", url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
         self._middlewares = middlewares
         if not isinstance(service, str):
             self._client, self._close_client = service, service.close
@@ -110,26 +99,21 @@ class AiohttpTransport(BaseTransport):
                 self.base_url, self.secrets = str(base), base.secrets
             self.secrets += urls.header_secrets(service.headers)
 
-    def _describe(self) -> str:
-        return self.base_url or "a session"
-
     def _open(self) -> Any:
         if not hasattr(get_running_loop(), "call_soon_threadsafe"):
             raise InvalidRequest("transport: aiohttp supports only asyncio, got another event loop; on trio, use HttpxTransport")
         if self._client is not None:
             self._require_home("the session belongs to another event loop; make a new session")
-        return self._build_sender()
-
-    def _build_sender(self) -> Any:
         # The result is `Any`, and the module is imported here, so that mypy does not check all of aiohttp.
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         prefix = aiohttp_session.encode_prefix(self._base)
-        session: Any = self._client or aiohttp_session.open_session(self._get_context(), self._proxy)
-        limits: dict[str, Any] = {"max_in_flight": self.max_in_flight, "max_answer": self._max_answer}
-        return aiohttp_session.SessionSender(session, self._base, prefix, middlewares=self._middlewares, **limits)
+        session = self._client or aiohttp_session.open_session(self._get_context(), self._proxy)
+        return aiohttp_session.SessionSender(
+            session, self._base, prefix, self.max_in_flight, self._max_answer, middlewares=self._middlewares
+        )
 
-    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         return aiohttp_session.translate_error(error, progress, str(self._base or "the session's base_url"))

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache, partial
 from types import TracebackType
 from typing import Any, Final, Self
@@ -57,9 +58,9 @@ class SessionSender(InFlight):
         session: aiohttp.ClientSession,
         base: BaseUrl | None,
         prefix: str,
-        *,
         max_in_flight: int | None,
         max_answer: int,
+        *,
         middlewares: Sequence[aiohttp.ClientMiddlewareType],
     ) -> None:
         make_scope: Any = TaskScope
@@ -96,26 +97,20 @@ class SessionSender(InFlight):
                 text = f"no response from {self._base or 'the session'}: the server switched to another protocol"
                 raise sending.build_transport_error(text, progress)
             require_final_status(answer.status)
-            if not is_own_session:  # a session made by the transport stores no cookies
-                self._remove_cookies(answer)
-            response = await self._read_response(answer)
-            _check_leftovers(answer)
+            headers = decode_headers(answer.raw_headers)
+            stored = set() if is_own_session else {(morsel.key, morsel.value) for morsel in answer.cookies.values()}
+            if stored:  # in the user's jar; a session made by the transport stores no cookies
+                self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in stored)
+            reader = BodyReader(headers, self._max_answer)
+            while not answer.content.at_eof():
+                reader.feed(await answer.content.readany())
+            response = Response(answer.status, headers, reader.finish())
+            if isinstance(answer, _TrackedResponse):  # otherwise a middleware made the response
+                answer.check_leftovers()
             return response
 
     def _join_url(self, target: str) -> yarl.URL:
         return yarl.URL(f"{self._prefix}{sending.require_origin_form(target)}", encoded=True)
-
-    async def _read_response(self, answer: aiohttp.ClientResponse) -> Response:
-        headers = decode_headers(answer.raw_headers)
-        reader = BodyReader(headers, self._max_answer)
-        while not answer.content.at_eof():
-            reader.feed(await answer.content.readany())
-        return Response(answer.status, headers, reader.finish())
-
-    def _remove_cookies(self, answer: aiohttp.ClientResponse) -> None:
-        """Remove the cookies of a response from the jar that has just stored them."""
-        if stored := {(morsel.key, morsel.value) for morsel in answer.cookies.values()}:
-            self._session.cookie_jar.clear(lambda morsel: (morsel.key, morsel.value) in stored)
 
     def drop_idle(self) -> None:
         """Use no idle connection again, unless the session is the user's. aiohttp does not tell which connections are its own."""
@@ -127,52 +122,46 @@ class SessionSender(InFlight):
         await self._session.close()
 
 
-def translate_error(error: Exception, progress: Progress, destination: str) -> tuple[OutreachError, Exception | None] | None:
-    """Return the error to raise instead of an error of aiohttp, and its cause; `None` for any other error."""
+def translate_error(error: Exception, progress: Progress, destination: str) -> OutreachError | None:
+    """Return the error to raise instead of an error of aiohttp; `None` for any other error."""
     if isinstance(error, _ExchangeFailed):
         error = error.error
     if not isinstance(error, _CONNECTION_ERRORS):
         return None
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
         text = "base_url: expected a session with an http or https base URL; pass base_url to aiohttp.ClientSession"
-        return InvalidRequest(text), None
+        return InvalidRequest(text)
     if isinstance(error, ValueError) and not isinstance(error, aiohttp.ClientError) and progress.sent is not True:
         # The error quotes the invalid value, which may be a header of the session with a secret in it.
         text = "the request is not valid HTTP; correct its method, its target or the session's own headers"
-        return InvalidRequest(text), None
+        return InvalidRequest(text)
     if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
         progress.sent = False
     if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
-        return build_failure(destination, f"{error.status} {sending.to_one_line(error.message)}", progress), None
-    cause = _unwrap_error(error)
-    return build_failure(destination, sending.describe_cause(cause), progress), cause
-
-
-def _unwrap_error(error: Exception) -> Exception:
-    """Return the error that a connector's error wraps, because the connector's error shows the proxy's password in its repr."""
+        return build_failure(destination, f"{error.status} {sending.to_one_line(error.message)}", progress)
+    # A connector's error shows the proxy's password in its repr, so the error that it wraps becomes the cause.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return error.certificate_error
-    return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        error = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        error = error.os_error
+    return build_failure(destination, sending.describe_cause(error), progress, error)
 
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:
     """Open a session that stores no cookies and adds no optional header fields. `InFlight` limits the number of connections."""
+    address = None if proxy is None else yarl.URL(proxy)
+    if address is not None and address.user is not None:
+        # aiohttp sends credentials in Latin-1. This re-encoding makes it send them in UTF-8, as httpx does.
+        user, password = (text.encode().decode("latin-1") for text in (address.user, address.password or ""))
+        address = address.with_user(user).with_password(password)
     # On uvloop, the sockets that aiohttp makes by default are unsafe; see `SocketFactory`.
     socket_factory = SocketFactory() if type(asyncio.get_running_loop()).__module__ == "uvloop" else None
     return aiohttp.ClientSession(
         connector=Connector(limit=0, ssl=context or True, socket_factory=socket_factory),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_AUTOMATIC_HEADERS,
-        proxy=None if proxy is None else _encode_credentials(yarl.URL(proxy)),
+        proxy=address,
     )
-
-
-def _encode_credentials(proxy: yarl.URL) -> yarl.URL:
-    """Re-encode the credentials of a proxy URL, to make aiohttp send them in UTF-8, as httpx does, instead of in Latin-1."""
-    if proxy.user is None:
-        return proxy
-    user, password = (text.encode().decode("latin-1") for text in (proxy.user, proxy.password or ""))
-    return proxy.with_user(user).with_password(password)
 
 
 class _Body(aiohttp.Payload):
@@ -189,8 +178,11 @@ class _Body(aiohttp.Payload):
         self._progress = progress
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        if self._check_leftovers:
-            _reject_unexpected_bytes(getattr(writer, "protocol", None))
+        protocol: Any = getattr(writer, "protocol", None)
+        usage = _USAGE_BY_PROTOCOL.get(protocol) if self._check_leftovers else None
+        if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
+            usage.has_leftovers = True
+            raise build_unexpected_bytes_error()
         self._progress.sent = True
         await writer.write(self._content)
 
@@ -213,7 +205,7 @@ class _ExchangeFailed(Exception):
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     # The subclass keeps a reference to the connection, for `_check_leftovers`.
     kind: Any = request.response_class
-    request.response_class = _make_tracked_class(kind)
+    request.response_class = _tracked_class(kind)
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:  # nothing was sent; aiohttp does not retry it
@@ -269,25 +261,18 @@ class SocketFactory:
         return new
 
     def _detach_closed(self) -> None:
-        """Detach closed sockets. A socket also counts as closed if its descriptor now refers to another file."""
         still_open = []
         for sock, inode in self._sockets:
-            if sock.fileno() >= 0 and _inode(sock.fileno()) == inode:
-                still_open.append((sock, inode))
-            else:
-                sock.detach()
+            with suppress(OSError):  # its descriptor is closed, or refers to another file by now
+                if sock.fileno() >= 0 and os.fstat(sock.fileno()).st_ino == inode:
+                    still_open.append((sock, inode))
+                    continue
+            sock.detach()
         self._sockets = still_open
 
     def __del__(self) -> None:
         """Detach closed sockets before they are garbage-collected."""
         self._detach_closed()
-
-
-def _inode(descriptor: int) -> int | None:
-    try:
-        return os.fstat(descriptor).st_ino
-    except OSError:
-        return None
 
 
 # Unexpected bytes after a response. aiohttp itself closes a connection only if it has read another complete response head when
@@ -319,24 +304,14 @@ class Connector(aiohttp.TCPConnector):
         """Return a new connection, or an idle connection on which no bytes have arrived since its last response."""
         while True:
             connection = await super().connect(req, traces, timeout)
-            if _is_silent(connection.protocol):
+            protocol: Any = connection.protocol
+            usage = _USAGE_BY_PROTOCOL.get(protocol)
+            if usage is None or protocol.transport is None:
+                return connection  # it is new, or aiohttp notices by itself that it is closed
+            is_worn = usage.is_dropped or protocol.should_close
+            if not (is_worn or _has_partial_head(protocol) or usage.probe.is_readable()):
                 return connection
             connection.close()
-
-
-def _is_silent(protocol: Any) -> bool:
-    usage = _USAGE_BY_PROTOCOL.get(protocol)
-    if usage is None or protocol.transport is None:
-        return True  # the connection is new, or aiohttp notices by itself that it is closed
-    return not (usage.is_dropped or protocol.should_close or _has_partial_head(protocol) or usage.probe.is_readable())
-
-
-def _reject_unexpected_bytes(protocol: Any) -> None:
-    """Check that a connection has no unread bytes. This is called before a request body is sent."""
-    usage = _USAGE_BY_PROTOCOL.get(protocol)
-    if usage is not None and usage.ended and (len(protocol) > 0 or usage.probe.peek()):
-        usage.has_leftovers = True
-        raise build_unexpected_bytes_error()
 
 
 def _has_partial_head(protocol: Any) -> bool:
@@ -345,11 +320,6 @@ def _has_partial_head(protocol: Any) -> bool:
     # of input to the parser. The parser cannot be used afterwards, but aiohttp makes a new parser for each request.
     parser = getattr(protocol, "_parser", None)
     return parser is None or bool(getattr(parser, "_tail", b"")) or parser.feed_eof() is not None
-
-
-@cache
-def _make_tracked_class(kind: Any) -> Any:
-    return type("Watched", (_TrackedResponse, kind), {})
 
 
 class _TrackedResponse(aiohttp.ClientResponse):
@@ -378,20 +348,20 @@ class _TrackedResponse(aiohttp.ClientResponse):
         # Raised outside of the handler, which would set `__context__` to aiohttp's error. That error may show a proxy's password.
         raise build_unexpected_bytes_error()
 
+    def check_leftovers(self) -> None:
+        """Look for bytes after the complete response. If there are any, close the connection."""
+        protocol, usage, number = self.tracked_connection
+        if usage.started == number:  # otherwise the bytes belong to the next exchange
+            found = len(protocol) > 0  # aiohttp itself closes the connection in this case
+            if protocol.transport is not None and not found:
+                found = _has_partial_head(protocol) or (number > 1 and bool(usage.probe.peek()))
+            if found:
+                usage.has_leftovers = True
+                protocol.close()
+        if usage.has_leftovers and number > 1:
+            raise build_unexpected_bytes_error()
 
-def _check_leftovers(answer: aiohttp.ClientResponse) -> None:
-    """Look for bytes after a complete response. If there are any, close the connection."""
-    if not isinstance(answer, _TrackedResponse):  # a middleware made the response
-        return
-    protocol, usage, number = answer.tracked_connection
-    if usage.started == number and _has_unexpected_bytes(protocol, usage):  # otherwise the bytes belong to the next exchange
-        usage.has_leftovers = True
-        protocol.close()
-    if usage.has_leftovers and number > 1:
-        raise build_unexpected_bytes_error()
 
-
-def _has_unexpected_bytes(protocol: Any, usage: _ConnectionUsage) -> bool:
-    if protocol.transport is None or len(protocol) > 0:  # aiohttp itself closes the connection in this case
-        return len(protocol) > 0
-    return _has_partial_head(protocol) or (usage.started > 1 and bool(usage.probe.peek()))
+@cache
+def _tracked_class(kind: Any) -> Any:
+    return type("Watched", (_TrackedResponse, kind), {})

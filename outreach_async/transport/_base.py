@@ -6,20 +6,19 @@ import os
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol, TypeAlias
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.transport._lifecycle import LoopLocal, get_running_loop
-from outreach_async.transport._sending import build_closed_error, build_transport_error, mark_unsent
-from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
 from outreach_async.transport._urls import BaseUrl, choose_proxy, parse_base_url, require_positive, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
 DEFAULT_CONNECTIONS: Final = 64
-
-Failure: TypeAlias = tuple[OutreachError, Exception | None]
-"""The error to raise instead of a library's error, and its cause. The cause is `None` if it may show a secret."""
 
 
 class Sender(Protocol):
@@ -41,6 +40,7 @@ class BaseTransport(ABC):
     max_in_flight: int | None
     secrets: tuple[str, ...]
     _proxy_schemes: tuple[str, ...] = ("http", "https")
+    _suffix = ""  # of the repr
     _client: Any = None  # the user's own client or session, which can be used in one event loop only
     _close_client: Callable[[], Awaitable[None]] | None = None
 
@@ -48,10 +48,10 @@ class BaseTransport(ABC):
         self,
         library: str,
         url: str | None,
-        *,
         max_in_flight: int | None,
         ssl_context: object,
         proxy: str | None,
+        *,
         trust_env: bool,
         max_answer: int,
     ) -> None:
@@ -63,8 +63,14 @@ class BaseTransport(ABC):
         self._proxy: str | None = None
         if url is not None:
             self._base = parse_base_url(url)
-            self._proxy = self._choose_proxy(self._base, proxy, trust_env=trust_env)
-            self._trust = TrustSettings.from_environment(ssl_context, os.environ, trust_env=trust_env)
+            self._proxy = choose_proxy(self._base, proxy, self._proxy_schemes, trust_env=trust_env)
+            if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
+                remedy = "make one with ssl.create_default_context(cafile=...)"
+                raise InvalidRequest(f"ssl_context: expected an ssl.SSLContext, got {type(ssl_context).__name__}; {remedy}")
+            self._ssl_context = ssl_context
+            # Read once, when the transport is made, and with the same meaning as in httpx.
+            trusted = os.environ if trust_env else {}
+            self._certificates = trusted.get("SSL_CERT_FILE") or None, trusted.get("SSL_CERT_DIR") or None
             self.max_in_flight = self.max_in_flight or DEFAULT_CONNECTIONS
             self.secrets = (*self._base.secrets, *url_secrets(self._proxy))
             self.base_url = str(self._base)
@@ -74,16 +80,12 @@ class BaseTransport(ABC):
 
     def __repr__(self) -> str:
         """Show the base URL, without user and password."""
-        return f"<{type(self).__name__} to {self._describe()}{', closed' if self._closed else ''}>"
-
-    def _describe(self) -> str:
-        return str(self.base_url)
-
-    def _choose_proxy(self, base: BaseUrl, proxy: str | None, *, trust_env: bool) -> str | None:
-        return choose_proxy(base, proxy, self._proxy_schemes, trust_env=trust_env)
+        return f"<{type(self).__name__} to {self.base_url or 'a session'}{self._suffix}{', closed' if self._closed else ''}>"
 
     def _get_context(self) -> ssl.SSLContext | None:
-        return self._trust.get_context(self._library) if "https:" in f"{self._base} {self._proxy}" else None
+        if "https:" not in f"{self._base} {self._proxy}":
+            return None
+        return self._ssl_context or load_context(self._library, *self._certificates)
 
     @abstractmethod
     def _open(self) -> Sender:
@@ -94,8 +96,8 @@ class BaseTransport(ABC):
         return sender.send(request, progress)
 
     @abstractmethod
-    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
-        """Return the error to raise instead of this one; `None` to raise it unchanged."""
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
+        """Return the error to raise instead of this one, with its cause unless that may show a secret; `None` to keep it."""
 
     def _require_home(self, problem: str) -> None:
         """Check that the user's client or session was not used in another event loop."""
@@ -119,14 +121,12 @@ class BaseTransport(ABC):
         except OutreachError:
             raise
         except Exception as error:
-            found = self._translate_error(error, progress)
-            if found is None:
+            failure = self._translate_error(error, progress)
+            if failure is None:
                 raise
-        failure, cause = found
         # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
-        if cause is not None:
-            drop_tracebacks(cause)  # the library's frames have header fields among their locals
-        raise failure from cause
+        drop_tracebacks(failure)  # the frames of its cause have header fields among their locals
+        raise failure
 
     def drop_idle(self) -> None:
         """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
@@ -152,7 +152,38 @@ class BaseTransport(ABC):
             await self._close_client()
 
 
-def build_failure(destination: str, detail: str, progress: Progress) -> OutreachError:
+def build_failure(destination: str, detail: str, progress: Progress, cause: Exception | None = None) -> OutreachError:
     """Return the error for an exchange that failed before a complete response arrived."""
     what = "no connection to" if progress.sent is False else "no response from"
-    return build_transport_error(f"{what} {destination}: {detail}", progress)
+    error = build_transport_error(f"{what} {destination}: {detail}", progress)
+    error.__cause__ = cause
+    return error
+
+
+def load_context(library: str, file: str | None, directory: str | None) -> ssl.SSLContext:
+    """Return the SSL context that trusts a file or a folder of certificates, or else the default ones."""
+    try:
+        status = None if file is None else Path(file).stat()
+        version = status and (status.st_ino, status.st_mtime_ns, status.st_size)
+        return _shared_context(library, file, directory, version)
+    except OSError as error:
+        text = f"cannot read certificates ({describe_cause(error)}); correct or unset these environment variables"
+        raise InvalidRequest(f"SSL_CERT_FILE, SSL_CERT_DIR: {text}") from None
+
+
+@lru_cache(8)
+def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
+    # Transports with equal settings share a context: loading certificates takes 20 ms or more. `_version` is part of the key,
+    # because the file may be replaced while a program is running.
+    if file is not None:
+        context = ssl.create_default_context(cafile=file)
+    elif directory is not None:
+        context = ssl.create_default_context(capath=directory)
+    elif library in {"aiohttp", "httptools"}:
+        import certifi
+
+        context = ssl.create_default_context(cafile=certifi.where())
+    else:
+        context = import_module(library).create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(("http/1.1",))
+    return context

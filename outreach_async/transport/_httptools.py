@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import anyio
 
-from outreach_async.errors import InvalidRequest
-from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Failure, build_failure
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, build_failure
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import METHODS_WITH_BODY, describe_cause, merge_headers, require_origin_form
-from outreach_async.transport._urls import DEFAULT_PORTS, BaseUrl, choose_environment_proxy, encode_host, parse_base_url
+from outreach_async.transport._urls import DEFAULT_PORTS, encode_host, parse_base_url
 from outreach_async.transport._wire import Progress, Request, Response
 
 _CONNECTION_ERRORS: Final = (
@@ -78,31 +78,19 @@ class HttptoolsTransport(BaseTransport):
         if not isinstance(url, str):
             expected = "a base URL such as 'https://api.example'"
             raise InvalidRequest(f"base_url: expected {expected}, got {type(url).__name__}; pass a URL")
-        super().__init__(
-            "httptools",
-            url,
-            max_in_flight=max_in_flight,
-            ssl_context=ssl_context,
-            proxy=proxy,
-            trust_env=trust_env,
-            max_answer=max_answer,
-        )
+        super().__init__("httptools", url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
+        if self._proxy is not None:  # requests that bypass the proxy may be forbidden, or may fail
+            remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
+            got = f"got a proxy, which httptools does not support; {remedy}"
+            if proxy is not None:
+                raise InvalidRequest(f"proxy: expected None, {got}")
+            expected = f"expected no proxy for {self.base_url}"
+            raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {expected}, {got}, or name the host in NO_PROXY")
         base = self._origin = parse_base_url(base_url)
         self._host = encode_host(base.host)
         host = f"[{self._host}]" if ":" in self._host else self._host
         self._default_headers = {"host": host if base.port is None else f"{host}:{base.port}", **base.headers}
         self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
-
-    def _choose_proxy(self, base: BaseUrl, proxy: str | None, *, trust_env: bool) -> None:
-        """Raise an error if a proxy is set. Requests that bypass the proxy may be forbidden, or may fail."""
-        remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
-        if proxy is not None:
-            raise InvalidRequest(f"proxy: expected None, got a proxy, which httptools does not support; {remedy}")
-        from urllib.request import getproxies  # a slow import
-
-        if trust_env and choose_environment_proxy(base, getproxies()):
-            text = f"expected no proxy for {base}, got a proxy, which httptools does not support"
-            raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {text}; {remedy}, or name the host in NO_PROXY")
 
     def _open(self) -> Any:
         # A separate module, because it imports httptools and asyncio.
@@ -136,6 +124,7 @@ class HttptoolsTransport(BaseTransport):
         exchange: Coroutine[Any, Any, Response] = self._senders.get().send(self._encode(request), request.method, progress)
         return exchange
 
-    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
-        is_known = isinstance(error, _CONNECTION_ERRORS)
-        return (build_failure(self.base_url, describe_cause(error), progress), error) if is_known else None
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
+        if not isinstance(error, _CONNECTION_ERRORS):
+            return None
+        return build_failure(self.base_url, describe_cause(error), progress, error)

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 
 from outreach_async._files.optional import require_module
-from outreach_async.errors import InvalidRequest
-from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Failure, Sender, build_failure
+from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Sender, build_failure
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import describe_cause
@@ -44,15 +44,12 @@ class HttpxClient(Protocol):
     # mypy has no cache.
 
     @property
-    def base_url(self) -> Any:
-        """The URL to which request targets are relative."""
+    def base_url(self) -> Any: ...
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Header fields sent with every request."""
+    def headers(self) -> Mapping[str, str]: ...
 
-    async def aclose(self) -> None:
-        """Close all connections."""
+    async def aclose(self) -> None: ...
 
 
 class HttpxTransport(BaseTransport):
@@ -117,20 +114,16 @@ class HttpxTransport(BaseTransport):
         url = service if isinstance(service, str) else None
         if url is None:
             reject_options("client", ssl_context=ssl_context, proxy=proxy, trust_env=None if trust_env else False)
-            self._family = _detect_family(service, family)
+            detected = FAMILIES.get(find_library(service, "AsyncClient") or "")
+            if detected is None or family not in (None, detected):
+                expected = f"a base URL or an {family or 'httpx'}.AsyncClient"
+                raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
+            family = detected
         elif family not in (None, *FAMILIES):
             raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
-        else:
-            self._family = family or "httpx"
-        super().__init__(
-            self._family,
-            url,
-            max_in_flight=max_in_flight,
-            ssl_context=ssl_context,
-            proxy=proxy,
-            trust_env=trust_env,
-            max_answer=max_answer,
-        )
+        self._family = family or "httpx"
+        self._suffix = f" by {self._family}"
+        super().__init__(self._family, url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
         if url is None:
             from outreach_async.transport._httpx_pool import adopt_client, close_client
 
@@ -138,9 +131,6 @@ class HttpxTransport(BaseTransport):
             self.base_url, self.secrets = adopt_client(service, self._family)
         elif self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{self._family}[socks]")
-
-    def _describe(self) -> str:
-        return f"{self.base_url} by {self._family}"
 
     def _open(self) -> Sender:
         from outreach_async.transport._httpx_pool import ClientSender, HttpxPool  # a slow import
@@ -152,24 +142,16 @@ class HttpxTransport(BaseTransport):
         self._require_home("the AsyncClient was used in another event loop; make a new client and transport")
         return ClientSender(self._client, self._family, self.max_in_flight, self._max_answer)
 
-    def _translate_error(self, error: Exception, progress: Progress) -> Failure | None:
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
         library = import_module(self._family)
         if not isinstance(error, (*_CONNECTION_ERRORS, library.HTTPError, library.InvalidURL)):
             return None
         if isinstance(error, library.LocalProtocolError | library.InvalidURL) and progress.sent is not True:
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
-            return InvalidRequest(text), None
+            return InvalidRequest(text)
         # Raised while connecting, before anything is written. `True` is kept, because the client's authentication may have sent
         # the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
-        return build_failure(self.base_url, describe_cause(error), progress), error
-
-
-def _detect_family(client: object, family: Family | None) -> Family:
-    detected = FAMILIES.get(find_library(client, "AsyncClient") or "")
-    if detected is None or family not in (None, detected):
-        expected = f"a base URL or an {family or 'httpx'}.AsyncClient"
-        raise InvalidRequest(f"transport: expected {expected}, got {type(client).__name__}; pass one of them")
-    return detected
+        return build_failure(self.base_url, describe_cause(error), progress, error)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 import anyio
@@ -52,7 +52,7 @@ class LoopLocal(Generic[T]):
         self._make = make
         # No lock: each event loop, and so each thread, has its own key, and single operations of a dict are atomic.
         self._values: dict[Any, T] = {}
-        self.is_inherited = False
+        self.is_inherited = self._is_lost = False
         _INSTANCES.add(self)
 
     def get(self) -> T:
@@ -60,6 +60,9 @@ class LoopLocal(Generic[T]):
         loop = get_running_loop()
         value = self._values.get(loop)
         if value is None:
+            if self._is_lost:
+                problem = "the transport was used before this process was forked, so its connections belong to the parent"
+                raise InvalidRequest(f"{problem}; make a new client")
             for other in filter(_has_ended, list(self._values)):
                 self._values.pop(other, None)
             value = self._values[loop] = self._make()
@@ -81,7 +84,7 @@ class LoopLocal(Generic[T]):
         self.is_inherited = True
         if self._values:
             _PARENT_VALUES.append(self._values)
-            self._make, self._values = _raise_forked, {}
+            self._values, self._is_lost = {}, True
 
 
 def _has_ended(loop: Any) -> bool:
@@ -96,25 +99,19 @@ def _has_ended(loop: Any) -> bool:
 
 def _close_in(loop: Any, value: Any) -> None:
     """Close a value in its own event loop, which may run in another thread, without waiting for it."""
+
+    def start() -> None:
+        task = loop.create_task(value.aclose())
+        _CLOSING.add(task)  # asyncio itself keeps only a weak reference
+        task.add_done_callback(_CLOSING.discard)
+
     with suppress(RuntimeError):  # the event loop has ended
         if hasattr(loop, "call_soon_threadsafe"):
-            loop.call_soon_threadsafe(_start_closing, loop, value.aclose)
+            loop.call_soon_threadsafe(start)
         else:
             import trio
 
             loop.run_sync_soon(trio.lowlevel.spawn_system_task, value.aclose)
-
-
-def _start_closing(loop: Any, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    task = loop.create_task(close())
-    _CLOSING.add(task)  # asyncio itself keeps only a weak reference
-    task.add_done_callback(_CLOSING.discard)
-
-
-def _raise_forked() -> NoReturn:
-    raise InvalidRequest(
-        "the transport was used before this process was forked, so its connections belong to the parent; make a new client"
-    )
 
 
 def discard_all_after_fork() -> None:
@@ -135,7 +132,7 @@ class InFlight:
         self._semaphore = anyio.Semaphore(limit or sys.maxsize, fast_acquire=True)  # otherwise, `acquire` always yields
         self._scopes: set[anyio.CancelScope] = set()
         self._closed = False
-        self._all_ended = anyio.Event()
+        self._all_ended: anyio.Event | None = None  # made by `aclose`
 
     async def run(self, exchange: Callable[[], Awaitable[Response]], progress: Progress) -> Response:
         """Wait until fewer than `limit` exchanges are running, then run an exchange."""
@@ -152,17 +149,14 @@ class InFlight:
                 try:
                     return await exchange()
                 finally:
-                    self._remove_scope(scope)
+                    self._scopes.discard(scope)
+                    if self._all_ended is not None and not self._scopes:
+                        self._all_ended.set()
         finally:
             self._semaphore.release()
         # Reached only if `aclose` cancelled the scope, which then suppresses the cancellation. A cancellation from outside
         # propagates.
         raise build_transport_error("the transport was closed while the request was in flight", progress)
-
-    def _remove_scope(self, scope: anyio.CancelScope) -> None:
-        self._scopes.discard(scope)
-        if not self._scopes and self._closed:
-            self._all_ended.set()
 
     async def aclose(self) -> None:
         """Cancel every exchange and wait until all have released their connections."""
@@ -170,6 +164,7 @@ class InFlight:
         for scope in self._scopes:
             scope.cancel()
         if self._scopes:  # the caller closes the pool next, which must not happen while an exchange is running
+            self._all_ended = self._all_ended or anyio.Event()
             await self._all_ended.wait()
 
 
@@ -195,8 +190,20 @@ class ConnectionPool(InFlight):
         return self.run(partial(self._exchange_on, exchange), progress)
 
     async def _exchange_on(self, exchange: Callable[[Any], Awaitable[Response]]) -> Response:
-        idle, worn = self._take_idle()
-        connection = idle or self._build()
+        worn, self._worn = self._worn, []
+        horizon = self._clock() - KEEPALIVE_EXPIRY
+        while self._idle and self._idle[0][0] < horizon:
+            worn.append(self._idle.popleft()[1])
+        connection = None
+        while self._idle and connection is None:
+            # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
+            # other connections expire.
+            newest = self._idle.pop()[1]
+            if newest.is_reusable():
+                connection = newest
+            else:
+                worn.append(newest)
+        connection = connection or self._build()
         try:
             # Closing may be cancelled. The new connection is not in the pool, so it must be closed in that case as well.
             await _close_all(worn)
@@ -208,21 +215,6 @@ class ConnectionPool(InFlight):
         # Only after a complete response. The newest connection stays on the right, so the oldest is always on the left.
         self._idle.append((self._clock(), connection))
         return answer
-
-    def _take_idle(self) -> tuple[Any | None, list[Any]]:
-        """Remove and return the connection to use, if any, and the connections to close."""
-        worn, self._worn = self._worn, []
-        horizon = self._clock() - KEEPALIVE_EXPIRY
-        while self._idle and self._idle[0][0] < horizon:
-            worn.append(self._idle.popleft()[1])
-        while self._idle:
-            # Take the most recently used connection: the server is least likely to have closed it, and under a lower load the
-            # other connections expire.
-            connection = self._idle.pop()[1]
-            if connection.is_reusable():
-                return connection, worn
-            worn.append(connection)
-        return None, worn
 
     def drop_idle(self) -> None:
         """Use no idle connection again. The next request closes them, or `aclose`."""

@@ -116,7 +116,7 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
 
         proxy = choose_environment_proxy(base, getproxies())
     if proxy is not None:
-        field = "proxy" if explicit else "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+        field = "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY" if explicit is None else "proxy"
         _split_url(field, proxy, schemes, "such as 'http://proxy.example:3128'")
     return proxy
 

@@ -13,7 +13,7 @@ from support.listener import Listener, over_tls, serve, tunnel
 from support.transports import ALL, LOOPS, MAKERS, OWN, POST, PROXYING, Make, fail, over, own_client, pairs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._tls import TrustSettings
+from outreach_async.transport._base import load_context
 from outreach_async.transport._wire import Progress
 
 LIBRARIES = ("httpx", "httpx2", "aiohttp", "httptools")
@@ -91,41 +91,36 @@ async def test_unreadable_certificates_are_refused(make: Make, monkeypatch: pyte
 # Transports with the same trust settings share one context.
 
 
-def trust(environment: dict[str, str] | None = None, *, trust_env: bool = True) -> TrustSettings:
-    return TrustSettings.from_environment(None, environment or {}, trust_env=trust_env)
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_transports_with_the_same_certificates_share_one_context(library: str, authority: Path) -> None:
-    named = {"SSL_CERT_FILE": str(authority), "SSL_CERT_DIR": str(authority.parent)}
-    shared = trust().get_context(library)
-    assert shared is trust().get_context(library) is trust(named, trust_env=False).get_context(library)
-    assert shared is trust({"SSL_CERT_FILE": "", "SSL_CERT_DIR": ""}).get_context(library)
-    assert trust(named).get_context(library) is trust(named).get_context(library) is not shared
-    assert trust(named).get_context(library) is not trust({"SSL_CERT_DIR": str(authority.parent)}).get_context(library)
+    file, folder = str(authority), str(authority.parent)
+    shared = load_context(library, None, None)
+    assert load_context(library, None, None) is shared
+    assert load_context(library, file, folder) is load_context(library, file, folder) is not shared
+    assert load_context(library, file, folder) is not load_context(library, None, folder)
     assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 def test_a_replaced_file_is_read_again(authority: Path) -> None:
-    named = trust({"SSL_CERT_FILE": str(authority)})
-    before = named.get_context("httpx")
+    before = load_context("httpx", str(authority), None)
     replacement = authority.with_name("new.pem")
     replacement.write_bytes(authority.read_bytes() * 2)
     replacement.replace(authority)
-    assert named.get_context("httpx") is not before
+    assert load_context("httpx", str(authority), None) is not before
 
 
-def test_a_context_passed_by_the_user_takes_precedence(authority: Path) -> None:
-    passed_context = certificates().client
-    assert (
-        TrustSettings.from_environment(passed_context, {"SSL_CERT_FILE": str(authority)}, trust_env=True).get_context("httpx")
-        is passed_context
-    )
+@over(*OWN)
+async def test_a_context_passed_by_the_user_takes_precedence(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
+    with Listener(serve(), tls=certificates().server) as listener:
+        transport = make(listener.url, tls=certificates().client)
+        assert (await transport.send(POST, Progress())).status == 200
+        await transport.aclose()
 
 
 @pytest.mark.parametrize("library", ["aiohttp", "httptools"])
 def test_others_trust_what_httpx_trusts(library: str) -> None:
-    by_other, by_httpx = (trust().get_context(name).get_ca_certs(binary_form=True) for name in (library, "httpx"))
+    by_other, by_httpx = (load_context(name, None, None).get_ca_certs(binary_form=True) for name in (library, "httpx"))
     assert sorted(by_other) == sorted(by_httpx) != []
 
 
