@@ -27,10 +27,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
-BODY_LIMIT = 4096
-"""Maximum number of bytes of a response body that an error stores."""
-
-
+BODY_LIMIT = 4096  # maximum number of bytes of a response body that an error stores
 _INVISIBLE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
@@ -68,7 +65,7 @@ class OutreachError(Exception):
         try:
             await client.campaigns.steps("camp_gone")
         except OutreachError as error:
-            print(error.operation, error.status_code, error.attempts, error.maybe_applied)  # -> list_steps 404 1 False
+            print(error.operation, error.attempts, error.maybe_applied)  # -> list_steps 1 False
         ```
     """
 
@@ -94,7 +91,6 @@ class OutreachError(Exception):
         self.maybe_applied = maybe_sent
 
     def __reduce__(self) -> tuple[Callable[..., OutreachError], tuple[Any, ...]]:
-        """Return the data for pickling: the message and all attributes."""
         return _rebuild_error, (type(self), str(self), vars(self).copy())
 
 
@@ -163,7 +159,7 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 class UnexpectedResponse(OutreachError):
     """The response does not match the service's API documentation.
 
-    For example, it is not JSON, a field is missing, a value has the wrong type, or `status` has an unknown value.
+    For example, it is not JSON, a field is missing, or a value has the wrong type.
 
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
@@ -185,14 +181,14 @@ class StatusError(OutreachError):
 
     Example:
         ```python
-        error = StatusError("list_fields: the service answered 500", status_code=500)
-        print(error.status_code)  # -> 500
+        def is_outage(error):
+            return isinstance(error, StatusError) and error.status_code >= 500
         ```
     """
 
 
 class ContactRejected(StatusError):
-    """The service returned status 400 or 422 when a contact was created: it refuses the contact's data. Nothing was stored.
+    """The service refused the data of a new contact, with status 400 or 422. Nothing was stored.
 
     Example:
         ```python
@@ -231,10 +227,8 @@ class NotFound(StatusError):
 
     Example:
         ```python
-        try:
-            await client.campaigns.steps("camp_gone")
-        except NotFound as error:
-            print(error)  # -> list_steps: the service answered 404: ...
+        def is_gone(error):
+            return isinstance(error, NotFound)
         ```
     """
 
@@ -243,7 +237,7 @@ class RateLimited(StatusError):
     """The service throttled the call: it returned status 429, or it asked the client to wait beyond the call's deadline.
 
     Attributes:
-        retry_after: Number of seconds that the service asked the client to wait; `None` if the service stated none.
+        retry_after: Number of seconds to wait, as the service asked; `None` if it stated none.
 
     Example:
         ```python
@@ -266,7 +260,8 @@ class BulkError(OutreachError):
 
     Attributes:
         report: Statistics of the run so far, as JSON values.
-        resumable: Whether the run has a journal. If so, the same call with `resume=True` continues with the remaining rows.
+        resumable: Whether the run has a journal. If so, the same call with `resume=True` continues with the rows that have no
+            outcome.
 
     Example:
         ```python
@@ -282,7 +277,7 @@ class BulkError(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return an error for a run that `cause` stopped. It has the attributes of `cause`, and `text` before its message."""
+        """Return an error with the attributes of its `cause`, and `text` before its message."""
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
         error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})
         error.__cause__ = cause
@@ -292,8 +287,7 @@ class BulkError(OutreachError):
 class BulkStopped(BulkError):
     """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
 
-    `__cause__` is the error that affects every row; `None` if the run stopped because of `stop_after_rejects`. Fix the cause
-    before you continue. `except BulkStopped` does not catch `BulkSuspended`.
+    Fix the cause before you continue. `__cause__` is the error; `None` after `stop_after_rejects`.
 
     Example:
         ```python
@@ -305,8 +299,6 @@ class BulkStopped(BulkError):
 
 class BulkSuspended(BulkError):
     """A bulk run stopped for a temporary reason: the service asked for a long wait, or was down or throttling for too long.
-
-    If the run has a journal, the same call with `resume=True` continues with the rows that have no outcome.
 
     Attributes:
         retry_after: Number of seconds to wait before resuming; `None` if the service stated none.

@@ -39,7 +39,8 @@ which are `None` without a response, and an `error`: the class name of the error
 exceeded its timeout or the deadline of its call, or `None`.
 
 Every start event is followed by its end event, even after an error or a cancellation. Events contain no body, no header except
-the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does.
+the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does. In the short
+examples, `events` is a list of events, which the hook `events.append` fills.
 
 Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
 the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
@@ -57,7 +58,7 @@ import attrs
 from outreach_async._vocabulary import Outcome
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
-"""The states of a bulk run. The run has ended if its state is `finished`, `interrupted`, `stopped` or `suspended`.
+"""The states of a bulk run. The last four are those of a run that has ended.
 
 Example:
     ```python
@@ -103,8 +104,7 @@ class CallStarted(_CallEvent):
 
     Example:
         ```python
-        def starts_write(event):
-            return isinstance(event, CallStarted) and event.method == "POST"
+        writes = [event for event in events if isinstance(event, CallStarted) and event.method == "POST"]
         ```
     """
 
@@ -118,15 +118,14 @@ class CallStarted(_CallEvent):
 class AttemptStarted(_CallEvent):
     """An attempt started: its request is about to be passed to the transport.
 
-    Hooks receive `AttemptStarted` and `AttemptEnded` in the task that sends the request.
+    Hooks receive `AttemptStarted` and `AttemptEnded` in the task that sends the request. Attempts are numbered from 1.
 
     Attributes:
-        attempt: Number of the attempt, from 1.
+        attempt: Number of the attempt.
 
     Example:
         ```python
-        def starts_retry(event):
-            return isinstance(event, AttemptStarted) and event.attempt > 1
+        retries = [event for event in events if isinstance(event, AttemptStarted) and event.attempt > 1]
         ```
     """
 
@@ -138,13 +137,12 @@ class AttemptEnded(_CallResult):
     """An attempt received a response, failed or was cancelled. `error` can be `timeout` or `cancelled`.
 
     Attributes:
-        attempt: Number of the attempt, from 1.
+        attempt: Number of the attempt.
         seconds: Duration of the attempt.
 
     Example:
         ```python
-        def is_slow(event):
-            return isinstance(event, AttemptEnded) and event.seconds > 5
+        slow = [event for event in events if isinstance(event, AttemptEnded) and event.seconds > 5]
         ```
     """
 
@@ -157,16 +155,13 @@ class RetryScheduled(_CallEvent):
     """A failed attempt will be retried.
 
     Attributes:
-        attempt: Number of the attempt that failed.
-        error: Class name of the error.
-        status_code: The HTTP status of the response; `None` without a response.
+        attempt, error, status_code: Those of the attempt that failed.
         evidence: Kind of failure: `not_sent`, `refused` (throttled) or `ambiguous` (the request may have been applied).
         wait: Minimum number of seconds until the next attempt.
 
     Example:
         ```python
-        def is_throttled(event):
-            return isinstance(event, RetryScheduled) and event.evidence == "refused"
+        throttled = [event for event in events if isinstance(event, RetryScheduled) and event.evidence == "refused"]
         ```
     """
 
@@ -187,9 +182,8 @@ class CallEnded(_CallResult):
 
     Example:
         ```python
-        events = []
-        await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
-        print(events[-1].operation, events[-1].attempts, events[-1].error)  # -> list_fields 1 None
+        await client.with_options(hooks=[events.append]).workspaces.fields()
+        print(events[-1].attempts, events[-1].error)  # -> 1 None
         ```
     """
 
@@ -202,7 +196,7 @@ class BulkStateChanged(_RunResult):
     """A bulk run started, slowed down, paused, resumed its normal speed or ended, possibly early with an `error`.
 
     Attributes:
-        state: `running`, `throttled` or `paused`; at the end `finished`, `interrupted`, `stopped` or `suspended`.
+        state: The new state.
         before: The previous state; `None` at the start.
         rows: Number of rows with an outcome, including rows that earlier processes finished.
         limit: The client's rate limit in requests per second, configured or learned; `None` if there is none.
@@ -210,8 +204,7 @@ class BulkStateChanged(_RunResult):
 
     Example:
         ```python
-        def is_paused(event):
-            return isinstance(event, BulkStateChanged) and event.state == "paused"
+        pauses = [event for event in events if isinstance(event, BulkStateChanged) and event.state == "paused"]
         ```
     """
 
@@ -231,8 +224,7 @@ class BulkRateChanged(_RunEvent):
 
     Example:
         ```python
-        def is_slow(event):
-            return isinstance(event, BulkRateChanged) and event.limit < 10
+        slow = [event for event in events if isinstance(event, BulkRateChanged) and event.limit < 10]
         ```
     """
 
@@ -251,9 +243,7 @@ class RowEnded(_RunResult):
 
     Example:
         ```python
-        events = []
-        observed = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[events.append])
-        await observed.contacts.create_many([{"email": "ann@company.example"}])
+        await client.with_options(hooks=[events.append]).contacts.create_many([{"email": "ann@company.example"}])
         print([(event.index, event.status.value) for event in events if isinstance(event, RowEnded)])  # -> [(0, 'added')]
         ```
     """
@@ -271,8 +261,7 @@ Event: TypeAlias = (
 
 Example:
     ```python
-    events: list[Event] = []
-    await OutreachClient(transport=FakeTransport(fake), workspace="space_1", hooks=[events.append]).workspaces.fields()
+    await client.with_options(hooks=[events.append]).workspaces.fields()
     print([type(event).__name__ for event in events])  # -> ['CallStarted', 'AttemptStarted', 'AttemptEnded', 'CallEnded']
     ```
 """

@@ -129,21 +129,13 @@ class Campaign(ResponseModel):
         name: Campaign name.
         steps: Number of steps.
         contacts: Number of contacts.
-        opens: Open rate, in percent.
-        initials: A number that the API documentation does not explain.
-        interested: A number that looks like a percentage; the API documentation does not explain it.
-        replies: Reply rate, in percent.
-        bounces: Bounce rate, in percent.
-        last_activity: Time since the last activity, as human-readable text.
-        opens_num: Count of opens.
-        replies_num: Count of replies.
-        bounces_num: Count of bounces.
-        interested_num: Count of interested replies.
+        opens, replies, bounces: Rate, in percent.
+        opens_num, replies_num, bounces_num, interested_num: Count; `interested_num` counts interested replies.
+        initials, interested: A number that the API documentation does not explain; `interested` looks like a percentage.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end of the campaign, as a string or a Unix timestamp; `Complete` if the campaign has ended.
-            `days_left_datetime` is the timestamp as a datetime in UTC.
-        days_left_display: The days left, as human-readable text.
-        created: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
+        days_left_date: Estimated end of the campaign, as a Unix timestamp or a string; `Complete` if the campaign has ended.
+        days_left_display, last_activity: Human-readable text: the days left, or the time since the last activity.
+        created: Creation time, as a Unix timestamp.
 
     Example:
         ```python
@@ -196,24 +188,16 @@ class Mailbox(ResponseModel):
         sender_name: The display name of the sender.
         campaigns: Number of campaigns.
         daily_limit: Maximum number of e-mails per day.
-        spf: Whether the domain publishes SPF.
-        dkim: Whether the domain signs with DKIM.
-        dmarc: Whether the domain publishes DMARC.
+        spf, dkim, dmarc: Whether the domain publishes SPF, signs with DKIM, or publishes DMARC.
         blacklists: Number of blacklists that list the mailbox.
-        age: Age of the mailbox, as human-readable text.
-        sent_today: E-mails sent today.
-        sent_30days: E-mails sent in 30 days.
-        opened_14days: Open rate in 14 days, in percent.
-        sent_90days: E-mails sent in 90 days.
+        sent_today, sent_30days, sent_90days: E-mails sent today, or in so many days.
         bounced_30days: E-mails bounced in 30 days.
-        avg_open_rate: Average open rate, in percent.
-        avg_click_rate: Average click rate, in percent.
-        last_activity: Time since the last activity, as human-readable text.
+        opened_14days, avg_open_rate, avg_click_rate: Rate, in percent: opened in 14 days, and on average opened or clicked.
+        age, created, last_activity: Time since the creation or the last activity, as human-readable text.
         type: `Google`, `SMTP & IMAP` or an unknown string.
-        created: Time since the mailbox was created, as human-readable text.
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
-        created_at: Creation time, as a Unix timestamp; `created_datetime` is a datetime in UTC.
+        created_at: Creation time, as a Unix timestamp.
 
     Example:
         ```python
@@ -266,14 +250,8 @@ class Template(ResponseModel):
         subject: Subject line; `None` for a personalized template and for follow-ups in the same thread.
         body_text: Body text, which may contain placeholders in double curly braces; may be `None`.
         sent: E-mails sent.
-        opened: Open rate, in percent.
-        opened_num: Count of opens.
-        clicked: Click rate, in percent.
-        clicked_num: Count of clicks.
-        replied: Reply rate, in percent.
-        replied_num: Count of replies.
-        unsubscribed: Unsubscribe rate, in percent.
-        unsubscribed_num: Count of unsubscribes.
+        opened, clicked, replied, unsubscribed: Rate, in percent.
+        opened_num, clicked_num, replied_num, unsubscribed_num: Count.
 
     Example:
         ```python
@@ -454,8 +432,8 @@ class CampaignSteps(ResponseWithInfo):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Estimated end of the campaign; `Complete` if the campaign has ended. The API documentation calls it a
-            string. A Unix timestamp is accepted too, as in the list of campaigns; `days_left_datetime` is a datetime in UTC.
+        days_left_date: Estimated end of the campaign, as a string; `Complete` if the campaign has ended. A Unix timestamp, as in
+            the list of campaigns, is accepted too.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
 

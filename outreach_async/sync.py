@@ -22,6 +22,8 @@ Rows are read in the calling thread, so they can come from an object that is bou
 `create_many` takes less than twice the CPU time of the async client. Ctrl-C raises KeyboardInterrupt in the calling thread; each
 `with` block then cancels its requests in flight. Threads can share a client, but each pager and run must be used in one thread.
 In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop.
+
+In the short examples of this module, `client` is an open `SyncClient`.
 """
 
 from __future__ import annotations
@@ -158,8 +160,7 @@ class SyncClient:
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_2") as client:
-                print(len(client.with_options(workspace="space_1").workspaces.fields()))  # -> 37
+            print(len(client.with_options(workspace="space_1").workspaces.fields()))  # -> 37
             ```
         """
         copy = object.__new__(type(self))
@@ -172,8 +173,7 @@ class SyncClient:
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake)) as client:
-                print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
+            print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
             ```
         """
         return self._loop.run(self._client.request, *arguments, **options)
@@ -189,8 +189,7 @@ class SyncPage(Page[Item]):
 
     Example:
         ```python
-        with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-            print(len(client.mailboxes.list().page()))  # -> 2
+        print(len(client.mailboxes.list().page()))  # -> 2
         ```
     """
 
@@ -201,8 +200,7 @@ class SyncPage(Page[Item]):
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-                print(client.mailboxes.list().page().next_page())  # -> None
+            print(client.mailboxes.list().page().next_page())  # -> None
             ```
         """
         page = self._loop.run(super().next_page)
@@ -220,9 +218,8 @@ class SyncPager(Generic[Item]):
 
     Example:
         ```python
-        with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-            for campaign in client.campaigns.list():
-                print(campaign.name)  # -> Spring
+        for campaign in client.campaigns.list():
+            print(campaign.name)  # -> Spring
         ```
     """
 
@@ -240,8 +237,7 @@ class SyncPager(Generic[Item]):
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-                print(client.mailboxes.list().first().email)  # -> ada@north.example
+            print(client.mailboxes.list().first().email)  # -> ada@north.example
             ```
         """
         return next(iter(self), None)
@@ -251,8 +247,7 @@ class SyncPager(Generic[Item]):
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-                print(client.mailboxes.list(page=2, display=1).page().current_page)  # -> 2
+            print(client.mailboxes.list(page=2, display=1).page().current_page)  # -> 2
             ```
         """
         return _sync_page(self._loop.run(lambda: self._pager), self._loop)
@@ -262,8 +257,7 @@ class SyncPager(Generic[Item]):
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-                print([len(page.data) for page in client.mailboxes.list(display=1).pages()])  # -> [1, 1]
+            print([len(page.data) for page in client.mailboxes.list(display=1).pages()])  # -> [1, 1]
             ```
         """
         pages = self._pager.pages()
@@ -275,8 +269,7 @@ class SyncPager(Generic[Item]):
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1") as client:
-                print(len(client.mailboxes.list().collect()))  # -> 2
+            print(len(client.mailboxes.list().collect()))  # -> 2
             ```
         """
         return self._loop.run(self._pager.collect, prefetch=prefetch)
@@ -344,9 +337,8 @@ class SyncRun:
 
     Example:
         ```python
-        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
-            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
-                print(next(outcomes).status)  # -> added
+        with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            print(next(outcomes).status)  # -> added
         ```
     """
 
@@ -368,8 +360,7 @@ class SyncRun:
 
         Example:
             ```python
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
-                print(client.contacts.create_many([{"email": "ann@company.example"}]).wait().rows)  # -> 1
+            print(client.contacts.create_many([{"email": "ann@company.example"}]).wait().rows)  # -> 1
             ```
         """
         with self as outcomes:
@@ -382,9 +373,8 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     Example:
         ```python
-        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
-            with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
-                print(next(outcomes).index, outcomes.progress.total)  # -> 0 1
+        with client.contacts.create_many([{"email": "ann@company.example"}]) as outcomes:
+            print(next(outcomes).index, outcomes.progress.total)  # -> 0 1
         ```
     """
 
@@ -434,10 +424,9 @@ class SyncOutcomes(Iterator[ContactOutcome]):
         Example:
             ```python
             rows = ({"email": f"user{number}@company.example"} for number in range(10_000))
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
-                with client.contacts.create_many(rows) as outcomes:
-                    outcomes.drain()
-                    print(len(list(outcomes)) < 10_000)  # -> True
+            with client.contacts.create_many(rows) as outcomes:
+                outcomes.drain()
+                print(len(list(outcomes)) < 10_000)  # -> True
             ```
         """
         self._loop.require_portal().call(self._outcomes.drain)

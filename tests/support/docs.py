@@ -23,6 +23,7 @@ import attrs
 from outreach_async import OutreachClient, RetryPolicy, Transport
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake._fault_plan import Service
+from outreach_async.sync import SyncClient
 
 PACKAGES: Final = (
     "outreach_async",
@@ -202,8 +203,9 @@ def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
     ):
         module = importlib.import_module(package)
         names |= {name: getattr(module, name) for name in module.__all__}
-    client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", retry=RetryPolicy(backoff=0.0))
-    return {"anyio": anyio, "asyncio": asyncio, "json": json, "Path": Path, **names, "fake": fake, "client": client}
+    kind: type[OutreachClient | SyncClient] = SyncClient if scope == "outreach_async.sync" else OutreachClient
+    client = kind(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", retry=RetryPolicy(backoff=0.0))
+    return {"anyio": anyio, "asyncio": asyncio, "json": json, "Path": Path, "events": [], **names, "fake": fake, "client": client}
 
 
 def compiled(code: str) -> CodeType:
@@ -227,7 +229,9 @@ def run_example(code: str, names: Mapping[str, Any], backend: str = "asyncio") -
 
             anyio.run(main, backend=backend)
         else:
-            exec(compiled(code), namespace)  # noqa: S102 - the project's own examples
+            client = names.get("client")
+            with client if isinstance(client, SyncClient) else contextlib.nullcontext():
+                exec(compiled(code), namespace)  # noqa: S102 - the project's own examples
     return out.getvalue().splitlines()
 
 
