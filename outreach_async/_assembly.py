@@ -40,17 +40,13 @@ def build_settings(
     return Settings(key, workspace, headers, limits, attrs.evolve(defaults, secrets=secrets))
 
 
-def _is_transport(transport: object) -> bool:
-    # A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of the same names.
-    homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
-    return isinstance(transport, Transport) and not isinstance(transport, type) and not homes & {"httpx", "httpx2"}
-
-
-def resolve_transport(base_url: str | None, transport: Transport | None, limit: int) -> Transport:
+def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:
     if transport is not None:
         if base_url is not None:
             raise InvalidRequest("base_url: expected either base_url or transport, got both; leave out base_url")
-        if not _is_transport(transport):
+        # A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of these names.
+        homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+        if not isinstance(transport, Transport) or isinstance(transport, type) or homes & {"httpx", "httpx2"}:
             raise InvalidRequest(
                 f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
             )
@@ -61,16 +57,14 @@ def resolve_transport(base_url: str | None, transport: Transport | None, limit: 
     return create_transport(url, "httpx", limit)
 
 
-def _resolve_rate(rate: object) -> float | Rate | None:
-    if rate is None:
-        return read_rate(os.environ)
-    return rate if isinstance(rate, Rate) and not isinstance(rate, type) else require_rate("rate", rate)
-
-
 def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPolicy, hooks: Iterable[Hook]) -> Engine:
     configure_logging()
     observer = build_observer(hooks, transport)
-    return Engine(transport, max_in_flight=limit, policy=policy, rate=_resolve_rate(rate), observer=observer)
+    if rate is None:
+        rate = read_rate(os.environ)
+    elif not isinstance(rate, Rate) or isinstance(rate, type):
+        rate = require_rate("rate", rate)
+    return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)
 
 
 def create_transport(base_url: str, backend: str, limit: int) -> Transport:
@@ -94,7 +88,10 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
     if arguments.get("transport") is None and arguments.get("base_url") is None:
-        arguments |= _resolve_address(config, arguments)
+        url = arguments["base_url"] = os.environ.get("OUTREACH_BASE_URL") or config.base_url
+        if url and config.backend is not None:
+            transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
+            arguments |= {"transport": transport, "base_url": None}
     if config.timeout is not None:
         arguments.setdefault("timeout", config.timeout)
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate
@@ -116,13 +113,6 @@ def _choose_workspace(config: ConfigValues, workspace: str | None) -> Configured
         several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
         raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
     return next(iter(found), None)
-
-
-def _resolve_address(config: ConfigValues, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    url = os.environ.get("OUTREACH_BASE_URL") or config.base_url
-    if not url or config.backend is None:
-        return {"base_url": url}
-    return {"transport": create_transport(url, config.backend, arguments.get("max_in_flight", 64)), "base_url": None}
 
 
 def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:

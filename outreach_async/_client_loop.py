@@ -20,17 +20,6 @@ _INTERRUPT_DELAY: Final = 0.1
 """Seconds after which a waiting thread looks for a Ctrl-C. A lock without a timeout can miss one, and always does on Windows."""
 
 
-def _wait(future: Future[T]) -> T:
-    """Return the result of a future. A Ctrl-C ends the wait."""
-    # `concurrent.futures.wait` would take twice as long as the rest of a call.
-    ended = Lock()
-    ended.acquire()
-    future.add_done_callback(lambda _: ended.release())
-    while not ended.acquire(timeout=_INTERRUPT_DELAY):
-        pass
-    return future.result()
-
-
 class _Interruptible:
     """Work in an event loop, which an exception in the calling thread cancels."""
 
@@ -51,7 +40,12 @@ class _Interruptible:
         """Call a function in the event loop. Wait for the result, by default for what the function returns."""
         try:
             self.started = self._portal.start_task_soon(step)
-            return _wait(result or self.started)
+            future, ended = result or self.started, Lock()
+            ended.acquire()
+            future.add_done_callback(lambda _: ended.release())
+            while not ended.acquire(timeout=_INTERRUPT_DELAY):  # `concurrent.futures.wait` would take twice as long
+                pass
+            return future.result()
         except BaseException as error:
             if isinstance(error, OutreachError):
                 drop_tracebacks(error)  # the frames may contain secrets

@@ -1,7 +1,4 @@
-"""Constants and enumerations of the service, as spelled on the wire.
-
-See the sections "Resources" and "Endpoints" of the service's API documentation.
-"""
+"""Constants and enumerations of the service, as spelled on the wire (sections "Resources" and "Endpoints")."""
 
 # No `from __future__ import annotations`: `ContactRow` would not know at run time that `email` is required.
 
@@ -17,12 +14,9 @@ DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
-MAX_MAILBOX_DISPLAY: Final = 2000
-"""Maximum number of mailboxes per page. The service's API documentation states no other page size limit."""
-
+MAX_MAILBOX_DISPLAY: Final = 2000  # mailboxes per page; the API documentation states no other limit of a page
 
 Unset = msgspec.UnsetType
-"""The type of `UNSET`."""
 
 UNSET: Final = msgspec.UNSET
 """The value of a field that was not set. Unlike `None`, which is sent as null, `UNSET` is not sent.
@@ -56,41 +50,29 @@ class OpenEnum(StrEnum):
 
 
 class CampaignStatus(OpenEnum):
-    """The known values of a campaign's `status`."""
-
     DRAFT = "draft"
     LIVE = "live"
     PAUSED = "paused"
 
 
 class MailboxStatus(OpenEnum):
-    """The known values of a mailbox's `status`. The service's API documentation shows only `active`."""
-
-    ACTIVE = "active"
+    ACTIVE = "active"  # the only value in the API documentation
 
 
 class MailboxType(OpenEnum):
-    """The values of a mailbox's `type` observed so far."""
-
     GOOGLE = "Google"
     SMTP_IMAP = "SMTP & IMAP"
 
 
 class StepStatus(OpenEnum):
-    """The known values of a step's `status`."""
-
     LIVE = "live"
 
 
 class StepType(OpenEnum):
-    """The known values of a step's `type`."""
-
     AUTO_EMAIL = "auto_email"
 
 
 class TemplateStatus(OpenEnum):
-    """The known values of a template's `status`."""
-
     LIVE = "live"
 
 
@@ -120,9 +102,6 @@ class Outcome(OpenEnum):
     """The row was not sent, because the run's ledger shows that the contact already has its values."""
 
 
-SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({"added", "skipped", "overwriten", "updated_missing_fields"})
-"""The wire values of `status` in the response to a create request."""
-
 DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
     "skip": Outcome.SKIPPED,
     "overwrite": Outcome.OVERWRITTEN,
@@ -130,8 +109,8 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 }
 """The outcome that the service reports for a duplicate, by `duplicates` option."""
 
+SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({Outcome.ADDED.value, *(each.value for each in DUPLICATE_OUTCOMES.values())})
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
-"""The outcomes of failed rows: the row was refused or not sent, or its effect is unknown."""
 
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",

@@ -28,26 +28,21 @@ class OutreachClient:
         base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
-        transport: The transport that sends the requests: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own transport. With a `transport`, do not pass
-            `base_url`; `OUTREACH_BASE_URL` is then ignored. Closing the client closes the transport.
+        transport: The transport that sends the requests, instead of a `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own. Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
         rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
-            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. If the service throttles requests, the client
-            learns the service's limit, with or without a `rate`. Alternatively, pass a `Rate` that several clients share, such as
-            `SharedRate()`. A client with a shared rate works only within its `async with` block.
+            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. The service's own limit is learned in any case.
+            Alternatively, a `Rate` that several clients share, such as `SharedRate()`; such clients work only in `async with`.
         max_retries: Maximum number of retries of a call, after its first attempt; 3 by default, 0 for none.
         retry: The retry policy, for more than `max_retries`; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
 
     Attributes:
-        campaigns: `list()` and `steps(campaign)`; see `help(client.campaigns)`.
-        mailboxes: `list()`.
-        contacts: `create(contact)` and `create_many(rows)`.
-        workspaces: `fields()`.
+        campaigns, mailboxes, contacts, workspaces: The methods of these resources; see `help(client.campaigns)`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -190,17 +185,16 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Response:
-        """Send any request and return its response, whatever the status.
+        """Send any request and return its response, whatever the status, for endpoints that this library does not know.
 
-        For endpoints that this library does not know. The request is retried only if no byte of it was sent.
+        The request is retried only if no byte of it was sent.
 
         Args:
             method: HTTP method, such as `GET`.
             target: Percent-encoded path and query as one string, starting with `/`.
             body: The whole body; sent as `application/json` unless `headers` set another content type.
             headers: Header fields to add.
-            timeout: Timeout per attempt, in seconds.
-            deadline: Limit for the call over all attempts and waits, in seconds.
+            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
 
         Example:
             ```python

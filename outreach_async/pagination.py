@@ -110,16 +110,6 @@ class PageCursor(Generic[T]):
     def _last_page(self) -> int:
         return int(self._total_pages) - (self._looking_back or self.first == 0)
 
-    @property
-    def _final_page(self) -> int:
-        """Number of the list's last page; 0 if the walk went back to page 0 and the list has not grown."""
-        return 0 if self._looking_back and not self._growth else self._last_page
-
-    @property
-    def _growth(self) -> Number:
-        """Number of items by which the list has grown since the first page."""
-        return max(0, (self.total_found or 0) - (self._first_total or 0))
-
     def next_pages(self, limit: int) -> list[int]:
         """Return the numbers of the next page and of the pages after it that are known to exist, at most `limit` in total."""
         end = self.number if self._looking_back else max(self.number, self._last_page)
@@ -144,16 +134,28 @@ class PageCursor(Generic[T]):
         if self._looking_back and not new and page.total_found and isinstance(self._end_error, UnexpectedResponse):
             raise self._end_error  # the service does not number its pages from 0, so the error did not mark the end
         self.undecodable += [item for name, item in unread.items() if name in new]
+        if self._first_total is None:
+            self._first_total = page.total_found
+        if self._pass_total is None:
+            self._pass_total = page.total_found
+        self.total_found, self._total_pages = page.total_found, page.total_pages
+        self._max_total = max(self._max_total, page.total_found)
         repeats = len(page.data) + len(page.undecodable) - len(new)
-        self._update_counts(page, repeats)
-        self._advance(useful=bool(new) or (repeats > 0 and self._is_explained_by_insertions()), repeated=repeats > 0)
+        self.repeats += repeats
+        # Items inserted during the walk can explain a page without new items: each moves at most one item to the next page.
+        is_explained = repeats > 0 and self.repeats - self._pass_repeats <= self.total_found - self._pass_total
+        self._advance(useful=bool(new) or is_explained, repeated=repeats > 0)
         found, self._items_left = _take([item for name, item in items.items() if name in new], self._items_left)
         self.done |= self._items_left == 0
         return found
 
     def add_error(self, error: OutreachError) -> list[T]:
         """Record an error that may mark the end of the list, and return no items. Raise any other error."""
-        if not _may_be_past_end(error) or 0 < self.number < self._last_page:
+        if isinstance(error, UnexpectedResponse):
+            may_be_past_end = error.states_error
+        else:
+            may_be_past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
+        if not may_be_past_end or 0 < self.number < self._last_page:
             raise error
         if not self._is_end(error):
             raise error if self.number else self._end_error or error  # if page 0 failed as well, the first error is the real one
@@ -170,46 +172,22 @@ class PageCursor(Generic[T]):
             return not isinstance(self._end_error, UnexpectedResponse) and (isinstance(error, StatusError) or not self.missing)
         return isinstance(error, StatusError) or (self.first == 1 and not self._looking_back)
 
-    def _update_counts(self, page: Page[T], repeats: int) -> None:
-        if self._first_total is None:
-            self._first_total = page.total_found
-        if self._pass_total is None:
-            self._pass_total = page.total_found
-        self.repeats += repeats
-        self.total_found, self._total_pages = page.total_found, page.total_pages
-        self._max_total = max(self._max_total, page.total_found)
-
-    def _is_explained_by_insertions(self) -> bool:
-        """Return whether items inserted during the walk can explain a page that contains only items of earlier pages."""
-        # Each insertion moves at most one item to the next page.
-        return self.repeats - self._pass_repeats <= (self.total_found or 0) - (self._pass_total or 0)
-
     def _advance(self, *, useful: bool, repeated: bool) -> None:
         self.has_list_items = useful
         copies_page_0 = self.first == 0 and self.number == 1 and repeated and not useful
         if copies_page_0:
             self.first = 1
-        if (useful or copies_page_0) and self.number < self._final_page:
+        has_grown = (self.total_found or 0) > (self._first_total or 0)
+        # If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
+        # or repeats items of earlier pages.
+        looks_past_end = repeated if useful else self.total_found != 0 or len(self._seen_ids) > 0
+        if (useful or copies_page_0) and self.number < (self._last_page if has_grown or not self._looking_back else 0):
             self.number += 1
-        elif self._should_visit_page_0(repeated=repeated):
-            self.number = 0
-            self._looking_back = True
+        elif looks_past_end and self.first == 1 and not self._looking_back and self.number >= self._last_page:
+            self.number, self._looking_back = 0, True
             self._pass_total, self._pass_repeats = None, self.repeats
         else:
             self.done = True
-
-    def _should_visit_page_0(self, *, repeated: bool) -> bool:
-        # If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
-        # or repeats items of earlier pages.
-        if self._looking_back or self.first != 1 or self.number < self._last_page:
-            return False
-        return repeated if self.has_list_items else self.total_found != 0 or len(self._seen_ids) > 0
-
-
-def _may_be_past_end(error: OutreachError) -> bool:
-    if isinstance(error, UnexpectedResponse):
-        return error.states_error
-    return isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
 
 
 @attrs.frozen

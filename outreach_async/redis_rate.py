@@ -57,14 +57,13 @@ class _LastShare:
 class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
-    All clients that use the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
+    All clients with the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
     key expires ten minutes after the last report of any client. A `RedisRate` has one connection, which is opened on first use,
     and reopened if it is lost.
 
-    While the server is unreachable, or the key holds a value of another program, a client sends at most half of what its last
-    share allowed. A warning is logged when this begins, and an info record when it ends. A client that has never received a share
-    sends nothing. The error of a call whose deadline passes meanwhile names the server or the key. `RedisRate` never overwrites a
-    value of another program.
+    While the server is unreachable, or the key holds a value of another program, which is never overwritten, a client sends at
+    most half of what its last share allowed, and a client that has never received a share sends nothing. A warning is logged when
+    this begins, and an info record when it ends. The error of a call whose deadline passes meanwhile names the server or the key.
 
     Args:
         url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
@@ -87,13 +86,19 @@ class RedisRate:
 
     @drop_frames
     def __init__(self, url: str, *, key: str, limit: float | None = None, timeout: float = _DEFAULT_TIMEOUT) -> None:
-        self._key = _require_key(key)
+        checked: object = key
+        if not isinstance(checked, str) or not checked:
+            got = "an empty string" if checked == "" else type_name(checked)
+            raise InvalidRequest(f"key: expected the name of a Redis key, got {got}; pass a string such as 'outreach:rate'")
+        self._key = key
         self._limit = None if limit is None else require_rate("limit", limit)
         self._timeout = require_seconds("timeout", timeout) or _DEFAULT_TIMEOUT
         require_module("redis", "outreach_async[redis]")
+        from redis import Redis
+
         self._credentials = _Credentials()
         self._pool = _build_pool(url, self._credentials, self._timeout / _ATTEMPTS)
-        self._script = _load_script(self._pool)
+        self._script: Any = Redis(connection_pool=self._pool).register_script(_SCRIPT)
         options: Mapping[str, Any] = self._pool.connection_kwargs
         self._server = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self._clients: dict[str, _LastShare] = {}
@@ -103,8 +108,7 @@ class RedisRate:
         """Record a client's usage on the server and return the client's next share; see `Rate`.
 
         Raises:
-            TransportError: The server is unreachable, or the key holds a value of another program, and the client has not
-                received a share before.
+            TransportError: The server or its key cannot be used, and the client has not received a share before.
 
         Example:
             ```python
@@ -123,7 +127,12 @@ class RedisRate:
             result = await anyio.to_thread.run_sync(self._exchange, usage, abandon_on_cancel=True, limiter=limiter)
         if isinstance(result, str):
             return self._fall_back(usage, result)
-        self._on_share(usage.client, result)
+        now = time.monotonic()
+        self._clients = {name: last for name, last in self._clients.items() if now - last.reported_at < _REMEMBERED}
+        self._clients[usage.client] = _LastShare(result, now)
+        if not self._is_working:
+            self._is_working = True
+            LOGGER.info("rate: the Redis server and key work again")
         return result
 
     def close(self) -> None:
@@ -151,7 +160,8 @@ class RedisRate:
         for _ in range(_ROUNDS):
             try:
                 stored, *reports = self._script(keys=[self._key], args=[_FORMAT, unsent, expected, state, added])
-                coordinator = _decode_state(stored)
+                content = stored.removeprefix(_FORMAT)
+                coordinator = msgspec.msgpack.decode(content, type=RateCoordinator) if content else RateCoordinator()
                 mine = coordinator.clients.get(usage.client)
                 if mine is not None and mine.share is not None and mine.report == id_:
                     return mine.share
@@ -170,17 +180,8 @@ class RedisRate:
     def _describe_failure(self, reason: str) -> str:
         return f"Redis server {self._server} unreachable ({reason}); check the URL and the server"
 
-    def _on_share(self, client: str, share: RateShare) -> None:
-        now = time.monotonic()
-        self._clients = {name: last for name, last in self._clients.items() if now - last.reported_at < _REMEMBERED}
-        self._clients[client] = _LastShare(share, now)
-        if not self._is_working:
-            self._is_working = True
-            LOGGER.info("rate: the Redis server and key work again")
-
     def _fall_back(self, usage: RateUsage, reason: str) -> RateShare:
-        """Return a share with at most half of the rate of the client's last share from the server."""
-        # The returned share is smaller if the outreach service refuses requests.
+        """Return a share with at most half of the client's last rate; less if the outreach service refuses requests."""
         if self._is_working:
             self._is_working = False
             LOGGER.warning("rate: %s; clients continue with half of their last shares", reason)
@@ -191,13 +192,6 @@ class RedisRate:
             last.fallback = RateCoordinator(last.share.rate / 2)
         last.reported_at = time.monotonic()
         return last.fallback.step(usage, last.reported_at)
-
-
-def _require_key(key: object) -> str:
-    if isinstance(key, str) and key:
-        return key
-    got = "an empty string" if key == "" else type_name(key)
-    raise InvalidRequest(f"key: expected the name of a Redis key, got {got}; pass a string such as 'outreach:rate'")
 
 
 @attrs.define
@@ -234,17 +228,6 @@ def _build_pool(url: str, credentials: _Credentials, timeout: float) -> Any:
     except (AttributeError, TypeError, ValueError):
         pass  # the error may quote the password
     raise InvalidRequest("url: expected the URL of a Redis server, got an invalid value; pass a URL such as redis://host:6379/0")
-
-
-def _load_script(pool: Any) -> Any:
-    from redis import Redis
-
-    return Redis(connection_pool=pool).register_script(_SCRIPT)
-
-
-def _decode_state(stored: bytes) -> RateCoordinator:
-    state = stored.removeprefix(_FORMAT)
-    return msgspec.msgpack.decode(state, type=RateCoordinator) if state else RateCoordinator()
 
 
 def _add_reports(coordinator: RateCoordinator, reports: list[bytes]) -> None:

@@ -86,21 +86,19 @@ class _ListResource(_Resource, Generic[T]):
     ) -> Pager[T]:
         """List campaigns or mailboxes (sections "List campaigns" and "List mailboxes" of the service's API documentation).
 
-        Await the result for one page, or iterate over the result for all items of all pages.
+        Await the result for one page, or iterate over it for all items of all pages.
 
         Args:
-            workspace: Id of the workspace; defaults to the client's workspace.
+            workspace: Id of the workspace; defaults to the client's.
             page: Number of the page to start at.
             display: Number of items per page; by default 100 campaigns, or 500 mailboxes, of which 2,000 is the maximum.
             max_items: Maximum number of items, over all pages; `None` for all.
             undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
-            timeout: Timeout per attempt to fetch a page, in seconds.
-            deadline: Time limit per page, over all attempts and waits, in seconds.
+            timeout, deadline: Limits of each attempt and of each page, in seconds; default to the client's.
 
         Raises:
-            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when the result is awaited or iterated
-                over.
+            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when a page is fetched.
 
         Example:
             ```python
@@ -130,8 +128,7 @@ class Campaigns(_ListResource[Campaign]):
 
         Args:
             campaign: Id of the campaign.
-            timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for the call over all attempts and waits, in seconds.
+            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
 
         Example:
             ```python
@@ -158,9 +155,8 @@ class Workspaces(_Resource):
         """Return all fields of contacts (section "List fields of a workspace" of the service's API documentation).
 
         Args:
-            workspace: Id of the workspace; defaults to the client's workspace.
-            timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for the call over all attempts and waits, in seconds.
+            workspace: Id of the workspace; defaults to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
 
         Example:
             ```python
@@ -181,11 +177,12 @@ class Contacts(_Resource):
     """Methods for contacts: `create()` creates one contact, `create_many()` any number."""
 
     # Each client has its own cache, because the cache keys contain owner keys. The cache is typed, because 1 == True.
-    _cached_requests: Callable[..., ContactRequests] = attrs.field(init=False, repr=False, eq=False)
-
-    @_cached_requests.default
-    def _build_cache(self) -> Callable[..., ContactRequests]:
-        return lru_cache(_MAX_OPTION_SETS, typed=True)(self._build_requests)
+    _cached_requests: Callable[..., ContactRequests] = attrs.field(
+        default=attrs.Factory(lambda self: lru_cache(_MAX_OPTION_SETS, typed=True)(self._build_requests), takes_self=True),
+        init=False,
+        repr=False,
+        eq=False,
+    )
 
     async def create(
         self,
@@ -203,11 +200,9 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact" of the service's API documentation).
 
-        Pass the fields of the contact as keywords, or a contact.
-
         The request is retried after a lost response. A retry cannot create a second contact, because the service detects
-        duplicates by e-mail and workspace. After a retry, it can be unknown which attempt or client created the contact. In that
-        case, the result's `certain` is false, and its `possible` contains every possible outcome.
+        duplicates by e-mail and workspace. But it can be unknown which attempt or client created the contact: then the result is
+        not `certain`, and its `possible` contains every possible outcome.
 
         Args:
             contact: A `NewContact`, or a mapping with the same field names as keys, instead of `email` and `fields`.
@@ -216,10 +211,8 @@ class Contacts(_Resource):
                 `"update_missing_fields"`.
             strict_validation: Whether the service validates the standard fields.
             campaign: Id of the campaign to add the contact to; `None` for no campaign.
-            owner_key: API key of the owner; defaults to the client's key.
-            workspace: Id of the workspace; defaults to the client's workspace.
-            timeout: Timeout per attempt, in seconds.
-            deadline: Time limit for the call over all attempts and waits, in seconds.
+            owner_key, workspace: API key of the owner, and id of the workspace; default to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
             **fields: Other fields of the contact, such as `first_name` and `custom`; see `NewContact`.
 
         Raises:
@@ -272,23 +265,19 @@ class Contacts(_Resource):
     ) -> BulkRun:
         """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
 
-        Use the result as `async with client.contacts.create_many(rows) as outcomes: async for outcome in outcomes: ...`, or await
-        the result for a `BulkReport`. Rows are read on demand. A row that fails is reported as an outcome, never as an exception.
-        A dict is copied when it is read, so a generator may fill one dict again and again.
+        Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`. Rows are read on demand. A
+        row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a generator may fill
+        one dict again and again.
 
         A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
         an id, or the name of a campaign, whose workspace is then listed once. A missing or blank value means the run's own. A row
         with an unknown or ambiguous name is rejected, and nothing of it is sent.
 
-        With a journal, you can resume the run after a crash or a suspension. Make the same call with `resume=True`: it continues
-        with the remaining rows, and every row gets exactly one outcome.
-
         Args:
             rows: `NewContact` values, mappings, or pairs of these and a `Target`, from any iterable or async iterable; or a
                 pandas, polars, pyarrow or DuckDB data frame (extra `parquet`) with columns named after the fields of
                 `NewContact`, `custom_<n>`, `campaign` or `workspace`.
-            duplicates: As for `create`.
-            strict_validation: As for `create`.
+            duplicates, strict_validation, owner_key, workspace: As for `create`.
             campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
@@ -302,31 +291,25 @@ class Contacts(_Resource):
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
-            ledger: Location of a ledger: a file path, or a URL as for `journal`. The ledger remembers the last certain outcome of
-                each contact, over any number of runs. Only new rows, changed rows, and rows whose last outcome is uncertain are
-                sent; the others are `unchanged`. Make the same call after a crash, and with each new input.
+            ledger: Location of a ledger, which remembers the last certain outcome of each contact over all runs: a file path, or
+                a URL as for `journal`. Only new rows, changed rows, and rows whose last outcome is uncertain are sent; the others
+                are `unchanged`. Make the same call after a crash, and with each new input.
             max_age: Age of an entry in the ledger, in seconds or as a `timedelta`, from which its row is sent again: others may
                 have edited the contact. With 0, every row is sent.
             changed: `"send"` sends a row that differs from the last row of its contact. `"ignore"` does not; `duplicates="skip"`
                 needs this.
-            resume: Resume the run of an existing journal, with the same rows, options and address of the service. Without
-                `resume`, an existing journal is an error.
-            earlier: `"known"` if the journal contains every row that an earlier run may have sent. With `"unknown"`, the journal
-                may be incomplete, so every row without an outcome counts as possibly sent. `"unknown"` implies `resume`, and
-                continues even if the journal is damaged, empty or lost.
+            resume: Continue the run of an existing journal after a crash or a suspension, with the same rows, options and address
+                of the service; every row gets exactly one outcome. Without `resume`, an existing journal is an error.
+            earlier: `"unknown"` if the journal may lack rows that an earlier run has sent: every row without an outcome then
+                counts as possibly sent. Implies `resume`, and continues even if the journal is damaged, empty or lost.
             spool: Save all rows in the journal before the first row is sent. To resume the run, pass the same rows or none.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
-            stop_after_rejects: Stop the run if the first `stop_after_rejects` outcomes are all rejections; `None` never stops
-                the run.
-            max_outage: Number of seconds without any success after which the run is suspended. If given, the run also waits this
-                long for a service that it has not reached yet. By default, such a run is suspended after a few attempts, because
-                the address may be wrong; a run that has reached the service before waits 900 seconds. A request in flight at that
-                time still ends on its own, after at most `timeout`.
-            owner_key: As for `create`.
-            workspace: As for `create`.
-            timeout: Timeout per attempt, in seconds.
-            deadline: Limit on the total duration of a row's attempts, in seconds. Waits do not count. Attempts that fail because
-                of an outage do not count either.
+            stop_after_rejects: Stop the run if this many outcomes, the first ones, are all rejections; `None` never stops it.
+            max_outage: Number of seconds without any success after which the run is suspended; a request in flight still ends on
+                its own. By default, 900 if the run has reached the service, otherwise after a few attempts, because the address
+                may be wrong.
+            timeout, deadline: Limits of each attempt, and of all attempts of a row together, in seconds. Waits, and attempts that
+                fail because of an outage, do not count.
 
         Raises:
             InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).
@@ -407,7 +390,7 @@ def default_to(value: object, default: object) -> object:
 
 @attrs.frozen
 class RunResources:
-    """The resources of a client for one run that reads. Its requests share a throttle of their own, as those of a bulk run do."""
+    """The resources of a client for one run that reads. Its requests share a throttle, as those of a bulk run do."""
 
     campaigns: Campaigns
     mailboxes: Mailboxes

@@ -72,7 +72,7 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         items = getattr(model, "data", None)
-        own_keys = _count_members(model.__class__)  # type: ignore[arg-type]
+        own_keys = len(_known_names(model.__class__))  # type: ignore[arg-type]
         keys = own_keys + (_count_item_members(items) if items else 0)
         if body.count(b":") != keys:
             _keep_unknown_members(model, items, body, keys)
@@ -81,7 +81,10 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
         if fully is False or (fully is None and len(body) > _LARGE_BODY):
             fault = _first_fault(body, error)
     if fault is None:
-        return structure(kind, _decode_object(body))
+        value = decode_json(body)
+        if not isinstance(value, dict):
+            raise DecodeError([f"$: expected object, got {'None' if value is None else type(value).__name__}"])
+        return structure(kind, value)
     raise DecodeError([fault], None if fault.startswith("$: expected JSON") else _decode_partially(body))
 
 
@@ -130,13 +133,6 @@ def decode_json(body: bytes) -> Any:
     raise DecodeError([fault])
 
 
-def _decode_object(body: bytes) -> dict[str, Any]:
-    value = decode_json(body)
-    if not isinstance(value, dict):
-        raise DecodeError([f"$: expected object, got {'None' if value is None else type(value).__name__}"])
-    return value
-
-
 def _first_fault(body: bytes, error: Exception) -> str:
     """Return the first fault that msgspec found, in the same wording as the cattrs converter."""
     if not isinstance(error, msgspec.ValidationError):
@@ -175,12 +171,7 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 def _count_item_members(items: Sequence[Any]) -> int:
     templates = sum(len(item.templates) for item in items) if isinstance(items[0], Step) else 0
-    return len(items) * _count_members(items[0].__class__) + templates * _count_members(Template)
-
-
-@cache
-def _count_members(kind: Any) -> int:
-    return len(_known_names(kind))
+    return len(items) * len(_known_names(items[0].__class__)) + templates * len(_known_names(Template))
 
 
 @cache
@@ -231,7 +222,7 @@ def _keep_unknown_members(model: Any, items: Sequence[Any] | None, body: bytes, 
     raw_items = _decoder(list[msgspec.Raw]).decode(members["data"])
     known = _known_names(model.__class__)
     _store_unknown(model, {name: msgspec.json.decode(raw) for name, raw in members.items() if name not in known})
-    counts = map(_count_item_members, zip(items)) if isinstance(items[0], Step) else repeat(_count_members(items[0].__class__))
+    counts = map(_count_item_members, zip(items)) if isinstance(items[0], Step) else repeat(_count_item_members(items[:1]))
     decode = _decoder(dict[str, Any]).decode
     for item, raw, count in zip(items, map(bytes, raw_items), counts, strict=False):
         if raw.count(b":") != count:
@@ -251,9 +242,10 @@ def _keep_common_members(model: Any, items: Sequence[Any], body: bytes, keys: in
     known, match = _known_names(items[0].__class__), _FIRST_ITEM.search(body)
     try:
         names = () if match is None else tuple(name for name in _decoder(dict[str, Any]).decode(match[1]) if name not in known)
-        columns = _decode_columns(names, body) if 0 < len(names) <= _MAX_COMMON else []
+        rows = _column_decoder(names).decode(body).data if 0 < len(names) <= _MAX_COMMON else []
     except (*_DECODE_ERRORS, ValueError):  # a struct cannot have a field with a quote in its name
         return False
+    columns = [list(map(attrgetter(f"f{number}"), rows)) for number in range(len(names))] if rows else []
     keys += len(items) * len(names)
     if not columns or any(msgspec.UNSET in column for column in columns):
         return False
@@ -267,14 +259,9 @@ def _keep_common_members(model: Any, items: Sequence[Any], body: bytes, keys: in
     return True
 
 
-def _decode_columns(names: tuple[str, ...], body: bytes) -> list[list[Any]]:
-    """Decode one field after the other of all items of a page; `UNSET` if an item does not have it."""
-    items = _column_decoder(names).decode(body).data
-    return [list(map(attrgetter(f"f{number}"), items)) for number in range(len(names))]
-
-
 @lru_cache(maxsize=64)
 def _column_decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
+    """Return a decoder for these fields of all items of a page; a field that an item does not have is `UNSET`."""
     kind: Any = str | int | float | bool | msgspec.UnsetType | None
     fields = [(f"f{at}", kind, msgspec.field(default=msgspec.UNSET, name=name)) for at, name in enumerate(names)]
     item: Any = msgspec.defstruct("Item", fields, gc=False)
@@ -308,25 +295,18 @@ def _decode_items(kind: type[Page[T]], body: bytes) -> tuple[Page[T], list[T | U
     members["data"] = msgspec.Raw(b"[]")
     page = structure(kind, {name: decode_json(bytes(raw)) for name, raw in members.items()})
     items: list[T | Undecodable] = []
+    item_kind: Any = get_args(kind)[0]  # `kind` is a parametrised generic such as Page[Mailbox]
     bytes_left, faults_left = _LARGE_BODY, _MAX_FAULTS
     for index, item in enumerate(map(bytes, raw_items)):
         try:
-            items.append(decode_model(_item_type(kind), item, fully=len(item) <= bytes_left))
+            items.append(decode_model(item_kind, item, fully=len(item) <= bytes_left))
         except DecodeError as error:
-            items.append(_build_undecodable(index, error))
+            fields = error.value or {}
+            name = fields.get("id") if isinstance(fields.get("id"), str) else None
+            faults = "; ".join(fault.replace("$", f"$.data[{index}]", 1) for fault in error.faults)
+            items.append(Undecodable(index=index, id=name, error=faults, fields=fields))
             bytes_left -= len(item)
             faults_left -= len(error.faults)
             if faults_left < 0:
                 return None
     return page, items
-
-
-def _item_type(kind: Any) -> Any:
-    return kind.__args__[0]  # `kind` is a parametrised generic such as Page[Mailbox]
-
-
-def _build_undecodable(index: int, error: DecodeError) -> Undecodable:
-    fields = error.value or {}
-    name = fields.get("id")
-    faults = "; ".join(fault.replace("$", f"$.data[{index}]", 1) for fault in error.faults)
-    return Undecodable(index=index, id=name if isinstance(name, str) else None, error=faults, fields=fields)

@@ -1,8 +1,4 @@
-"""A strict cattrs converter that reports all faults at once and keeps unknown fields.
-
-There is one exception: in a list, only the faults of the first 20 faulty items are reported. This limits the cost of decoding a
-response.
-"""
+"""A strict cattrs converter that reports all faults at once (of a list, those of 20 items), and keeps unknown fields."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ from outreach_async.models import LOCAL_FIELDS, ResponseModel
 
 StructureHook = Callable[[Any, Any], Any]
 
-_MAX_FAULTY_ITEMS: Final = 20
-"""Maximum number of faulty items reported per list. A small body can contain thousands, and reporting one takes kilobytes."""
-
-
+_MAX_FAULTY_ITEMS: Final = 20  # a small body can contain thousands, and reporting one takes kilobytes
 _STRICT_TYPES: Final[dict[Any, str]] = {
     str: "str",
     bool: "bool",
@@ -59,12 +52,10 @@ def default_converter() -> Converter:
 
 def list_faults(error: BaseException) -> list[str]:
     """Return every fault in a converter's error, each as `path: expected type, got type` or `path: missing key 'name'`."""
-    texts = transform_error(error, format_exception=_describe_fault)
+    texts = transform_error(
+        error, format_exception=lambda fault, _: f"missing key {fault}" if isinstance(fault, KeyError) else str(fault)
+    )
     return [f"{path}: {fault}" for fault, _, path in (text.rpartition(" @ ") for text in texts)]
-
-
-def _describe_fault(error: BaseException, _kind: Any) -> str:
-    return f"missing key {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _build_mismatch(expected: str, value: object) -> TypeMismatchError:
@@ -120,13 +111,11 @@ def _is_response_model(kind: Any) -> bool:
     return isinstance(plain, type) and issubclass(plain, ResponseModel)
 
 
-def _omit_local_fields(kind: Any) -> dict[str, Any]:
-    return {name: override(omit=True) for name in attrs.fields_dict(get_origin(kind) or kind) if name in LOCAL_FIELDS}
-
-
 def _make_structure_hook(kind: Any, converter: Converter) -> StructureHook:
-    known = frozenset(attrs.fields_dict(get_origin(kind) or kind)) - LOCAL_FIELDS
-    build = make_dict_structure_fn(kind, converter, **_omit_local_fields(kind))
+    names = frozenset(attrs.fields_dict(get_origin(kind) or kind))
+    known = names - LOCAL_FIELDS
+    omitted: dict[str, Any] = dict.fromkeys(names & LOCAL_FIELDS, override(omit=True))
+    build = make_dict_structure_fn(kind, converter, **omitted)
 
     def hook(value: Any, _kind: Any) -> Any:
         if not isinstance(value, dict):

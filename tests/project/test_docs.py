@@ -112,10 +112,26 @@ def test_a_property_has_a_docstring() -> None:
     check_rows(((each,) for kind in CLASSES for each in properties(kind)), check)
 
 
+def entries_of(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each argument and attribute that a docstring describes, with the description. An entry may describe several."""
+    for names, meaning in re.findall(r"^    \**(\w+(?:, \w+)*): (.*(?:\n        .*)*)", text, re.MULTILINE):
+        yield from ((name, meaning) for name in names.split(", "))
+
+
+def test_every_argument_of_a_call_is_documented_if_one_is() -> None:
+    def check(named: Named) -> None:
+        parameters = inspect.signature(named.value).parameters.values()
+        names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+        assert names - {"self", "cls"} <= dict(entries_of(named.doc)).keys()
+
+    calls = [named for named in DEFINED if "\nArgs:\n" in named.doc]
+    assert len(calls) > 20
+    check_rows(((named,) for named in calls), check)
+
+
 def test_every_attribute_of_a_value_is_documented() -> None:
     def check(named: Named) -> None:
-        listed = re.findall(r"^    (\w+(?:, \w+)*): ", named.doc, re.MULTILINE)
-        documented = {name for names in listed for name in names.split(", ")}
+        documented = dict(entries_of(named.doc)).keys()
         fields = {
             field.alias
             for field in attrs.fields(named.value)
@@ -139,9 +155,9 @@ def test_errors_that_a_call_raises_are_in_its_docstring() -> None:
 
 def test_a_time_has_its_unit() -> None:
     def check(named: Named) -> None:
-        for names, meaning in re.findall(r"^    (\w+(?:, \w+)*): (.*(?:\n        .*)*)", text_of(named), re.MULTILINE):
-            if not SECONDS.isdisjoint(names.split(", ")):
-                assert re.search(r"[Ss]econds|HTTP date|Duration|How .*Retry-After", meaning), f"{names}: {meaning}"
+        for name, meaning in entries_of(text_of(named)):
+            if name in SECONDS:
+                assert re.search(r"[Ss]econds|HTTP date|Duration|How .*Retry-After", meaning), f"{name}: {meaning}"
 
     check_rows(((named,) for named in [*NAMES, *CALLED]), check)
 
