@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import http.client
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import attrs
+
+from outreach_async.transport._wire import Response
 
 _MAX_NAME_LENGTH: Final = 60
 _KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
@@ -93,6 +96,17 @@ def _render_json(status: int, document: Any) -> RenderedError:
 def render_nested(refusal: Refusal) -> RenderedError:
     error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
     return _render_json(refusal.status, {"status": "error", "error": error})
+
+
+BODILESS: Final = (204, 304)
+
+
+def error_response(code: int) -> Response:
+    """Return an error response in the service's default format."""
+    if code in BODILESS:
+        return Response(code)
+    message = http.client.responses.get(code, "Error")
+    return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
 
 
 RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]

@@ -16,13 +16,12 @@ from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import Clock, format_http_date
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
-from outreach_async.fake._fault_plan import Exchange, execute_with_faults
 from outreach_async.fake._handlers import Context, execute
 from outreach_async.fake._request import ParsedRequest, encode, parse_request
 from outreach_async.fake._stored_records import Contact
 from outreach_async.fake._world import Limiter, World
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.faults import Faults
+from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
 from outreach_async.fake.request_log import Recorded, RequestLog, append_to
 from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 from outreach_async.fake.world_file import dump_world, load_world, read_document

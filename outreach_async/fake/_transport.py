@@ -17,7 +17,7 @@ import anyio.lowlevel
 import attrs
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.fake._fault_plan import Service, WireFault, WireFaultKind
+from outreach_async.fake.faults import Service, WireFault, WireFaultKind
 from outreach_async.transport._wire import Progress, Request, Response
 
 

@@ -36,35 +36,105 @@ among all requests: the same requests in the same order get the same faults agai
 
 from __future__ import annotations
 
-import http.client
-from typing import Any
+import json
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Literal, Protocol
 
 import attrs
 
-from outreach_async.fake._arguments import require_at_least
-from outreach_async.fake._error_responses import Refusal, render_nested
-from outreach_async.fake._fault_plan import (
-    OPERATIONS,
-    DriftFault,
-    Exchange,
-    Fault,
-    Faults,
-    ResponseFault,
-    WireFault,
-    WireFaultKind,
-    ok,
-    require_fault,
-)
-from outreach_async.transport._wire import Response
+from outreach_async.fake._arguments import draw, require_at_least
+from outreach_async.fake._error_responses import BODILESS, error_response
+from outreach_async.fake._request import ROUTES
+from outreach_async.transport._wire import Request, Response
 
 __all__ = [
-    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift", "empty", "error_response",
+    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift", "empty",
     "garbage", "hang", "html_502", "latency", "long_header", "no_final_chunk", "ok", "refuse", "reset", "reset_mid_body",
     "slow_drip", "status", "truncate", "wrong_encoding", "wrong_length",
 ]  # fmt: skip
 
 _HTML_502 = b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><h1>502 Bad Gateway</h1></body>\r\n</html>\r\n"
-_BODILESS = (204, 304)
+
+
+WireFaultKind = Literal[
+    "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "bad_chunk", "no_final_chunk", "garbage",
+    "long_header", "wrong_encoding", "wrong_length", "slow_drip",
+]  # fmt: skip
+
+
+@attrs.frozen
+class Exchange:
+    """The result of one request.
+
+    Attributes:
+        response: The response; `None` if a wire fault prevented the service from executing the request.
+        fault: The wire fault to reproduce; `None` if there is none.
+        struck: The label of the fault that fired; `ok` if no fault fired.
+
+    Example:
+        ```python
+        exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
+        print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
+        ```
+    """
+
+    response: Response | None
+    fault: WireFault | None
+    struck: str = attrs.field(default="ok", eq=False)
+
+
+class Service(Protocol):
+    """The interface of an object that executes requests for the fake's transport and server."""
+
+    def exchange(self, request: Request, /) -> Exchange: ...
+
+
+@attrs.frozen
+class Fault:
+    """What a function of this module returns. The instance `ok` injects nothing.
+
+    Attributes:
+        label: The fault as it is written in code, such as `status(503)`.
+        commits: Whether the service executes the request before the fault fires.
+
+    Example:
+        ```python
+        print(reset().label, reset().commits, commit_then(reset()).commits)  # -> reset() False True
+        ```
+    """
+
+    label: str
+    commits: bool
+
+
+ok: Final = Fault("ok", commits=True)
+"""No fault. In a script, the request at its position gets no fault, even if a rule matches.
+
+Example:
+    ```python
+    fake.faults.script("create_contact", ok, status(503))  # the second creation fails
+    ```
+"""
+
+
+@attrs.frozen
+class ResponseFault(Fault):
+    response: Response
+
+
+@attrs.frozen
+class DriftFault(Fault):
+    path: tuple[str, ...]
+    change: Any
+
+
+@attrs.frozen
+class WireFault(Fault):
+    kind: WireFaultKind
+    size: int = 0
+    seconds: float = 0.0
 
 
 def status(
@@ -88,7 +158,7 @@ def status(
     """
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
         raise ValueError(f"code: expected a final status from 200 to 599, got {code}; pass a status such as 503")
-    if body and code in _BODILESS:
+    if body and code in BODILESS:
         raise ValueError(f"body: expected none, because responses with status {code} have no body; omit body")
     plain = error_response(code)
     fields = dict(plain.headers)
@@ -296,11 +366,7 @@ def wrong_length(short_by: int = 1) -> Fault:
 
 
 def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - reads best in a test
-    """Send the response body in small pieces.
-
-    Args:
-        bytes: Number of bytes per piece.
-        every: Delay before each piece, in seconds.
+    """Send the response body in pieces of `bytes` bytes, with a delay of `every` seconds before each piece.
 
     Raises:
         ValueError: `bytes` is less than 1, or `every` is negative or not finite.
@@ -322,9 +388,7 @@ def commit_then(fault: Fault) -> Fault:
 
     Example:
         ```python
-        fake.faults.script("create_contact", commit_then(reset()))
-        made = await client.contacts.create(NewContact("ann@company.example"))
-        print(made.status, made.certain)  # -> skipped False
+        fake.faults.script("create_contact", commit_then(reset()))  # the contact is stored, but the response is lost
         ```
     """
     require_fault(fault)
@@ -333,21 +397,203 @@ def commit_then(fault: Fault) -> Fault:
     return attrs.evolve(fault, label=f"commit_then({fault.label})", commits=True)
 
 
-def error_response(code: int) -> Response:
-    """Return an error response in the service's default format.
-
-    Example:
-        ```python
-        print(error_response(503).status, error_response(503).body[:33])  # -> 503 b'{"status":"error","error":{"code"'
-        ```
-    """
-    if code in _BODILESS:
-        return Response(code)
-    message = http.client.responses.get(code, "Error")
-    return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
-
-
 def _wire_fault(
     kind: WireFaultKind, arguments: str = "", *, commits: bool = False, size: int = 0, seconds: float = 0.0
 ) -> WireFault:
     return WireFault(f"{kind}({arguments})", commits, kind, size, seconds)
+
+
+def require_fault(fault: object) -> None:
+    """Check that a value is a fault. For example, `reset()` is a fault, but the function `reset` is not."""
+    if not isinstance(fault, Fault):
+        name = getattr(fault, "__name__", type(fault).__name__)
+        raise TypeError(f"expected a fault, got {name}; pass a fault, such as {name if callable(fault) else 'status'}(...)")
+
+
+# The assignment of faults to requests.
+
+OPERATIONS: Final = (*(route.operation for route in ROUTES), "unknown")
+"""The five operations of the API, and `unknown` for all other requests.
+
+Example:
+    ```python
+    print(OPERATIONS[:3])  # -> ('list_campaigns', 'list_mailboxes', 'create_contact')
+    ```
+"""
+
+
+@attrs.define
+class _FaultRule:
+    fault: Fault
+    operation: str | None
+    match: Callable[[Request], bool] | None
+    times: int | None
+    p: float | None
+    salt: str
+    fired_count: int = 0
+
+    def applies_to(self, operation: str, request: Request, number: int) -> bool:
+        return (
+            self.operation in {None, operation}
+            and (self.times is None or self.fired_count < self.times)
+            and (self.match is None or self.match(request))
+            # The draw depends on the request's number, not on the state of a generator. Therefore, other rules and requests that
+            # do not match do not change the draw.
+            and (self.p is None or draw(self.salt, number) < self.p)
+        )
+
+
+class Faults:
+    """Assigns faults to requests, by scripts and by rules.
+
+    A request gets the next fault in the script of its operation, or else the fault of the first rule that matches.
+
+    Args:
+        seed: Seed of the random draws for rules with a probability.
+
+    Example:
+        ```python
+        fake.faults.script("create_contact", status(503), ok, commit_then(reset()))
+        fake.faults.add(latency(0.2), operation="list_mailboxes", p=0.1)
+        print(fake.faults.unfired)  # -> ['create_contact: status(503)', 'create_contact: commit_then(reset())']
+        ```
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._request_count = 0
+        self._scripts: dict[str, deque[Fault]] = {}
+        self._rules: list[_FaultRule] = []
+
+    def script(self, operation: str, *faults: Fault) -> None:
+        """Queue faults for the next requests of an operation, one per request, after those already queued.
+
+        Args:
+            operation: One of `OPERATIONS`.
+            faults: Faults in order, with `ok` for a request without a fault.
+
+        Raises:
+            ValueError: The operation does not exist.
+            TypeError: A value is not a fault, such as `reset` instead of `reset()`.
+
+        Example:
+            ```python
+            fake.faults.script("create_contact", status(429, retry_after=2), ok)
+            ```
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")
+        for fault in faults:
+            require_fault(fault)
+        self._scripts.setdefault(operation, deque()).extend(faults)
+
+    def add(
+        self,
+        fault: Fault,
+        *,
+        operation: str | None = None,
+        match: Callable[[Request], bool] | None = None,
+        times: int | None = None,
+        p: float | None = None,
+    ) -> None:
+        """Inject a fault into every request that meets all given conditions.
+
+        Args:
+            fault: The fault.
+            operation: One of `OPERATIONS`.
+            match: A function that returns whether a request matches.
+            times: Maximum number of times that the fault fires.
+            p: Probability that the fault fires, from 0 to 1.
+
+        Raises:
+            ValueError: The operation does not exist, or a number is out of range.
+            TypeError: `fault` is not a fault.
+
+        Example:
+            ```python
+            fake.faults.add(reset(), operation="create_contact", match=lambda request: b"bo@acme" in request.body, times=2)
+            ```
+        """
+        require_fault(fault)
+        if operation not in {None, *OPERATIONS}:
+            raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")
+        if times is not None:
+            require_at_least("times", 1, times)
+        if p is not None and not 0 <= p <= 1:
+            raise ValueError(f"p: expected a probability from 0 to 1, got {p}; pass a number such as 0.1")
+        self._rules.append(_FaultRule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
+
+    def clear(self) -> None:
+        """Remove all faults, and restart the numbering of requests.
+
+        Example:
+            ```python
+            fake.faults.clear()
+            ```
+        """
+        self._request_count = 0
+        self._scripts.clear()
+        self._rules.clear()
+
+    @property
+    def unfired(self) -> list[str]:
+        """The queued faults but `ok`, and the rules without `p` that have fired fewer than `times` times, by default once."""
+        # Iterate over copies: requests from other threads may consume faults during the iteration.
+        scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
+        scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]
+        return scripted + [
+            f"{rule.operation or 'any request'}: {rule.fault.label} ({rule.fired_count} of {rule.times or 1})"
+            for rule in tuple(self._rules)
+            if rule.fired_count < (rule.times or 1) and rule.p is None and rule.fault is not ok
+        ]
+
+    def assert_all_fired(self) -> None:
+        """Raise `AssertionError` if `unfired` lists any fault.
+
+        Raises:
+            AssertionError: The message lists the faults.
+
+        Example:
+            ```python
+            fake.faults.assert_all_fired()
+            ```
+        """
+        if unfired := self.unfired:
+            raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
+
+    def _next_fault(self, operation: str, request: Request) -> Fault:
+        self._request_count += 1
+        if script := self._scripts.get(operation):
+            return script.popleft()
+        for rule in self._rules:
+            if rule.applies_to(operation, request, self._request_count):
+                rule.fired_count += 1
+                return rule.fault
+        return ok
+
+
+def execute_with_faults(faults: Faults, operation: str, request: Request, serve: Callable[[], Response]) -> Exchange:
+    return inject(faults._next_fault(operation, request), serve)  # noqa: SLF001 - the classes of this module
+
+
+def inject(fault: Fault, serve: Callable[[], Response]) -> Exchange:
+    """Return an exchange with a fault. `serve` executes the request and returns the response; it is called at most once."""
+    response = serve() if fault.commits else None
+    if isinstance(fault, ResponseFault):
+        response = fault.response
+    elif isinstance(fault, DriftFault) and response is not None:
+        with suppress(ValueError):  # a response that is not JSON stays unchanged
+            drifted = _apply_drift(json.loads(response.body), fault.path, fault.change)
+            response = attrs.evolve(response, body=json.dumps(drifted, ensure_ascii=False).encode())
+    return Exchange(response, fault if isinstance(fault, WireFault) else None, struck=fault.label)
+
+
+def _apply_drift(value: Any, path: tuple[str, ...], change: Any) -> Any:
+    if isinstance(value, list):
+        return [_apply_drift(item, path, change) for item in value]
+    if not isinstance(value, dict):
+        return value
+    name, rest = path[0], path[1:]
+    if not rest:
+        return {**value, name: change(value.get(name)) if callable(change) else change}
+    return {**value, name: _apply_drift(value[name], rest, change)} if name in value else value

@@ -21,9 +21,9 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake._fault_plan import Exchange, Service
+from outreach_async.fake._error_responses import BODILESS, error_response
 from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
-from outreach_async.fake.faults import error_response
+from outreach_async.fake.faults import Exchange, Service
 from outreach_async.transport._wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024  # of the request line and header fields; a longer head gets 431
@@ -31,7 +31,6 @@ MAX_REQUEST_BYTES = 16 * 1024 * 1024  # a larger body gets 413; the limit of `Fa
 LINGER_SECONDS = 1.0  # for the client to close the connection; closing a socket with unread data would send RST, not FIN
 
 _READ_SIZE = 16 * 1024  # h11 copies all unread bytes for each chunk of a body and each pipelined request
-_BODILESS = (204, 304)
 _FRAMING = ("content-length", "transfer-encoding")
 
 _log = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ def _serialize_response(conversation: h11.Connection, response: Response, method
     headers = [
         (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items() if name not in _FRAMING
     ]
-    bodiless = response.status in _BODILESS
+    bodiless = response.status in BODILESS
     if not bodiless:
         headers.append((b"content-length", b"%d" % len(response.body)))
     reason = http.client.responses.get(response.status, "")

@@ -15,9 +15,8 @@ import attrs
 from outreach_async.fake import FakeService
 from outreach_async.fake._arguments import check_known
 from outreach_async.fake._error_responses import mask_document, mask_keys
-from outreach_async.fake._fault_plan import Fault
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, PRESETS, Behaviour, load_behaviour
-from outreach_async.fake.faults import Faults
+from outreach_async.fake.faults import Fault, Faults
 from outreach_async.fake.request_log import Recorded
 
 if TYPE_CHECKING:

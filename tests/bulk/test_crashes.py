@@ -22,7 +22,7 @@ from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeat
 from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
-from outreach_async.fake._fault_plan import Fault
+from outreach_async.fake.faults import Fault
 
 POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
 

@@ -13,7 +13,7 @@ from support.scenarios import ROW, TROUBLE, Late, Scenario
 
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.fake import faults
-from outreach_async.fake._fault_plan import Fault
+from outreach_async.fake.faults import Fault
 
 ANN: Final = "ann@a.example"
 ROWS: Final = [

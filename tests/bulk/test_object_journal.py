@@ -34,7 +34,7 @@ from outreach_async.bulk.journal import journal_at, journals_in
 from outreach_async.bulk.journal._object_journal import ObjectLog, encode_object
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake.faults import Exchange
 from outreach_async.transport._wire import Progress, Request, Response
 
 URL = "memory://run"

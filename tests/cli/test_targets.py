@@ -18,7 +18,7 @@ from outreach_async import Target
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake.faults import Exchange
 from outreach_async.importer import Row, map_columns
 from outreach_async.importer._target_columns import with_ids
 from outreach_async.transport._wire import Request

@@ -15,8 +15,8 @@ from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_cha
 from outreach_async.conformance import __main__ as command
 from outreach_async.conformance._interface_rules import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
-from outreach_async.fake._fault_plan import Service
 from outreach_async.fake.behaviour import load_behaviour
+from outreach_async.fake.faults import Service
 from outreach_async.fake.server import serve
 
 pytest_plugins = ["pytester"]

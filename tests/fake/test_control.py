@@ -139,7 +139,7 @@ def test_every_fault_can_be_scripted_alone_and_after_the_commit(name: str) -> No
 
 def test_there_is_a_schema_for_every_fault() -> None:
     created_ids = {name for name in faults.__all__ if name in FAULT_FACTORIES}
-    assert created_ids == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults", "error_response"}
+    assert created_ids == set(faults.__all__) - {"OPERATIONS", "Exchange", "Fault", "Faults"}
     assert set(get_args(OperationName)) == set(faults.OPERATIONS)
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.fake import faults as f
-from outreach_async.fake._fault_plan import WireFault, WireFaultKind
 from outreach_async.fake._transport import (
     CLIENT_RESULTS,
     SERVER_STEPS,
@@ -19,6 +18,7 @@ from outreach_async.fake._transport import (
     compute_client_result,
     plan_server_steps,
 )
+from outreach_async.fake.faults import WireFault, WireFaultKind
 from outreach_async.transport._wire import Response
 
 Broken = str

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from support.echo_service import CREATE, LIST
 
 from outreach_async.fake import faults as f
-from outreach_async.fake._fault_plan import execute_with_faults, inject
-from outreach_async.fake.faults import Exchange, Fault, Faults
+from outreach_async.fake.faults import Exchange, Fault, Faults, execute_with_faults, inject
 from outreach_async.transport._wire import Request, Response
 
 SERVED = Response(200, {"content-type": "application/json"}, b'{"status": "ok", "data": [{"opens": 3}, {"opens": 4}]}')

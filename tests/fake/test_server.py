@@ -16,7 +16,7 @@ from support.examples import scaled
 from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes, read_to_end, read_until
 
 from outreach_async.fake import faults as f
-from outreach_async.fake._fault_plan import execute_with_faults
+from outreach_async.fake.faults import execute_with_faults
 from outreach_async.fake.server import (
     MAX_HEAD_BYTES,
     MAX_REQUEST_BYTES,

@@ -16,8 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from outreach_async import OutreachClient
 from outreach_async.audit import AuditPart, Report, audit, audit_part
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake._fault_plan import Exchange, inject
-from outreach_async.fake.faults import reset
+from outreach_async.fake.faults import Exchange, inject, reset
 from outreach_async.fake.server import serve
 from outreach_async.transport._wire import Request, Response
 

@@ -18,7 +18,7 @@ from support.systems import skip_if_refused
 
 from outreach_async._cli.app import run
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange, Service
+from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve
 from outreach_async.transport._wire import Request
 

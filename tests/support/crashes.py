@@ -33,7 +33,7 @@ from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, R
 from outreach_async.bulk.journal import JournalReport, JournalWriter, journal_at
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
-from outreach_async.fake._fault_plan import Exchange, Fault
+from outreach_async.fake.faults import Exchange, Fault
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
 

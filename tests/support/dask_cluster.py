@@ -22,7 +22,7 @@ from support.spread import KEY, ROW, KillingService, find_wrong_effects, numbers
 
 from outreach_async import ObjectJournal
 from outreach_async._vocabulary import DuplicatePolicy
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake.faults import Exchange
 from outreach_async.spread import Connection, ImportPlan, Part, plan
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 

@@ -22,7 +22,7 @@ import attrs
 
 from outreach_async import OutreachClient, RetryPolicy, Transport
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake._fault_plan import Service
+from outreach_async.fake.faults import Service
 from outreach_async.sync import SyncClient
 
 PACKAGES: Final = (

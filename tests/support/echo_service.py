@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from outreach_async.fake._fault_plan import execute_with_faults
-from outreach_async.fake.faults import Exchange, Faults
+from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
 from outreach_async.transport._wire import Request, Response
 
 CREATE = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from outreach_async.fake._fault_plan import Service
 from outreach_async.fake._transport import FakeTransport
+from outreach_async.fake.faults import Service
 from outreach_async.fake.server import serve
 from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._wire import Transport

@@ -16,7 +16,7 @@ from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk._outcomes import Order
 from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake._fault_plan import Exchange, Fault, inject
+from outreach_async.fake.faults import Exchange, Fault, inject
 from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_1"

@@ -23,8 +23,7 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk.journal import Journal
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
-from outreach_async.fake._fault_plan import Exchange, Service, inject
-from outreach_async.fake.faults import reset
+from outreach_async.fake.faults import Exchange, Service, inject, reset
 from outreach_async.fake.server import serve
 from outreach_async.spread import Connection, ImportPlan, Part, PartReport, import_part
 from outreach_async.transport._wire import Request, Response

@@ -41,7 +41,7 @@ from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import journal_at
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake._fault_plan import Exchange
+from outreach_async.fake.faults import Exchange
 from outreach_async.transport._wire import Request
 
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]

@@ -31,8 +31,8 @@ from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
-from outreach_async.fake._fault_plan import Exchange, Fault
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
+from outreach_async.fake.faults import Exchange, Fault
 from outreach_async.fake.request_log import CAPACITY
 from outreach_async.fake.world_file import WorldError
 from outreach_async.transport._wire import Request, Response
