@@ -61,23 +61,6 @@ class FailureWindow:
         return None if others < MIN_RESULTS else others - (len(self._faults) - own) >= HEALTHY_SHARE * others
 
 
-@attrs.define(eq=False)
-class Reachability:
-    """Tracks whether the service was ever reached. If it was not, the base URL may be wrong, and waiting may not help."""
-
-    reached: bool = False
-    rounds: int = 0
-    _failed_at: float = -math.inf
-
-    def record_failure(self, started: float, now: float) -> bool:
-        """Record an attempt that did not reach the service, and return whether this failure starts a new round of failures."""
-        if started < self._failed_at:  # concurrent with the last round: 64 failures at once prove no more than one
-            return False
-        self._failed_at = now
-        self.rounds += 1
-        return True
-
-
 FIRST_PAUSE: Final = 5.0  # length of the first pause in seconds; each failed probe doubles it, up to `MAX_PAUSE`
 MAX_PAUSE: Final = 60.0  # one probe a minute is no burden, and a run stays paused at most this long once the service is back
 MIN_PAUSE: Final = 1.0  # pause after too many retries: short, because the service may be healthy. A failed probe doubles it.
@@ -119,13 +102,10 @@ class Breaker:
         """Record that the probe was cancelled, so that another attempt can become the probe."""
         self.opens_at, self._probed_at = -math.inf, math.inf
 
-    def on_probe_failure(self, now: float) -> None:
-        """Record that the probe failed, and pause again. The pause is twice as long as before, up to `MAX_PAUSE`."""
-        self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
-        self.on_probe_refusal(now)
-
-    def on_probe_refusal(self, now: float) -> None:
-        # The new pause is as long as the last pause. It is not doubled, because a refusal shows that the service is up.
+    def on_probe_failure(self, now: float, *, is_refusal: bool = False) -> None:
+        """Record that the probe failed, and pause again, twice as long as before, up to `MAX_PAUSE`."""
+        if not is_refusal:  # a refusal shows that the service is up: the new pause is as long as the last pause
+            self._interval = min(2 * max(self._interval, MIN_PAUSE), MAX_PAUSE)
         self.opens_at, self._probed_at = now + self._interval, math.inf
 
     def shorten_pause(self, now: float, latest: float) -> None:

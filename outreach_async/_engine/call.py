@@ -172,11 +172,6 @@ class Call(Generic[T]):
         # time of the attempts and is not a point in time. The run itself limits the waits.
         self.deadline_at = now() + self.time_left if throttle.run is None else math.inf
 
-    def start_attempt(self, now: float) -> Progress:
-        self.started = now
-        self.progress = Progress()
-        return self.progress
-
     def attempt_deadline(self, now: float) -> float:
         timeout = math.inf if self.options.timeout is None else self.options.timeout
         return min(now + timeout, now + self.time_left, self.deadline_at)
@@ -195,11 +190,6 @@ class Call(Generic[T]):
         self.attempts += 1
         self.maybe_applied_earlier |= maybe_applied(error, failure_kind)
         self._maybe_sent |= error.maybe_sent
-
-    def count_failure(self, now: float) -> None:
-        """Count the last attempt as a failure of the call, and subtract its duration from `time_left`."""
-        self.counted_failures += 1
-        self.time_left -= now - self.started
 
     @property
     def started_attempts(self) -> int:

@@ -18,19 +18,9 @@ from outreach_async._engine.call import Call, CallOptions, Throttle
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._engine.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async._engine.shared_rate import Rate, RatePoller
+from outreach_async._service import retry
 from outreach_async._service.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._service.responses import build_status_error, parse_retry_after, scrub_error
-from outreach_async._service.retry import (
-    FailedAttempt,
-    FailureKind,
-    Idempotency,
-    RetryDecision,
-    RetryPolicy,
-    backoff_delay,
-    classify,
-    is_retryable,
-    retry_cost,
-)
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._wire import Progress, Response, Transport
 
@@ -54,7 +44,7 @@ class Engine:
 
     transport: Transport
     max_in_flight: int = attrs.field(kw_only=True)
-    policy: RetryPolicy = attrs.field(kw_only=True)
+    policy: retry.RetryPolicy = attrs.field(kw_only=True)
     rate: float | Rate | None = attrs.field(default=None, kw_only=True)
     wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
@@ -80,7 +70,7 @@ class Engine:
         # transport returned the copy, so the connection is still idle.
         self.copy_detector = CopyDetector(getattr(self.transport, "drop_idle", bool))
 
-    def with_options(self, policy: RetryPolicy, observer: Observer | None) -> Engine:
+    def with_options(self, policy: retry.RetryPolicy, observer: Observer | None) -> Engine:
         """Return an engine with another retry policy and observer, which shares connections, limits and the retry budget."""
         if policy is self.policy and observer is self.observer:
             return self
@@ -139,7 +129,8 @@ class Engine:
             if call.progress is not None:
                 self._on_failure(call, call.timeout_error(call.progress))
             while True:
-                if not self._try_start(call):
+                now = call.now()  # the attempt starts without awaiting, if that is possible
+                if not (call.not_before <= now < call.deadline_at and call.throttle.try_start(now)):
                     await self._wait_to_start(call)
                 call.in_flight = True  # no task switch since the start: a cancelled call cannot lose it
                 try:
@@ -178,7 +169,7 @@ class Engine:
         if self.observer:
             self.observer.on_attempt_started(call)
         now = call.now()
-        progress = call.start_attempt(now)
+        call.started, call.progress = now, (progress := Progress())
         scope.deadline = call.attempt_deadline(now)
         try:
             result = response = await self.transport.send(call.operation.request, progress)
@@ -201,11 +192,6 @@ class Engine:
         if LOGGER.isEnabledFor(logging.DEBUG):
             log_response(call, response)
         return response
-
-    def _try_start(self, call: Call[Any]) -> bool:
-        """Start an attempt if that is possible without awaiting, and return whether it was started."""
-        now = call.now()
-        return call.not_before <= now < call.deadline_at and call.throttle.try_start(now)
 
     async def _wait_to_start(self, call: Call[Any]) -> None:
         """Wait until the call's backoff has passed and the throttle permits an attempt, and start the attempt."""
@@ -231,20 +217,20 @@ class Engine:
 
     def _on_failure(self, call: Call[Any], error: OutreachError) -> None:
         """Schedule a retry of the call after a failed attempt, or raise the error that ends the call."""
-        failure_kind = classify(error, call.operation.idempotency)
+        failure_kind = retry.classify(error, call.operation.idempotency)
         call.record_failure(error, failure_kind)
         log_failure(call, error, failure_kind)
-        is_refusal = failure_kind is FailureKind.REFUSED
+        is_refusal = failure_kind is retry.FailureKind.REFUSED
         retry_after = parse_retry_after(error.headers, now=self.wall_clock()) if is_refusal else None
-        backoff = backoff_delay(self.policy, call.attempts)
+        backoff = retry.backoff_delay(self.policy, call.attempts)
         wait = max(backoff, retry_after or 0.0)
         now = call.now()
-        retryable = is_retryable(failure_kind, call.operation.idempotency)
+        retryable = retry.is_retryable(failure_kind, call.operation.idempotency)
         in_time = now + wait < call.deadline_at
         call.first_failed_at = min(call.first_failed_at, now)
         # The throttle decides first, whether or not the call may be retried: it counts the attempts in flight, and must see every
         # one of them end.
-        attempt = FailedAttempt(
+        attempt = retry.FailedAttempt(
             error,
             failure_kind,
             call.started,
@@ -252,15 +238,16 @@ class Engine:
             call.counted_failures,
             retry_after,
             can_retry=retryable and in_time,
-            can_wait=call.operation.idempotency is Idempotency.SAFE and call.deadline_at < math.inf,
+            can_wait=call.operation.idempotency is retry.Idempotency.SAFE and call.deadline_at < math.inf,
             earlier_failures=call.attempts - 1,
             first_failed_at=call.first_failed_at,
         )
         call.in_flight = False
         decision = call.throttle.on_failure(attempt)
-        if decision is RetryDecision.RETRY_COUNTED:
-            call.count_failure(now)
-        if not retryable or decision in (RetryDecision.GIVE_UP, RetryDecision.STOP_RUN):
+        if decision is retry.RetryDecision.RETRY_COUNTED:
+            call.counted_failures += 1
+            call.time_left -= now - call.started
+        if not retryable or decision in (retry.RetryDecision.GIVE_UP, retry.RetryDecision.STOP_RUN):
             call.fail(error, call.last_error if isinstance(error, DeadlineExceeded) else None)
         if not in_time:  # fail now: the next attempt could only start after the deadline
             if is_refusal:
@@ -270,8 +257,8 @@ class Engine:
         if call.time_left <= 0:  # within a run, where waits do not use up the deadline
             text = f"{call.operation.name}: failed attempts used up the deadline of {call.options.deadline:g} s"
             call.fail(DeadlineExceeded(text), error)
-        if decision is RetryDecision.RETRY_COUNTED:
-            call.budget_spent += retry_cost(failure_kind)
+        if decision is retry.RetryDecision.RETRY_COUNTED:
+            call.budget_spent += retry.retry_cost(failure_kind)
         call.last_error = error
         log_retry(call, error, failure_kind, wait)
         # `Retry-After` also acts through the gate, unless it is about this call alone. Without the backoff, a service that asks

@@ -18,40 +18,12 @@ from weakref import WeakSet
 import anyio
 import attrs
 
-from outreach_async._engine.rate import (
-    CubicLimit,
-    RateMeter,
-    Schedule,
-    SlowStart,
-    TokenBucket,
-)
+from outreach_async._engine.rate import CubicLimit, RateMeter, Schedule, SlowStart, TokenBucket
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
 
 # A task is woken before its timer ends only if it gains this many seconds. Otherwise every response, as it raises the limit,
 # would wake the first waiting task.
 _MIN_GAIN: Final = 0.001
-
-
-class _Waiter:
-    """A waiting task. It may be woken early, and then checks again whether it may start."""
-
-    __slots__ = ("_event", "until")
-
-    _event: anyio.Event  # set by the first `wait`; until then, no other task has this object
-
-    def __init__(self) -> None:
-        self.until = -math.inf
-
-    async def wait(self, until: float) -> None:
-        self.until, self._event = until, anyio.Event()
-        if until == math.inf:
-            await self._event.wait()
-            return
-        with anyio.CancelScope(deadline=until):
-            await self._event.wait()
-
-    def wake(self) -> None:
-        self._event.set()
 
 
 class FifoWaiters:
@@ -61,30 +33,37 @@ class FifoWaiters:
     # it may start. If it is cancelled instead, it wakes the task after it, so no wake-up is lost.
 
     def __init__(self) -> None:
-        self.queue: deque[_Waiter] = deque()
+        self.queue: deque[anyio.Event] = deque()  # an event is set to wake its task, which then checks again
+        self._until = -math.inf  # when the timer of the first task ends
 
     def __len__(self) -> int:
         return len(self.queue)
 
     async def wait(self, take: Callable[[float], float]) -> None:
-        place = _Waiter()
+        place = anyio.Event()
         self.queue.append(place)
         try:
-            while self.queue[0] is not place:
-                await place.wait(math.inf)
+            if self.queue[0] is not place:
+                await place.wait()
             # Check again after each wait: the time from which a start is possible may have moved in either direction.
             while (again := take(now := anyio.current_time())) > now:
-                await place.wait(again)
+                if place.is_set():
+                    place = self.queue[0] = anyio.Event()
+                self._until = again
+                with anyio.CancelScope(deadline=again):
+                    await place.wait()
         finally:
             first = self.queue[0] is place
             self.queue.remove(place)
-            if first and self.queue:
-                self.queue[0].wake()
+            if first:
+                self._until = -math.inf  # the next task sets no timer before it has checked
+                if self.queue:
+                    self.queue[0].set()
 
     def wake_first(self, again: float) -> None:
         """Wake the first waiting task if its timer ends later than `again`. The task then checks whether it may start."""
-        if self.queue and self.queue[0].until > again + _MIN_GAIN:
-            self.queue[0].wake()
+        if self.queue and self._until > again + _MIN_GAIN:
+            self.queue[0].set()
 
 
 @attrs.define(eq=False)
@@ -145,8 +124,7 @@ class RateLimiter:
     def _reset(self) -> None:
         """Reset everything that was learned from responses: the gate, the limits and the measured rate."""
         self.gate = RetryAfterGate()
-        # False while nothing was refused: the fast path of a healthy service.
-        self._is_learning = False
+        self._is_learning = False  # while nothing was refused
         self._share_expires_at = math.inf if self._usage is None else -math.inf
         self._hold_until = self._lowered_at = -math.inf
         self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
@@ -211,14 +189,10 @@ class RateLimiter:
             # Nothing was sent, so nothing was learned: the limit must not change, nor the measured rate fall.
             self._exclude_time(self._ended_at, now)
             self._meter.restart(now, now)
-        usage = self._usage
-        if self._is_learning or (self._bucket is not None and self._bucket.opens_at > now):
+        is_limited = self._is_learning or self._usage is not None or (self._bucket is not None and self._bucket.opens_at > now)
+        if is_limited:
             return self.start_if_due(now) <= now
-        if usage is not None:
-            if not self._hold_until <= now < self._share_expires_at:
-                return False
-            usage.wanted += 1
-        self.in_flight += 1
+        self.in_flight += 1  # the path of a healthy service
         if self._bucket is not None:
             self._bucket.record_start(now)
         return True
@@ -233,10 +207,16 @@ class RateLimiter:
         if self.in_flight >= self.max_in_flight:
             return math.inf
         opens_at = self._earliest_start(now)
-        if opens_at <= now:
-            self._record_start(now)
-        else:
+        if opens_at > now:
             self._delayed_until = opens_at
+            return opens_at
+        self.in_flight += 1
+        if self._bucket is not None:
+            self._bucket.record_start(now)
+        if self._is_learning and (rate := self._slow_start.rate(self._cubic.limit, now)) is not None:
+            self._schedule.record_start(rate, now)
+        if self._usage is not None:
+            self._usage.wanted += 1
         return opens_at
 
     def _earliest_start(self, now: float) -> float:
@@ -248,21 +228,12 @@ class RateLimiter:
             opens_at = max(opens_at, due, self.gate.opens_at)
         return opens_at if max(opens_at, now) < self._share_expires_at else math.inf
 
-    def _record_start(self, now: float) -> None:
-        self.in_flight += 1
-        if self._bucket is not None:
-            self._bucket.record_start(now)
-        if self._is_learning:
-            rate = self._slow_start.rate(self._cubic.limit, now)
-            if rate is not None:
-                self._schedule.record_start(rate, now)
-        if self._usage is not None:
-            self._usage.wanted += 1
-
     # Results of attempts
 
     def on_cancelled(self, now: float) -> None:
-        self._end_attempt(now)
+        self.in_flight -= 1
+        self._ended_at = now
+        self._waiters.wake_first(self._earliest_start(now))
 
     def on_success(self, now: float, started: float, paused_at: float | None = None) -> None:
         self.in_flight -= 1
@@ -281,12 +252,7 @@ class RateLimiter:
             return
         if attempt.kind is FailureKind.REFUSED:
             self._learn_from_refusal(attempt, closes_gate=closes_gate)
-        self._end_attempt(attempt.ended)
-
-    def _end_attempt(self, now: float) -> None:
-        self.in_flight -= 1
-        self._ended_at = now
-        self._waiters.wake_first(self._earliest_start(now))
+        self.on_cancelled(attempt.ended)
 
     def _learn_from_success(self, now: float, paused_at: float | None) -> None:
         self._is_learning = True
@@ -309,13 +275,11 @@ class RateLimiter:
             self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
         elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
             self._cubic.cut(now, self._meter.rate(now), retry_after)
-        if retry_after and closes_gate:
-            self._close_gate(attempt, retry_after)
-
-    def _close_gate(self, attempt: FailedAttempt, retry_after: float) -> None:
-        # If many requests in flight are refused at once, only the longest wait counts.
-        before, now = self.gate.opens_at, attempt.ended
-        # Many clients are asked to wait until the same time: the jitter spreads them.
+        if not (retry_after and closes_gate):
+            return
+        # Many clients are asked to wait until the same time: the jitter spreads them. If many requests in flight are refused at
+        # once, only the longest wait counts.
+        before = self.gate.opens_at
         jitter = self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after)
         self.gate.close(attempt, min(retry_after, self._policy.retry_after_cap) + jitter)
         if self.gate.opens_at > max(now, before):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outreach_async.bulk._outcomes import ContactOutcome
 
 _next_call: Final = count(1).__next__
+_mask_target: Final = lru_cache(256)(mask_string)  # cached, because every row of a run has the same target
 
 
 @attrs.define
@@ -126,8 +127,3 @@ def _build_error_fields(error: Exception | None) -> dict[str, Any]:
     if isinstance(error, OutreachError):
         return {"error": type(error).__name__, "status_code": error.status_code, "request_id": error.request_id}
     return {"error": None if error is None else type(error).__name__}
-
-
-@lru_cache(maxsize=256)
-def _mask_target(target: str, secrets: tuple[str, ...]) -> str:
-    return mask_string(target, secrets)  # cached, because every row of a run has the same target

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import anyio
 
-from outreach_async._engine.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow, Reachability
+from outreach_async._engine.breaker import FIRST_PAUSE, MIN_PAUSE, Breaker, FailureWindow
 from outreach_async._engine.call import Throttle
 from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
@@ -44,8 +44,11 @@ class RunThrottle(Throttle):
         self.on_change: Callable[[float], None] = lambda _now: None
         self._max_outage = MAX_OUTAGE if max_outage is None else max_outage
         self._fast_path = True  # nothing has failed, so only the limiter decides
-        self._failure_window, self._breaker, self._reachability = FailureWindow(), Breaker(), Reachability()
-        self._reachability.reached = max_outage is not None  # the caller wants to wait for the service from the first request on
+        self._failure_window, self._breaker = FailureWindow(), Breaker()
+        # If the service was never reached, the base URL may be wrong, and waiting may not help. With `max_outage`, the caller
+        # wants to wait for the service from the first request on.
+        self._is_reached = max_outage is not None
+        self._unreached_rounds, self._unreached_at = 0, -math.inf
         self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
         self._paused = FifoWaiters()
@@ -75,7 +78,8 @@ class RunThrottle(Throttle):
 
     async def wait_and_start(self, not_before: float) -> None:
         while True:
-            self._raise_if_over()
+            if (error := self.halted or self.drained) is not None:
+                raise error.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback
             # A pause or a `Retry-After` may end long after `max_outage`. The run then ends here, not at the next failure.
             with anyio.CancelScope(deadline=self._failing_since + self._max_outage) as scope:
                 self._waits[scope] = None
@@ -161,7 +165,7 @@ class RunThrottle(Throttle):
 
     def _on_healthy(self, started: float) -> float | None:
         """Update the retry budget and the breaker after a success."""
-        self._reachability.reached = True
+        self._is_reached = True
         self._failing_since, self.last_error = math.inf, None
         self._budget.refund(1)
         if not self._breaker.is_probe(started):
@@ -179,9 +183,9 @@ class RunThrottle(Throttle):
         is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         counts = not is_429 and self._judge_row(attempt, is_refusal=True) is True
         self._limiter.on_failure(attempt, closes_gate=not counts)
-        self._reachability.reached = True
+        self._is_reached = True
         if self._breaker.is_probe(attempt.started):
-            self._breaker.on_probe_refusal(attempt.ended)
+            self._breaker.on_probe_failure(attempt.ended, is_refusal=True)
             self.pause_reason = attempt.description
         if counts:
             self._check_outage(attempt)
@@ -199,9 +203,9 @@ class RunThrottle(Throttle):
         """Record a failure other than a refusal, and decide whether to retry and whether the failure counts against its row."""
         self._limiter.on_failure(attempt)
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
-            self._reachability.reached = True
-        if not self._reachability.reached:
-            self._check_reachability(attempt)
+            self._is_reached = True
+        if not self._is_reached:
+            self._pause_unreached(attempt)
             return RetryDecision.RETRY if self._policy.attempts > 1 else RetryDecision.GIVE_UP
         counts = self._attribute_to_row(attempt)
         self._check_outage(attempt)
@@ -244,14 +248,16 @@ class RunThrottle(Throttle):
         self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
         return verdict
 
-    def _check_reachability(self, attempt: FailedAttempt) -> None:
-        """Pause a run that has never reached the service. After a few rounds of failures, suspend the run; see `Reachability`."""
-        if self._reachability.record_failure(attempt.started, attempt.ended):
-            rounds = self._reachability.rounds
-            if rounds >= max(2, self._policy.attempts):
-                self._suspend(f"service unreachable after {rounds} attempts", attempt.error)
-            self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (rounds - 1)))
-            self.pause_reason = attempt.description
+    def _pause_unreached(self, attempt: FailedAttempt) -> None:
+        """Pause a run that has never reached the service. After a few rounds of failures, suspend the run."""
+        if attempt.started < self._unreached_at:  # concurrent with the last round: 64 failures at once prove no more than one
+            return
+        self._unreached_at = attempt.ended
+        self._unreached_rounds += 1
+        if self._unreached_rounds >= max(2, self._policy.attempts):
+            self._suspend(f"service unreachable after {self._unreached_rounds} attempts", attempt.error)
+        self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (self._unreached_rounds - 1)))
+        self.pause_reason = attempt.description
 
     def _check_outage(self, attempt: FailedAttempt) -> None:
         """Suspend the run if no attempt has succeeded for `max_outage` seconds; a pause ends before that time."""
@@ -276,7 +282,3 @@ class RunThrottle(Throttle):
         error = BulkSuspended.over(cause, f"run suspended: {text}")
         error.retry_after = retry_after
         self.halt(error)
-
-    def _raise_if_over(self) -> None:
-        if (error := self.halted or self.drained) is not None:
-            raise error.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback

@@ -311,13 +311,11 @@ class RatePoller:
         reported_at = anyio.current_time()
         while True:
             now = anyio.current_time()
-            usage = self._take_usage(client, now - reported_at)
+            counts = attrs.asdict(self._limiter.take_usage())
+            usage = RateUsage(client=client, seconds=now - reported_at, **counts)
             reported_at = now
             await self._report(usage, now)
             await anyio.sleep(_INTERVAL if usage.wanted else _IDLE_INTERVAL)
-
-    def _take_usage(self, client: str, seconds: float) -> RateUsage:
-        return RateUsage(client=client, seconds=seconds, **attrs.asdict(self._limiter.take_usage()))
 
     async def _report(self, usage: RateUsage, now: float) -> None:
         """Report the usage up to the time `now`, and apply the share that the rate returns."""

@@ -74,7 +74,7 @@ class Connection:
     max_outage: float = 900.0
 
     def __attrs_post_init__(self) -> None:
-        if parse_base_url(self.base_url).authorization is not None:
+        if parse_base_url(self.base_url).headers:
             raise InvalidRequest(
                 "base_url: expected a URL without user and password, because logs would contain them; remove them"
             )

@@ -33,8 +33,7 @@ no timeouts: only the client sets them. A response larger than `max_answer` byte
 Your own client
 ---------------
 Pass a configured `httpx.AsyncClient` that has its own `base_url`. Authentication, event hooks, mounts and the mocks of your
-tests work as usual. The transport takes ownership of the `httpx.AsyncClient` and closes it. An `httpx.AsyncClient` adds CPU
-time, and its pool can lose connections when requests are cancelled. A transport made from a URL uses its own pool instead.
+tests work as usual. See `HttpxTransport` for what it costs.
 
 ```python
 import anyio
@@ -55,9 +54,9 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A server or proxy may send extra bytes after a response, such as a second copy of it. The connection is then closed and not used
-again. The response before the extra bytes may itself be a copy of an earlier response on the connection, so `send` raises
-`TransportError` with `maybe_sent` set. The first response on a connection cannot be a copy, and is returned.
+A server or proxy may send extra bytes after a response, such as a second copy of it. The connection is then closed. The response
+before the extra bytes may itself be a copy of an earlier one, so `send` raises `TransportError` with `maybe_sent` set, unless it
+is the first response on its connection.
 
 Your own client can miss extra bytes. With `httpx.AsyncClient`, a response is not checked if an event hook or the authentication
 reads it, or if your own httpx transport wraps it. An aiohttp session may reuse an idle connection that has received extra
@@ -98,11 +97,10 @@ Writing middleware
 Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
 status. If no complete response arrives, `send` raises `TransportError`.
 
-`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set
-`progress.sent` to `False` while it is certain that no byte was sent, and to `True` before the first byte is sent. The initial
-value, `None`, counts as maybe sent. The client removes the traceback frames of errors that `send` raises, because tracebacks can
-show secrets in local variables. If such an error is not an `OutreachError`, a note states where it was raised. A transport that
-wraps another passes on `max_in_flight`, `secrets`, `base_url` and `drop_idle`; see `Transport`.
+`progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set it to `False`
+while it is certain that no byte was sent, and to `True` before the first byte is sent. The client removes the traceback frames of
+errors that `send` raises, because their locals can show secrets. If such an error is not an `OutreachError`, a note states where
+it was raised. A transport that wraps another passes on `max_in_flight`, `secrets`, `base_url` and `drop_idle`; see `Transport`.
 
 ```python
 import anyio

@@ -19,8 +19,7 @@ from outreach_async.transport._wire import Progress
 class AiohttpSession(Protocol):
     """Protocol that stands for `aiohttp.ClientSession` in type annotations."""
 
-    # If annotations used aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`. With an empty
-    # mypy cache, checking httpx and aiohttp takes longer than checking everything else.
+    # If annotations named aiohttp's own class, mypy would check aiohttp in every program that uses `outreach_async`.
 
     @property
     def connector(self) -> Any: ...

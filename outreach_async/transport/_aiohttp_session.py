@@ -124,8 +124,8 @@ class SessionSender(InFlight):
 
 def translate_error(error: Exception, progress: Progress, destination: str) -> OutreachError | None:
     """Return the error to raise instead of an error of aiohttp; `None` for any other error."""
-    if isinstance(error, _ExchangeFailed):
-        error = error.error
+    if isinstance(error, _ExchangeFailed) and isinstance(error.__cause__, aiohttp.ClientError):
+        error = error.__cause__
     if not isinstance(error, _CONNECTION_ERRORS):
         return None
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError) and progress.sent is not True:
@@ -195,11 +195,7 @@ class _Body(aiohttp.Payload):
 
 
 class _ExchangeFailed(Exception):
-    """Wraps an aiohttp error to prevent aiohttp from silently retrying a GET request."""
-
-    def __init__(self, error: aiohttp.ClientError) -> None:
-        super().__init__()
-        self.error = error
+    """Raised from an aiohttp error, to prevent aiohttp from silently retrying a GET request."""
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -212,7 +208,7 @@ async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
         raise
     # After these errors, aiohttp would send a GET again, which neither the retry policy nor `Progress` would take into account.
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _ExchangeFailed(error) from None
+        raise _ExchangeFailed from error
 
 
 class TaskScope:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
@@ -21,20 +21,11 @@ from outreach_async.transport._wire import Progress, Request, Response
 DEFAULT_CONNECTIONS: Final = 64
 
 
-class Sender(Protocol):
-    """The connections of a transport in one event loop."""
-
-    # Annotations name no class of a library: type checkers would check the library in every program that uses `outreach_async`.
-
-    def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]: ...
-
-    def drop_idle(self) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-
 class BaseTransport(ABC):
-    """Base class of the transports. A subclass makes a `Sender` for each event loop, and translates the errors of its library."""
+    """Base class of the transports. A subclass makes a sender for each event loop, and translates the errors of its library."""
+
+    # A sender has the connections of one event loop, and the methods `send`, `drop_idle` and `aclose`. Annotations name no class
+    # of a library: type checkers would check the library in every program that uses `outreach_async`.
 
     base_url: str | None
     max_in_flight: int | None
@@ -88,12 +79,12 @@ class BaseTransport(ABC):
         return self._ssl_context or load_context(self._library, *self._certificates)
 
     @abstractmethod
-    def _open(self) -> Sender:
+    def _open(self) -> Any:
         """Make the sender of the running event loop."""
 
     def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
-        sender: Sender = self._senders.get()
-        return sender.send(request, progress)
+        exchange: Coroutine[Any, Any, Response] = self._senders.get().send(request, progress)
+        return exchange
 
     @abstractmethod
     def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:

@@ -153,21 +153,17 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     def finish(self, response: Response) -> Response:
         """Set `is_reusable` after a response, and return the response."""
         reader = self._last_reader
-        if reader.has_leftovers or self._has_unexpected_bytes or self._has_unread_bytes(reader):
-            if self._exchanges > 1:
-                raise build_unexpected_bytes_error()
-        else:
+        has_leftovers = reader.has_leftovers or self._has_unexpected_bytes
+        # The first response is never suspect. The descriptor of a closed connection may already belong to another connection.
+        # Closing a TLS connection sends bytes too.
+        if not has_leftovers and self._exchanges > 1 and self._is_open and (reader.keeps_alive or not self._is_encrypted):
+            has_leftovers = self._probe.is_open_and_readable() and bool(self._probe.peek())
+        if not has_leftovers:
             # Bytes of the request that are still to be sent would precede the next request, and the server may never read them.
             self.is_reusable = reader.keeps_alive and self._is_open and not self._tcp.get_write_buffer_size()
+        elif self._exchanges > 1:
+            raise build_unexpected_bytes_error()
         return response
-
-    def _has_unread_bytes(self, reader: ResponseReader) -> bool:
-        # The first response is never suspect. The descriptor of a closed connection may already belong to another connection.
-        if self._exchanges == 1 or not self._is_open:
-            return False
-        if self._is_encrypted and not reader.keeps_alive:  # closing a TLS connection sends bytes too
-            return False
-        return self._probe.is_open_and_readable() and bool(self._probe.peek())
 
     def is_silent(self) -> bool:
         """Return whether the idle connection is open and no bytes have arrived on it."""
@@ -331,17 +327,14 @@ class ProtocolPool:
 
     async def _open(self) -> ProtocolConnection:
         found = await self._loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
-        return await self._prepare(await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort))
-
-    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
-        """Encrypt a new connection if necessary, and add it to the pool."""
-        if self._origin.context is not None:
-            try:
+        connection = await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort)
+        try:
+            if self._origin.context is not None:
                 await connection.start_tls(self._origin.context, self._origin.host)
-            except BaseException:
-                connection.abort()
-                raise
-        connection.require_open()
+            connection.require_open()
+        except BaseException:
+            connection.abort()
+            raise
         # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, and `aclose` would wait for it forever.
         self._connections.add(connection)
         return connection
@@ -414,15 +407,15 @@ class StreamConnection:
 
     async def _open(self) -> ByteStream:
         origin = self._origin
+        stream: ByteStream
+        self._tls = None
         if origin.context is None:
-            stream: ByteStream = await anyio.connect_tcp(origin.host, origin.port)
-            self._tls = None
+            stream = await anyio.connect_tcp(origin.host, origin.port)
         else:
-            encrypted = await anyio.connect_tcp(
+            stream = await anyio.connect_tcp(
                 origin.host, origin.port, ssl_context=origin.context, tls_hostname=origin.host, tls_standard_compatible=False
             )
-            self._tls = encrypted.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
-            stream = encrypted
+            self._tls = stream.extra(TLSAttribute.ssl_object)  # noqa: S610 - not Django's
         self._probe = SocketProbe(stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - not Django's
         return stream
 

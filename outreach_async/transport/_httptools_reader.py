@@ -93,18 +93,14 @@ class ResponseReader:
         if head.startswith(_HTTP_1_0):  # llhttp would reuse the connection even after `connection: keep-alive, close`
             self.keeps_alive = False
         status = self._status = parser.get_status_code()
-        if status < _MIN_FINAL_STATUS:
-            self._skip_interim(status, len(head))
-
-    def _skip_interim(self, status: int, size: int) -> None:
-        """Skip an interim response, which has a status of 100 to 199, and prepare for the next head."""
         if status < _MIN_STATUS:
             require_final_status(status)
         if status == _SWITCHING_PROTOCOLS:
             raise TransportError("the response switches to a protocol that was not requested", maybe_sent=True)
-        self._head_left -= size
-        self._raw_headers = []
-        self._is_complete = False
+        if status < _MIN_FINAL_STATUS:  # an interim response: prepare for the next head
+            self._head_left -= len(head)
+            self._raw_headers = []
+            self._is_complete = False
 
     def _start_body(self, data: bytes) -> Response | None:
         headers = self._headers = decode_headers(self._raw_headers)

@@ -15,7 +15,7 @@ import anyio
 
 from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, Sender, build_failure
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, build_failure
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import describe_cause
@@ -40,8 +40,7 @@ _CONNECTION_ERRORS: Final = (
 class HttpxClient(Protocol):
     """Protocol that stands for `httpx.AsyncClient` and `httpx2.AsyncClient` in type annotations."""
 
-    # If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`. This is slow if
-    # mypy has no cache.
+    # If annotations named httpx's own class, mypy would check httpx in every program that uses `outreach_async`.
 
     @property
     def base_url(self) -> Any: ...
@@ -64,10 +63,10 @@ class HttpxTransport(BaseTransport):
     cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
     and redirects are not followed. The transport works only in the first event loop that uses it.
 
-    With 64 requests in flight, an `httpx.AsyncClient` takes four to five times the CPU time of a transport made from a URL.
-    There is also a risk: if several requests are cancelled simultaneously, the pool of httpx 0.28 can permanently lose
-    connections, and that of httpx2 too, but less often and only over TLS. When no connection is left, every request times out.
-    This cannot happen to a transport made from a URL.
+    With 64 requests in flight, a client takes four to five times the CPU time of a transport made from a URL. If several requests
+    are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections, and that of httpx2 too, but less often
+    and only over TLS. When no connection is left, every request times out. A transport made from a URL has its own pool, to which
+    this cannot happen.
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
@@ -132,7 +131,7 @@ class HttpxTransport(BaseTransport):
         elif self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{self._family}[socks]")
 
-    def _open(self) -> Sender:
+    def _open(self) -> Any:
         from outreach_async.transport._httpx_pool import ClientSender, HttpxPool  # a slow import
 
         if self._base is not None:

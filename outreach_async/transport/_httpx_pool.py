@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ssl
 import warnings
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from http.cookiejar import CookieJar
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -30,19 +30,12 @@ class _Body:
         self._content = content
         self._progress = progress
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
+    # No async generator, because trio warns about generators that are left unfinished by a broken connection.
+
+    def __aiter__(self) -> Self:
         self._progress.sent = True
-        return _BodyChunks(self._content)
-
-
-class _BodyChunks(AsyncIterator[bytes]):
-    """Iterator over a request body. It yields all bytes at once, or nothing if the body is empty."""
-
-    # This class is used instead of an async generator, because trio warns about generators that are left unfinished by a broken
-    # connection.
-
-    def __init__(self, content: bytes) -> None:
-        self._left = [content] if content else []
+        self._left = [self._content] if self._content else []
+        return self
 
     async def __anext__(self) -> bytes:
         if not self._left:
@@ -236,7 +229,13 @@ class ClientSender(InFlight):
         if self._client.is_closed:
             raise build_closed_error(self._client)
         handshakes = HandshakeTracker()
-        message = self._build_message(request, progress, handshakes)
+        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + require_origin_form(request.target).encode())
+        # `build_request` adds the client's configuration, but accepts no body that can be read twice, as digest authentication
+        # requires. The request sent here has such a body.
+        draft = self._client.build_request(request.method, url, headers=merge_headers(request, {}), timeout=None)
+        body = make_body_class(self._library)(request.body, progress)
+        extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
+        message = self._library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
         mark_handed_over(progress, request, proof=False)  # the user's own transport may send without reading the body
         try:
             answer = await self._client.send(message, stream=True, follow_redirects=False)
@@ -251,15 +250,6 @@ class ClientSender(InFlight):
         finally:
             with anyio.CancelScope(shield=True):  # must complete: an unclosed response blocks a connection of the pool
                 await answer.aclose()
-
-    def _build_message(self, request: Request, progress: Progress, handshakes: HandshakeTracker) -> Any:
-        url = self._root.copy_with(raw_path=self._root.raw_path.rstrip(b"/") + require_origin_form(request.target).encode())
-        # `build_request` adds the client's configuration, but accepts no body that can be read twice, as digest authentication
-        # requires. The request returned here has such a body.
-        draft = self._client.build_request(request.method, url, headers=merge_headers(request, {}), timeout=None)
-        body = make_body_class(self._library)(request.body, progress)
-        extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
-        return self._library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
 
     def drop_idle(self) -> None:
         """Do nothing: httpx has no function that closes the idle connections of a client."""

@@ -82,7 +82,9 @@ class ConnectionMonitor:
             return False
         request_count, machine = state
         is_first = request_count == 1
-        leftover = machine.trailing_data[0] or self._peek_buffered()
+        leftover = machine.trailing_data[0] or (None if self._tls is None else peek_decrypted(self._tls))
+        if leftover is None and self._has_buffered_bytes():
+            leftover = b"?"
         if leftover is None and not is_first and self._probe is not None and not (closing and self._tls):
             leftover = self._probe.peek()  # closing a TLS connection sends bytes too
         if leftover is None:
@@ -92,11 +94,12 @@ class ConnectionMonitor:
             raise build_unexpected_bytes_error()
         return False
 
-    def _peek_buffered(self) -> bytes | None:
-        """Return a byte that was read from the socket but not passed to h11."""
-        if self._tls is not None and (byte := peek_decrypted(self._tls)) is not None:
-            return byte
-        return b"?" if _has_buffered_bytes(self.network) else None
+    def _has_buffered_bytes(self) -> bool:
+        """Return whether anyio has buffered bytes. On asyncio, anyio may read more bytes at once than httpcore asked for."""
+        stream = getattr(self.network, "_stream", None)
+        while (inner := getattr(stream, "transport_stream", None)) is not None:
+            stream = inner
+        return bool(getattr(getattr(stream, "_protocol", None), "read_queue", None))
 
 
 def peek_decrypted(tls: ssl.SSLObject) -> bytes | None:
@@ -118,11 +121,3 @@ def http11_state(stream: Any) -> tuple[int, Any] | None:
             return None if count is None or machine is None else (count, machine)
         stream = getattr(stream, "_stream", None) or getattr(stream, "_httpcore_stream", None)
     return None
-
-
-def _has_buffered_bytes(network: Any) -> bool:
-    """Return whether anyio has buffered bytes. On asyncio, anyio may read more bytes at once than httpcore asked for."""
-    stream = getattr(network, "_stream", None)
-    while (inner := getattr(stream, "transport_stream", None)) is not None:
-        stream = inner
-    return bool(getattr(getattr(stream, "_protocol", None), "read_queue", None))

@@ -118,7 +118,10 @@ class _Decompressor:
                     self._members += 1
                     if self._members > _MAX_MEMBERS:
                         raise self._build_error(f"has more than {_MAX_MEMBERS} gzip members")
-                    self._stream = zlib.decompressobj(_window_bits(self._coding, piece))
+                    bits = 16 + zlib.MAX_WBITS  # gzip
+                    if self._coding == "deflate":  # the zlib format, but some servers omit its header
+                        bits = zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
+                    self._stream = zlib.decompressobj(bits)
                 decoded += self._stream.decompress(piece, limit - len(decoded))
                 piece = self._stream.unused_data
         except zlib.error:
@@ -131,13 +134,6 @@ class _Decompressor:
 
     def _build_error(self, fault: str) -> TransportError:
         return TransportError(f"the response body with content-encoding {self._coding!r} {fault}", maybe_sent=True)
-
-
-def _window_bits(coding: str, piece: bytes) -> int:
-    if coding != "deflate":
-        return 16 + zlib.MAX_WBITS  # gzip
-    # "deflate" means the zlib format, but some servers omit its header.
-    return zlib.MAX_WBITS if piece[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
 
 
 def _make_decompressor(stated: str) -> _Decompressor | None:

@@ -33,13 +33,8 @@ class BaseUrl:
     host: str
     port: int | None
     path: str
-    authorization: str | None = attrs.field(repr=False)
+    headers: Mapping[str, str] = attrs.field(repr=False)  # of every request: the basic authorization, if the URL has a user
     secrets: tuple[str, ...] = attrs.field(repr=False)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Header fields of every request: the basic authorization, if the URL has a user."""
-        return {} if self.authorization is None else {"authorization": self.authorization}
 
     def __str__(self) -> str:
         """Return the URL without user and password."""
@@ -58,8 +53,8 @@ def parse_base_url(text: str) -> BaseUrl:
     if has_dot_segments(parts.path):
         raise InvalidRequest("base_url: expected a path without the segments '.' and '..', got such a segment; remove it")
     port = None if parts.port == DEFAULT_PORTS[parts.scheme] else parts.port
-    authorization = None if parts.username is None else f"Basic {_encode_credentials(parts)}"
-    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), authorization, url_secrets(text))
+    headers = {} if parts.username is None else {"authorization": f"Basic {_encode_credentials(parts)}"}
+    return BaseUrl(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"), headers, url_secrets(text))
 
 
 def service_address(transport: object) -> str | None:
@@ -140,16 +135,12 @@ def _is_exempt(entry: str, base: BaseUrl) -> bool:
     try:
         return ip_address(base.host) in ip_network(host, strict=False)  # a single address also parses as a network
     except ValueError:
-        return _is_matching_host(host, base, exactly=bool(scheme))
-
-
-def _is_matching_host(pattern: str, base: BaseUrl, *, exactly: bool) -> bool:
-    # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
-    # and "http://example.com" only the host.
-    ((name, port),) = _HOST_AND_PORT.findall(pattern)
-    bare = name.lower().removeprefix("*")
-    inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (exactly and bare == name.lower())
-    return (inside or base.host == bare) and port in {"", str(base.port)}
+        # As in httpx: "example.com" matches the host and its subdomains, ".example.com" and "*.example.com" only the subdomains,
+        # and "http://example.com" only the host.
+        ((name, port),) = _HOST_AND_PORT.findall(host)
+        bare = name.lower().removeprefix("*")
+        is_inside = base.host.endswith(bare if bare.startswith(".") else f".{bare}") and not (scheme and bare == name.lower())
+        return (is_inside or base.host == bare) and port in {"", str(base.port)}
 
 
 def _split_url(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:

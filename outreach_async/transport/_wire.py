@@ -1,7 +1,6 @@
 """Define the transport protocol, and the requests and responses that transports exchange.
 
-The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes: transports do not depend
-on operations, and the client does not depend on sockets.
+The client handles operations, retries, limits and timeouts. A transport only sends and receives bytes.
 """
 
 from __future__ import annotations
@@ -88,8 +87,7 @@ class Progress:
     """Records whether a request was sent. The record remains readable after `Transport.send` was cancelled.
 
     Attributes:
-        sent: `None` (initially): unknown; the client treats the request as possibly sent. `False`: no byte of the request was
-            sent. `True`: a byte may have been sent.
+        sent: `False`: no byte was sent. `True`: a byte may have been sent. `None` (initially): unknown, and counts as maybe sent.
 
     Example:
         ```python
@@ -109,16 +107,13 @@ class Progress:
 class Transport(Protocol):
     """Sends requests to the service. Many tasks may use a transport at the same time.
 
-    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own. The client enforces its
-    timeouts by cancelling `send`. A transport stops reading a response that exceeds the transport's size limit.
-
+    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: the client cancels `send`.
     A transport can have these attributes. A transport that wraps another should have the same attributes as the wrapped one.
 
     - `max_in_flight: int` limits the client's concurrency.
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
     - `drop_idle()` closes idle connections. The client calls it when a response turns out to be a copy of an earlier one.
-    - `base_url: str` is the URL that the transport prepends to every target. The client passes it to hooks, and
-      records it in journals.
+    - `base_url: str` is the URL that the transport prepends to every target. Hooks receive it, and journals record it.
 
     Example:
         ```python

@@ -8,7 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.examples import scaled
 
 from outreach_async._engine import breaker
-from outreach_async._engine.breaker import Breaker, FailureWindow, Reachability
+from outreach_async._engine.breaker import Breaker, FailureWindow
+from outreach_async._engine.limiter import RateLimiter
+from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
+from outreach_async.errors import TransportError
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
@@ -102,7 +106,7 @@ class Breakers(RuleBasedStateMachine):
         if end == "close":
             self.breaker.close()
         else:
-            (self.breaker.on_probe_failure if end == "failed" else self.breaker.on_probe_refusal)(self.now)
+            self.breaker.on_probe_failure(self.now, is_refusal=end == "refused")
         self.probe = None
         assert self.breaker.closed is (end == "close")
 
@@ -143,12 +147,10 @@ def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
 
 
 def test_simultaneous_failures_count_as_one_round() -> None:
-    contact = Reachability()
-    assert [contact.record_failure(*attempt) for attempt in ((0, 1), (0, 1.5), (1, 2), (1.5, 3), (3, 4))] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
-    assert contact.rounds == 3
+    policy = RetryPolicy(attempts=3)
+    run = RunThrottle(RateLimiter(policy, max_in_flight=9), policy)
+    for attempt in ((0, 1), (0, 1.5), (1, 2), (1.5, 3)):
+        run.on_failure(FailedAttempt(TransportError("", maybe_sent=False), FailureKind.NOT_SENT, *attempt))
+        assert run.halted is None
+    run.on_failure(FailedAttempt(TransportError("", maybe_sent=False), FailureKind.NOT_SENT, 3, 4))
+    assert "unreachable after 3 attempts" in str(run.halted)

@@ -155,7 +155,7 @@ def flow(max_outage: float | None = None, **options: Any) -> RunThrottle:
 
 
 def start(run: RunThrottle, at: float) -> None:
-    run._limiter._record_start(at)
+    run._limiter.in_flight += 1
     run._breaker.record_start(at)
 
 

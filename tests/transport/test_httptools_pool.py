@@ -271,11 +271,12 @@ async def test_a_connection_with_unexpected_bytes_is_closed_and_the_next_one_use
 class LatePool(ProtocolPool):
     """A pool that is closed just after a connection was made, when its exchange can no longer be cancelled."""
 
-    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
+    async def _open(self) -> ProtocolConnection:
+        connection = await super()._open()
         with anyio.CancelScope(shield=True):
             self.closing = asyncio.create_task(self.aclose())
             await asyncio.sleep(0)
-        return await super()._prepare(connection)
+        return connection
 
 
 @on_asyncio
