@@ -156,7 +156,9 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
         # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
         flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
         for row in (row for row, flag in zip(rows, flags, strict=False) if flag == part.repeated):
-            id_ = part.options.workspaces.get(str(row.members.get("workspace", "")).strip())
+            # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
+            names = part.options.workspaces
+            id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
             yield planned, row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
 
 

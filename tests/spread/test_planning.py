@@ -176,6 +176,15 @@ def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     ]
 
 
+def test_rows_of_a_part_are_encoded_from_their_cells(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("E-mail,City\nann@x.example,Lyon\n", encoding="utf-8")
+
+    ((_, row),) = plan([str(path)]).parts[0].read_rows()
+
+    assert row.plain == (("email", "city"), ("ann@x.example", "Lyon"))  # several times as fast as `members`
+
+
 REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     ([], {}, "files: expected at least one file, got none"),
     ("a.csv", {}, "files: expected an iterable of paths or URLs, got one str"),
