@@ -2,19 +2,18 @@
 
 A window of rows is durably marked before any of its rows is sent. Outcomes are durably recorded, in batches, before they are
 returned. If the process is killed, a marked row without an outcome may therefore have been sent, and an unmarked row was not
-sent. During a run, a single `JournalWriter` writes the journal. Any process can read the journal with `Journal` or
-`ObjectJournal`, even during the run.
+sent. Any process can read the journal with `Journal` or `ObjectJournal`, even during the run.
 
 Files
 -----
-A `Journal` is one SQLite file on a local disk. The file is locked during the run. Use a `Journal` unless the machine may be lost.
+A `Journal` is one SQLite file on a local disk, which is locked during the run. Use a `Journal` unless the machine may be lost.
 
 Objects
 -------
 A journal on a disk is lost with its machine. If the run is then repeated elsewhere without the journal, contacts that the first
 run created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
-`ObjectJournal` for more options. The journal is then a log of objects. It takes about 20 bytes per row, or about 30 if the run
-sends only ten rows per second. Any machine can read the log and resume the run. These URLs are supported:
+`ObjectJournal` for more options. The journal is then a log of objects, which any machine can read to resume the run. It takes
+about 20 bytes per row, or about 30 if the run sends only ten rows per second. These URLs are supported:
 
     s3://bucket/prefix     S3, or an S3-compatible service that supports conditional writes (If-None-Match)
     gs://bucket/prefix     Google Cloud Storage; untested
@@ -51,22 +50,21 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The rules for journals in files (see `outreach_async.bulk`) also apply to object journals, with some differences. Object stores
-charge for each write. An outcome therefore waits up to one second to be written together with others, and `async for` returns
-it only after the write. `ObjectJournal(url, linger=...)` sets another maximum wait. At most 1,000 rows (or `concurrency`, if that
-is higher) are in flight, or completed but not yet written. After a crash, these rows are sent again.
+Object stores charge for each write. An outcome therefore waits up to one second (`ObjectJournal(url, linger=...)`) to be written
+together with others, and `async for` returns it only after the write. At most 1,000 rows (or `concurrency`, if that is higher)
+are in flight, or completed but not yet written. After a crash, these rows are sent again.
 
 There is no lock, because a lost machine cannot release a lock. A process that resumes a run takes the run over. If the earlier
 process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that
 it had marked, and the new process counts these rows as possibly sent. Before a process sends a request, it checks when its last
 successful write started. If that was more than 5 seconds ago, it writes again first. This write fails if the run was taken over.
-A process that was suspended for more than 5 seconds therefore sends nothing after a takeover. A process whose writes take longer
-than 5 seconds sends nothing until they are faster. Resume a run only if its process has ended, or if you want it to end.
+A process whose writes take longer than 5 seconds sends nothing until they are faster. Resume a run only if its process has
+ended, or if you want it to end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
-generation of objects, and the damaged objects are kept. However, if the last object is deleted, nothing shows that it is missing.
-Rows that were marked in it may then be reported as `skipped`, and not as uncertain, although this run created their contacts.
-Therefore, make sure that no lifecycle rule of the bucket deletes objects of an unfinished run.
+generation of objects, and the damaged objects are kept. But if the last object is deleted, nothing shows that it is missing, and
+rows that were marked in it may be reported as `skipped`, although this run created their contacts. So no lifecycle rule of the
+bucket may delete objects of an unfinished run.
 
 With any kind of journal, use `earlier="unknown"` if another run may have sent rows of this input and its journal is not
 available: its disk or its objects were lost, or an older copy was restored. Otherwise, contacts that the other run created are
@@ -110,7 +108,7 @@ __all__ = [
 def _to_path(path: str | os.PathLike[str]) -> Path:
     if is_url(path):
         raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
-    return Path(path)  # a function, because tools cannot show a signature for `Path` itself
+    return Path(path)
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -165,9 +163,7 @@ def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | O
 
 
 def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJournal]:
-    """Return the journals in a folder or under a URL, by name. For example, an import in parts has one journal for each part."""
-    # The journals are sorted by name. The result is empty if `location` contains no journals, or if `location` is itself a
-    # journal.
+    """Return the journals in a folder or under a URL, sorted by name: an import in parts has one journal for each part."""
     path_or_url = os.fspath(location)
     with translate_errors(path_or_url):
         if is_url(path_or_url):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from outreach_async.bulk.journal._lock import JournalLock
 from outreach_async.bulk.journal._reader import connect
-from outreach_async.bulk.journal._records import DECODING_ERRORS, SET_METADATA, encode_metadata
+from outreach_async.bulk.journal._records import DECODING_ERRORS, SET_METADATA, checksum, encode_metadata
 from outreach_async.errors import InvalidRequest, JournalError
 
 Change: TypeAlias = tuple[Any, ...]
@@ -52,6 +52,10 @@ class Transaction:
         """Execute a statement of `STATEMENTS` with these values."""
         self._db.execute(STATEMENTS[name], values)
         self.changes.append((name, *values))
+
+    def insert(self, name: str, *columns: Any) -> None:
+        """Execute a statement with these values and their checksum."""
+        self.apply(name, *columns, checksum(columns))
 
     def set_metadata(self, name: str, value: object) -> None:
         """Set an entry of the run's metadata."""

@@ -67,17 +67,10 @@ class MarkedWindow:
 
 @attrs.frozen(kw_only=True)
 class JournalReport(BulkReport):
-    """The report of a run, read from its journal. Reading an unchanged journal again returns the same report.
+    """The report of a run, read from its journal: a `BulkReport`, in which the time between the processes does not count.
 
     Attributes:
-        targets: Number of rows by outcome, for each target.
         state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
-        rows: Number of rows with an outcome.
-        outcomes: Number of rows by outcome; all outcomes are present, with 0 for those that did not occur.
-        uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
-            as `not_applied`.
-        seconds: Duration of the run in seconds. If the run was resumed, the time between its processes does not count.
         marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
         possibly_sent: Number of marked rows without an outcome.
         windows: Number of marked windows.
@@ -123,12 +116,11 @@ def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any])
 
 
 def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
-    if recorded["address"] != current["address"]:
-        yield _describe_change("base_url", recorded["address"], current["address"])
-    if recorded["workspace"] != current["workspace"]:
-        yield _describe_change("workspace", recorded["workspace"], current["workspace"])
-    before, now = recorded["options"], current["options"]
-    for name in sorted(before.keys() | now.keys()):
+    before, now = (
+        {"base_url": each["address"], "workspace": each["workspace"], **dict(sorted(each["options"].items()))}
+        for each in (recorded, current)
+    )
+    for name in before | now:
         if before.get(name) != now.get(name):
             yield _describe_change(name, before.get(name), now.get(name))
     if None not in (recorded["fingerprint"], current["fingerprint"]) and recorded["fingerprint"] != current["fingerprint"]:

@@ -89,7 +89,14 @@ class JournalLock:
     def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
         """Lock an existing journal, and return the lock."""
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
-            descriptor = locked = _open_file(path, resume=resume)
+            status = os.lstat(path)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
+            if (status.st_dev, status.st_ino) in _LOCKED_FILES:
+                raise _in_use_error(path)
+            if not resume:
+                raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
+            descriptor = locked = os.open(path, _OPEN_FLAGS)
             descriptors.callback(os.close, descriptor)
             if beside:
                 locked = os.open(f"{path}-lock", _OPEN_FLAGS | os.O_CREAT, 0o600)
@@ -112,17 +119,6 @@ def require_lockable(path: str) -> None:
             "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
         )
     require_local(path, read_mounts())
-
-
-def _open_file(path: str, *, resume: bool) -> int:
-    status = os.lstat(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
-    if (status.st_dev, status.st_ino) in _LOCKED_FILES:
-        raise _in_use_error(path)
-    if not resume:
-        raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
-    return os.open(path, _OPEN_FLAGS)
 
 
 def require_same_file(path: str, descriptor: int) -> None:

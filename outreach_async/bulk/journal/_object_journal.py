@@ -85,11 +85,6 @@ def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any
     return msgspec.msgpack.decode(changes, type=list[list[Any]])
 
 
-def is_newer(content: bytes) -> bool:
-    """Return whether an object was written by a newer version of this library."""
-    return content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION
-
-
 def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=_DIGEST_SIZE).digest()
 
@@ -144,20 +139,17 @@ class ObjectLog:
         with ThreadPoolExecutor(_READERS) as pool:
             while self.number < self._end:
                 numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
-                for content in pool.map(self._read, numbers):
+                contents = pool.map(self._objects.read, map(self._name_of, numbers))
+                for number in numbers:
+                    try:
+                        content = next(contents)
+                    except FileNotFoundError:
+                        raise self.damaged(f"object {self._name_of(number)} is missing") from None
                     yield self._accept(content)
 
-    def _read(self, number: int) -> bytes | None:
-        try:
-            return self._objects.read(self._name_of(number))
-        except FileNotFoundError:
-            return None
-
-    def _accept(self, content: bytes | None) -> list[list[Any]]:
+    def _accept(self, content: bytes) -> list[list[Any]]:
         name = self._name_of(self.number)
-        if content is None:
-            raise self.damaged(f"object {name} is missing")
-        if is_newer(content):
+        if content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION:
             raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
         try:
             changes = decode_object(content, self.number, self._previous)
@@ -171,8 +163,15 @@ class ObjectLog:
         content = encode_object(self._writer, self.number, self._previous, changes)
         if not self._create(self.number, content):
             raise self._taken_over()
-        if not self._is_fenced:
-            self._require_fence(content)
+        if not self._is_fenced:  # check with the first object of this writer that the store refuses to create an object twice
+            name = self._name_of(self.number)
+            if self._objects.create(name, content, after=name):
+                raise JournalError(
+                    f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
+                    " (If-None-Match: *), because otherwise two runs could use one journal; move the journal to another store,"
+                    " such as S3"
+                )
+            self._is_fenced = True
         self._advance(content)
 
     def _create(self, number: int, content: bytes) -> bool:
@@ -182,17 +181,6 @@ class ObjectLog:
             return False
         self._last = name
         return True
-
-    def _require_fence(self, content: bytes) -> None:
-        """Check with the first object of this writer that the store refuses to create an object twice."""
-        name = self._name_of(self.number)
-        if self._objects.create(name, content, after=name):
-            raise JournalError(
-                f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
-                " (If-None-Match: *), because otherwise two runs could use one journal; move the journal to another store,"
-                " such as S3"
-            )
-        self._is_fenced = True
 
     def _taken_over(self) -> TakenOverError:
         return TakenOverError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -18,7 +18,7 @@ from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import decode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._identity import JournalReport
-from outreach_async.bulk.journal._records import DECODING_ERRORS, require
+from outreach_async.bulk.journal._records import DECODING_ERRORS, checked, require
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 T = TypeVar("T")
@@ -39,7 +39,6 @@ _SELECT_SPOOLED: Final = f"""
     LEFT JOIN spool ON spool.seq = page.seq
 """
 _REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
-_VERIFY_SPOOL: Final = "SELECT seq, key, payload, crc FROM spool WHERE seq >= ? ORDER BY seq LIMIT ?"
 
 _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock. Other readers hold locks while they recover a log, and during their queries."""
@@ -70,9 +69,8 @@ _EXTERNAL_CODES: Final = frozenset(
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
     """Return the metadata of a journal's run."""
-    rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
-    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in the run's metadata")
-    metadata = {name: msgspec.json.decode(value) for name, value, _ in rows}
+    rows = db.execute("SELECT name, value, crc FROM meta")
+    metadata = {name: msgspec.json.decode(value) for name, value in checked(rows, "the run's metadata")}
     missing = sorted(_REQUIRED_NAMES - metadata.keys())
     require(not missing, f"metadata of the run is missing: {', '.join(missing)}")
     return metadata
@@ -80,12 +78,9 @@ def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
 
 def require_windows(db: sqlite3.Connection, hwm: int) -> int:
     """Check that the windows contain all marked rows, and return the number of windows."""
-    # A window is a series of consecutive rows that were marked together as about to be sent.
     count = end = 0
-    for first, rows, marked, crc in db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first"):
-        require(
-            records.checksum([first, rows, marked]) == crc, f"checksum mismatch in the window of rows starting at row {first}"
-        )
+    windows = db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first")
+    for first, rows, _ in checked(windows, "the window of rows starting at row {}"):
         require(first == end, f"the window of rows starting at row {end} is missing")
         count, end = count + 1, first + rows
     require(end == hwm, f"expected {hwm} rows in the windows of marked rows, found {end}")
@@ -94,10 +89,9 @@ def require_windows(db: sqlite3.Connection, hwm: int) -> int:
 
 def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
     """Return all events as (Unix time, kind, details); `count` is the expected number of events."""
-    rows = db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number").fetchall()
-    require(all(records.checksum(columns) == crc for *columns, crc in rows), "checksum mismatch in an event")
+    rows = [*checked(db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number"), "an event")]
     require([row[0] for row in rows] == [*range(1, count + 1)], f"expected {count} events, found {len(rows)}")
-    return [(at, kind, msgspec.json.decode(data)) for _, at, kind, data, _ in rows]
+    return [(at, kind, msgspec.json.decode(data)) for _, at, kind, data in rows]
 
 
 def require_structure(db: sqlite3.Connection, rows: int) -> None:
@@ -121,40 +115,23 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     if metadata["state"] != "finished":
         require_structure(db, totals.rows)
         read_events(db, metadata["events"])
-        _verify_outcomes(db, metadata["hwm"])
+        (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
+        require(last < metadata["hwm"], f"row {last} has an outcome, but was not marked as about to be sent")
+        for first in range(0, last + 1, _PAGE_SIZE):
+            records.require_checksums(*db.execute(SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
         for digest, text in db.execute("SELECT digest, text FROM error"):
             require(records.digest(text) == digest, "checksum mismatch in a stored error")
-        spooled = _verify_spool(db)
+        spooled = sum(1 for _ in checked(db.execute("SELECT seq, key, payload, crc FROM spool ORDER BY seq"), "row {}"))
         require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
     return metadata
-
-
-def _verify_outcomes(db: sqlite3.Connection, hwm: int) -> None:
-    """Check the checksum of each outcome, and that only marked rows have outcomes."""
-    (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
-    require(last < hwm, f"row {last} has an outcome, but was not marked as about to be sent")
-    for first in range(0, last + 1, _PAGE_SIZE):
-        records.require_checksums(*db.execute(SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
-
-
-def _verify_spool(db: sqlite3.Connection) -> int:
-    """Check the checksum of each spooled row, and return the number of rows."""
-    count = first = 0
-    while page := db.execute(_VERIFY_SPOOL, (first, _PAGE_SIZE)).fetchall():
-        for *columns, crc in page:
-            if records.checksum(columns) != crc:
-                raise records.CorruptContentError(f"checksum mismatch in row {columns[0]}")
-        count, first = count + len(page), page[-1][0] + 1
-    return count
 
 
 def read_targets(db: sqlite3.Connection) -> dict[int, Target]:
     """Return the targets of the run by number; the number of the run's own target is 0."""
     identity = read_metadata(db)["identity"]
     targets = {0: Target(identity["workspace"], identity["options"].get("campaign"))}
-    for *columns, crc in db.execute("SELECT number, workspace, campaign, crc FROM target"):
-        require(records.checksum(columns) == crc, "checksum mismatch in a target")
-        targets[columns[0]] = Target(*columns[1:])
+    for number, *target in checked(db.execute("SELECT number, workspace, campaign, crc FROM target"), "a target"):
+        targets[number] = Target(*target)
     return targets
 
 
@@ -172,22 +149,22 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
     page = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
     records.require_checksums(page[0], page[1])
     rows, errors, spool = (msgspec.json.decode(page[column]) for column in (0, 2, 3))
-    contacts = [_decode_spooled(row[0], *spooled_row) for row, spooled_row in zip(rows, spool, strict=True)] if spooled else rows
+    contacts: list[dict[str, Any] | None] = [None] * len(rows)
+    if spooled:
+        contacts = [*_decode_spooled([row[0], *columns] for row, columns in zip(rows, spool, strict=True))]
     outcomes = [
-        records.decode_outcome(row, error, contact if spooled else None, targets[row[-1] or 0])
+        records.decode_outcome(row, error, contact, targets[row[-1] or 0])
         for row, error, contact in zip(rows, errors, contacts, strict=True)
     ]
     # The aggregate functions of SQLite promise no order.
     return sorted(outcomes, key=attrgetter("index"))
 
 
-def _decode_spooled(index: int, key: str | None, payload: str, crc: int) -> object:
-    """Return the contact of a spooled row; `None` if the row can never be sent."""
-    require(records.checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
-    contact, target = decode_spooled(payload)
-    if not isinstance(contact, dict):
-        return None
-    return contact if target is None else {**contact, **target._asdict()}
+def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | None]:
+    """Yield the contacts of spooled rows; `None` for a row that can never be sent."""
+    for _, _, payload in checked(rows, "spooled row {}"):
+        contact, target = decode_spooled(payload)
+        yield {**contact, **(target._asdict() if target else {})} if isinstance(contact, dict) else None
 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:
@@ -219,28 +196,6 @@ class EmptyJournalError(InvalidRequest):
     """The file of the journal is empty."""
 
 
-_FileState: TypeAlias = tuple[int, int, int]
-"""A file's inode, its size, and the time of its last change in nanoseconds."""
-
-
-@attrs.frozen
-class _JournalFiles:
-    """The state of a journal's files. Two states are compared to detect a change by a writer."""
-
-    file: _FileState | None
-    log: _FileState | None
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        """Return the current state of a journal's files."""
-        return cls(_read_file_state(path), _read_file_state(Path(f"{path}-wal")))
-
-    @property
-    def has_log(self) -> bool:
-        """True if the log has content."""
-        return self.log is not None and self.log[1] > 0
-
-
 def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
     """Run a query on a journal and return its result."""
     return query_journal(path.resolve(), query)[0]
@@ -256,19 +211,23 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple
     # the locks that a writer in the same process holds.
     failures = 0
     for _ in range(_MAX_ATTEMPTS):
-        before = _JournalFiles.of(path)
-        _require_readable(path, before)
+        (size, _, _), (log_size, _, _) = before = _read_file_states(path)
+        if size is None:
+            raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
+        if size == 0:
+            raise empty_error(path)
         try:
-            stale = before.has_log and _is_stale(path)
-            result = _run_query(path, _WITH_LOG if before.has_log and not stale else _WITHOUT_LOG, query)
+            stale = bool(log_size) and _is_stale(path)
+            uses_log = log_size and not stale
+            result = _run_query(path, _WITH_LOG if uses_log else _WITHOUT_LOG, query)
         except OutreachError:
             raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
-            failures = failures + 1 if _JournalFiles.of(path) == before else 0
+            failures = failures + 1 if _read_file_states(path) == before else 0
             if failures == _MAX_FAILURES:
                 raise read_error(path, error) from error
         else:
-            if (before.has_log and not stale) or _JournalFiles.of(path) == before:
+            if uses_log or _read_file_states(path) == before:
                 return result, stale
             failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
@@ -276,7 +235,11 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple
 
 def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
     with closing(connect(path, mode)) as db:
-        _require_format(path, db)
+        (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+        if application_id != records.APPLICATION_ID:
+            raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
+        if version > records.FORMAT_VERSION:
+            raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
         db.execute("BEGIN")
         return query(db)
 
@@ -287,44 +250,23 @@ def connect(path: str | Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 
 
-def _read_log_state(db: sqlite3.Connection) -> Mapping[str, Any]:
-    """Return the id of the run, and its number of commits."""
-    log: Mapping[str, Any] = read_metadata(db)["log"]
-    return log
-
-
 def _is_stale(path: Path) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
     # SQLite would apply an old log to a newer file. The file contains each commit as soon as the call that made the commit
     # returns, so an old log can be ignored. Only after a kill during the copying of a commit does the log complete the file.
     # The file is read before the log: during a run, the log is never behind an earlier state of the file.
     try:
-        file_state = _run_query(path, _WITHOUT_LOG, _read_log_state)
+        in_file = _run_query(path, _WITHOUT_LOG, read_metadata)["log"]
     except (sqlite3.Error, *DECODING_ERRORS):
         # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
         return False
     try:
-        log_state = _run_query(path, _WITH_LOG, _read_log_state)
+        in_log = _run_query(path, _WITH_LOG, read_metadata)["log"]
     except (OutreachError, sqlite3.Error, *DECODING_ERRORS) as error:
         if _is_external(error):
             raise
         return True  # the file is readable alone, so the log is not from its last commit: that log would complete the file
-    return bool(log_state["run"] != file_state["run"] or log_state["commits"] < file_state["commits"])
-
-
-def _require_readable(path: Path, files: _JournalFiles) -> None:
-    if files.file is None:
-        raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
-    if files.file[1] == 0:
-        raise empty_error(path)
-
-
-def _require_format(path: Path, db: sqlite3.Connection) -> None:
-    (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-    if application_id != records.APPLICATION_ID:
-        raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
-    if version > records.FORMAT_VERSION:
-        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
+    return bool(in_log["run"] != in_file["run"] or in_log["commits"] < in_file["commits"])
 
 
 def _is_external(error: Exception) -> bool:
@@ -356,11 +298,15 @@ def remedy(path: Path) -> str:
     )
 
 
-def _read_file_state(path: Path) -> _FileState | None:
-    try:
-        status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise JournalError(f"journal {path} cannot be read: {error.strerror}; fix the cause and try again") from error
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def _read_file_states(path: Path) -> list[tuple[int | None, int, int]]:
+    """Return size, inode and time of change of the file and of its log, to detect changes by a writer; no size if missing."""
+    states = list[tuple[int | None, int, int]]()
+    for name in path, Path(f"{path}-wal"):
+        try:
+            status = name.stat()
+            states.append((status.st_size, status.st_ino, status.st_mtime_ns))
+        except (FileNotFoundError, NotADirectoryError):
+            states.append((None, 0, 0))
+        except OSError as error:
+            raise JournalError(f"journal {name} cannot be read: {error.strerror}; fix the cause and try again") from error
+    return states

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal
 from zlib import crc32
@@ -114,6 +114,14 @@ def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as a
         raise CorruptContentError(message)
 
 
+def checked(rows: Iterable[Sequence[Any]], place: str) -> Iterator[list[Any]]:
+    """Yield the columns of rows, each without its checksum, which is checked. In `place`, `{}` stands for the first column."""
+    for *columns, crc in rows:
+        if checksum(columns) != crc:
+            raise CorruptContentError(f"checksum mismatch in {place.format(columns[0])}")
+        yield columns
+
+
 def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
     """Return an entry of the run's metadata as a row of the table `meta`."""
     text = to_json(value)
@@ -136,17 +144,25 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object, targe
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
     status = _decode_status(number)
-    return build_outcome(
-        index,
-        contact,
-        status,
-        None if id_ is None else _decode_id(id_),
-        _CERTAIN.get(status) or frozenset({status}) if possible is None else _decode_possible(possible),
-        attempts,
-        None if error is None else _decode_error(error),
-        repeats,
-        target,
-    )
+    if id_ is not None:
+        id_ = msgspec.json.decode(id_, type=str) if id_.startswith('"') else _ID_PREFIX + id_
+    if possible is None:
+        statuses = _CERTAIN.get(status) or frozenset({status})
+    elif isinstance(possible, str):
+        statuses = frozenset(map(Outcome, msgspec.json.decode(possible)))
+    else:
+        statuses = frozenset(each for bit, each in enumerate(_STATUSES) if possible >> bit & 1)
+    decoded = None if error is None else _decode_error(error)
+    return build_outcome(index, contact, status, id_, statuses, attempts, decoded, repeats, target)
+
+
+def _decode_error(text: str) -> OutreachError:
+    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
+    # A newer version of the library may have stored a class that this version does not have.
+    kind = _ERROR_CLASSES.get(name, OutreachError)
+    error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
+    error.maybe_applied = maybe_applied
+    return error
 
 
 def _decode_status(stored: int | str) -> Outcome:
@@ -167,59 +183,31 @@ def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Map
     # A status is stored as a number, the possible statuses as bits, an id without its prefix, and an error as the digest of a
     # string that is stored once. A value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be
     # mistaken for a short form.
-    error = None
-    if outcome.error is not None:
-        text = _encode_error(outcome.error)
-        error = digest(text)
-        texts[error] = text
-    number = _STATUS_NUMBERS.get(outcome.status)
+    number, id_, statuses, possible = _STATUS_NUMBERS.get(outcome.status), outcome.id, outcome.possible, None
+    error, error_digest = outcome.error, None
+    if id_ is not None:
+        rest = id_.removeprefix(_ID_PREFIX)
+        id_ = rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
+    if statuses != {outcome.status}:
+        is_known = statuses <= _STATUS_NUMBERS.keys()
+        possible = sum(1 << _STATUS_NUMBERS[status] for status in statuses) if is_known else to_json(sorted(statuses))
+    if error is not None:
+        kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
+        message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
+        attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+        text = to_json([kind.__name__, message, *attributes])
+        error_digest = digest(text)
+        texts[error_digest] = text
     return [
         outcome.index,
         to_json(outcome.status) if number is None else number,
-        None if outcome.id is None else _encode_id(outcome.id),
+        id_,
         outcome.attempts,
-        None if outcome.possible == {outcome.status} else _encode_possible(outcome.possible),
-        error,
+        possible,
+        error_digest,
         outcome.repeats,
         targets[outcome.target] or None,
     ]
-
-
-def _encode_possible(possible: frozenset[Outcome]) -> int | str:
-    if possible <= _STATUS_NUMBERS.keys():
-        return sum(1 << _STATUS_NUMBERS[status] for status in possible)
-    return to_json(sorted(possible))
-
-
-def _decode_possible(stored: int | str) -> frozenset[Outcome]:
-    if isinstance(stored, str):
-        return frozenset(map(Outcome, msgspec.json.decode(stored)))
-    return frozenset(status for number, status in enumerate(_STATUSES) if stored >> number & 1)
-
-
-def _encode_id(id_: str) -> str:
-    rest = id_.removeprefix(_ID_PREFIX)
-    return rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
-
-
-def _decode_id(stored: str) -> str:
-    return msgspec.json.decode(stored, type=str) if stored.startswith('"') else _ID_PREFIX + stored
-
-
-def _encode_error(error: OutreachError) -> str:
-    kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
-    message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
-    attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
-    return to_json([kind.__name__, message, *attributes])
-
-
-def _decode_error(text: str) -> OutreachError:
-    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
-    # A newer version of the library may have stored a class that this version does not have.
-    kind = _ERROR_CLASSES.get(name, OutreachError)
-    error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
-    error.maybe_applied = maybe_applied
-    return error
 
 
 def digest(text: str) -> int:

@@ -27,7 +27,7 @@ from outreach_async.bulk.journal._identity import (
     encode_identity,
 )
 from outreach_async.bulk.journal._reader import read_names, read_targets
-from outreach_async.bulk.journal._records import checksum, require, to_json
+from outreach_async.bulk.journal._records import checked, checksum, to_json
 from outreach_async.errors import InvalidRequest
 
 _PAGE_SIZE: Final = 200
@@ -64,15 +64,6 @@ class JournalWriter:
 
     When a method returns, its changes are durable. After a JournalError, nothing more is written: every later call raises the
     same error. Earlier changes remain valid.
-
-    Attributes:
-        resumed: Whether an earlier process started the run.
-        state: State of the run: `running`, or the state in which the run ended.
-        hwm: High-water mark: the index of the first unmarked row. Rows are marked before they are sent, so this row and later
-            rows were not sent. The exception is `earlier="unknown"`: then any row may have been sent.
-        possibly_sent: Rows without an outcome that an earlier process may have sent.
-        names: The ids of the campaigns that rows have named, by workspace and name.
-        spooled: Number of rows in the input; `None` until the whole input is spooled.
     """
 
     def __init__(
@@ -96,11 +87,20 @@ class JournalWriter:
         with database.connection() as db:
             self._targets = {target: number for number, target in read_targets(db).items()}
         self.names = read_names(metadata)
+        """The ids of the campaigns that rows have named, by workspace and name."""
         self.resumed = not created
         self.state: str = metadata["state"]
         self.hwm: int = metadata["hwm"]
-        self.possibly_sent = _possibly_sent_rows(metadata)
+        """High-water mark: the index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
+        # The rows without an outcome that an earlier process may have sent.
+        if metadata["earlier"] == "unknown":
+            self.possibly_sent = _ALL_ROWS
+        elif self.state == "running":  # the process was killed before it could record which rows it had sent
+            self.possibly_sent = PossiblySent.of(ranges=[(0, self.hwm)])
+        else:
+            self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
         self.spooled: int | None = metadata["spooled"]
+        """Number of rows in the input; `None` until the whole input is spooled."""
 
     def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
         """Set the state to `running`; a finished run stays finished. Call this method before any row is sent."""
@@ -167,8 +167,7 @@ class JournalWriter:
             return
         with self._database.mark_transaction() as transaction:
             self._add_targets(transaction, targets)
-            columns = (window.first, window.rows, window.digest)
-            transaction.apply("window", *columns, checksum(columns))
+            transaction.insert("window", window.first, window.rows, window.digest)
             transaction.set_metadata("hwm", window.end)
         self.hwm = window.end
         self._targets.update(targets)
@@ -176,8 +175,7 @@ class JournalWriter:
     def _add_targets(self, transaction: Transaction, targets: Mapping[Target, int]) -> None:
         for target, number in targets.items():
             if target not in self._targets:
-                columns = (number, *target)
-                transaction.apply("target", *columns, checksum(columns))
+                transaction.insert("target", number, *target)
 
     def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
         """Record the ids of the campaigns that rows have named, so that a resumed run finds the same ones."""
@@ -217,8 +215,7 @@ class JournalWriter:
             self._add_event(transaction, kind, data)
 
     def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
-        columns = (self._events + 1, float(self._wall()), kind, to_json(data))
-        transaction.apply("event", *columns, checksum(columns))
+        transaction.insert("event", self._events + 1, float(self._wall()), kind, to_json(data))
         transaction.set_metadata("events", self._events + 1)
         self._events += 1
 
@@ -278,8 +275,8 @@ class JournalWriter:
             return [self._build_row(db, columns, policy) for columns in sorted(stored)]
 
     def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
-        index, key, payload, crc, earliest, latest = columns
-        require(checksum([index, key, payload]) == crc, f"checksum mismatch in spooled row {index}")
+        *row, earliest, latest = columns
+        ((index, _, payload),) = checked([row], "spooled row {}")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, payload.encode(), repeats=sent)
@@ -327,14 +324,6 @@ def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
         "events": 0,
         "log": {"run": token_hex(8), "commits": 0},
     }
-
-
-def _possibly_sent_rows(metadata: Mapping[str, Any]) -> PossiblySent:
-    if metadata["earlier"] == "unknown":
-        return _ALL_ROWS
-    if metadata["state"] == "running":  # the process was killed before it could record which rows it had sent
-        return PossiblySent.of(ranges=[(0, metadata["hwm"])])
-    return PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
 
 
 def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:

@@ -108,8 +108,9 @@ from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.bulk.journal._store import WriterThread
 from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file, minutes
-from outreach_async.bulk.ledger._folding import LedgerRun, read_report, start, translate_errors
+from outreach_async.bulk.ledger._folding import LedgerRun, start, translate_errors
 from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore
+from outreach_async.errors import InvalidRequest
 
 __all__ = ["Changed", "Ledger", "LedgerReport"]
 
@@ -187,8 +188,7 @@ class Ledger:
 
     Args:
         location: Path of the ledger's file, or the URL of an object store or a folder.
-        inline: Whether to read and write in the thread of the event loop. With a virtual clock, which does not wait for threads,
-            this must be true.
+        inline: As for `Journal`.
         wall: Function that returns the Unix time in seconds. The time of an entry is the start of its run.
 
     Example:
@@ -238,10 +238,15 @@ class Ledger:
             print(Ledger("contacts.ledger").report().contacts)  # -> 1
             ```
         """
-        with closing(self._open_store()) as store:
-            (contacts, uncertain, gone), runs, address, targets, pending = read_report(store)
-        times = tuple((number, datetime.fromtimestamp(at, UTC), sums) for number, at, sums in runs)
-        return LedgerReport(contacts, uncertain, gone, times, address, targets, pending)
+        with closing(self._open_store()) as store, translate_errors(store.name):
+            if (path := store.load()) is None:
+                raise InvalidRequest(f"ledger: {store.name} does not exist; pass the path or URL of a ledger")
+            with closing(Generation(path)) as opened:
+                known = opened.metadata
+                uncertain, gone, targets = opened.count_entries()
+                runs = tuple((number, datetime.fromtimestamp(at, UTC), sums) for number, at, sums in known.runs[::-1])
+                pending = (store.last_journal() or 0) > known.generation
+                return LedgerReport(opened.count, uncertain, gone, runs, known.address, targets, pending)
 
 
 @attrs.frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from secrets import token_bytes
 from typing import Any, Final
@@ -27,8 +27,7 @@ from outreach_async.bulk.journal._reader import (
     read_targets,
 )
 from outreach_async.bulk.journal._store import open_snapshot
-from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow
+from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow, fold
 from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import InvalidRequest, JournalError
 
@@ -57,10 +56,28 @@ class LedgerRun:
     def fold(
         self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]
     ) -> int | None:
-        """Fold the run, which has recorded how it ended. Return the number of entries that are gone."""
+        """Fold the run, which has recorded how it ended, into the next generation. Return the number of entries that are gone."""
         # `targets` are those of the input, and `seen` says for each entry whether the input has it, if all of it was read.
-        with translate_errors(self.store.name, opens=False):
-            return _Fold(self.store, self.entries, self.journal, possibly_sent).publish(counts, seen, targets)
+        with open_snapshot(self.journal) as run_query:
+            metadata = run_query(read_metadata)
+            sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
+            options, recorded = metadata["identity"]["options"], run_query(read_targets)
+            numbers = dict(self.entries.targets)
+            for target in (*recorded.values(), *targets):  # the run's own target is recorded as the first one
+                numbers.setdefault(target, max(numbers.values(), default=0) + 1)
+            translated = {at: numbers[target] for at, target in recorded.items()}
+            named = {numbers[target]: target for target in (*recorded.values(), *targets)}
+            compared = [numbers[target] for target in targets]
+            request = {name: options[name] for name in ("duplicates", "strict_validation")}
+            run = FoldedRun(options["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request)
+            try:
+                gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, possibly_sent, translated))
+            except BaseException:
+                self.store.draft.unlink(missing_ok=True)
+                raise
+        # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
+        self.store.publish(self.entries.metadata.generation + 1)
+        return gone
 
     def close(self) -> None:
         with ExitStack() as stack:  # each is closed, even if another one fails
@@ -75,11 +92,19 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
     # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
     for _ in range(_MAX_ATTEMPTS):
         with ExitStack() as stack, translate_errors(store.name):
-            opened = _open_or_create(store, identity.address)
+            while (path := store.load()) is None:
+                store.create(identity.address, token_bytes(32))
+            opened = Generation(path)
             stack.callback(opened.close)
-            _require_address(store.name, opened.metadata.address, identity.address)
-            _require_newest(store, opened)
-            journal = store.journal(opened.metadata.generation + 1)
+            recorded, number = opened.metadata.address, opened.metadata.generation + 1
+            if recorded != identity.address:
+                raise InvalidRequest(
+                    f"ledger: {store.name} belongs to the service at {recorded}, and base_url is {identity.address};"
+                    " pass a ledger of its own for each service"
+                )
+            if (last := store.last_journal() or 0) > number:
+                raise _not_newest_error(store.name, last)
+            journal = store.journal(number)
             if journal.exists():
                 _fold_earlier(store, opened, journal)
                 continue
@@ -92,26 +117,6 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
             stack.pop_all()
             return LedgerRun(store, opened, journal, writer)
     raise JournalError(f"ledger {store.name}: other runs change the ledger all the time; run again when they have ended")
-
-
-def _open_or_create(store: LedgerStore, address: str | None) -> Generation:
-    while (path := store.load()) is None:
-        store.create(address, token_bytes(32))
-    return Generation(path)
-
-
-def _require_address(name: str, recorded: str | None, address: str | None) -> None:
-    if recorded != address:
-        raise InvalidRequest(
-            f"ledger: {name} belongs to the service at {recorded}, and base_url is {address};"
-            " pass a ledger of its own for each service"
-        )
-
-
-def _require_newest(store: LedgerStore, opened: Generation) -> None:
-    last = store.last_journal()
-    if last is not None and last > opened.metadata.generation + 1:
-        raise _not_newest_error(store.name, last)
 
 
 def _not_newest_error(name: str, number: int) -> InvalidRequest:
@@ -130,54 +135,9 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
-            _Fold(store, opened, journal, writer.possibly_sent).publish({}, None, ())
+            LedgerRun(store, opened, journal, writer).fold(writer.possibly_sent, {}, None, ())
     finally:
         writer.close()
-
-
-@attrs.frozen
-class _Fold:
-    """The fold of a run into the next generation of a ledger."""
-
-    store: LedgerStore
-    opened: Generation
-    journal: Journal | ObjectJournal
-    possibly_sent: PossiblySent
-
-    def publish(self, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]) -> int | None:
-        """Write and publish the next generation. Return the number of entries that are gone."""
-        with open_snapshot(self.journal) as run_query:
-            metadata = run_query(read_metadata)
-            sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
-            identity, recorded = metadata["identity"], run_query(read_targets)
-            numbers = dict(self.opened.targets)
-            for target in (Target(identity["workspace"], identity["options"]["campaign"]), *recorded.values(), *targets):
-                numbers.setdefault(target, max(numbers.values(), default=0) + 1)
-            translated = {at: numbers[target] for at, target in recorded.items()}
-            named = {numbers[target]: target for target in (*recorded.values(), *targets)}
-            compared = [numbers[target] for target in targets]
-            request = {name: identity["options"][name] for name in ("duplicates", "strict_validation")}
-            run = FoldedRun(identity["options"]["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request)
-            try:
-                gone = entries.fold(self.opened, self.store.draft, run, _sent_rows(run_query, self.possibly_sent, translated))
-            except BaseException:
-                self.store.draft.unlink(missing_ok=True)
-                raise
-        # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
-        self.store.publish(self.opened.metadata.generation + 1)
-        return gone
-
-
-def read_report(store: LedgerStore) -> tuple[Any, ...]:
-    """Return the counts, runs, address and targets of a ledger, and whether a run was not folded."""
-    with translate_errors(store.name):
-        if (path := store.load()) is None:
-            raise InvalidRequest(f"ledger: {store.name} does not exist; pass the path or URL of a ledger")
-        with closing(Generation(path)) as opened:
-            last = store.last_journal()
-            uncertain, gone, targets = opened.count_entries()
-            pending = last is not None and last > opened.metadata.generation
-            return (opened.count, uncertain, gone), opened.metadata.runs[::-1], opened.metadata.address, targets, pending
 
 
 def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent, targets: Mapping[int, int]) -> Iterator[SentRow]:
