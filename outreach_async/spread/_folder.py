@@ -18,8 +18,8 @@ from outreach_async._files.objects import FolderObjects, Objects, create_or_read
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk.journal import Journal, JournalStore, ObjectJournal, journal_at
-from outreach_async.bulk.journal._identity import Identity, encode_identity, require_same_run
 from outreach_async.bulk.journal._object_journal import translate_errors
+from outreach_async.bulk.journal._records import Identity, encode_identity, require_same_run
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rejects import Reject, find_field, fit_cells, is_reject
 from outreach_async.importer._results import describe_outcome

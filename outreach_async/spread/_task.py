@@ -17,7 +17,7 @@ from outreach_async._service.validation import require_choice, require_id, requi
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
-from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.journal._records import Earlier
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject

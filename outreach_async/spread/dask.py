@@ -67,8 +67,8 @@ from outreach_async._files.objects import is_url, open_objects
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_rate, type_name
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk.journal._identity import Earlier
 from outreach_async.bulk.journal._object_journal import TakenOverError
+from outreach_async.bulk.journal._records import Earlier
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.spread._planning import ImportPlan, Part
 from outreach_async.spread._task import Connection, PartReport, SpreadReport, merge_reports, run_part

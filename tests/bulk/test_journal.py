@@ -21,8 +21,8 @@ from tools.journal_child import open_journal, outcome, steps, window
 
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal import _lock as lock
-from outreach_async.bulk.journal._database import FileDatabase
+from outreach_async.bulk.journal import _file_journal as lock
+from outreach_async.bulk.journal._file_journal import FileDatabase
 from outreach_async.bulk.journal._reader import read_snapshot
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 
@@ -198,7 +198,7 @@ class TestRefused:
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
             "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "from outreach_async.bulk.journal._opening import open_file\n"
+            "from outreach_async.bulk.journal._file_journal import open_file\n"
             "try: open_file(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )

@@ -26,9 +26,7 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import JournalWriter
-from outreach_async.bulk.journal._database import FileDatabase
-from outreach_async.bulk.journal._lock import JournalLock, require_same_file
-from outreach_async.bulk.journal._opening import create_journal, open_file
+from outreach_async.bulk.journal._file_journal import FileDatabase, JournalLock, create_journal, open_file, require_same_file
 from outreach_async.bulk.journal._reader import DamagedJournalError, read_error
 from outreach_async.bulk.journal._records import checksum
 

@@ -19,7 +19,7 @@ from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Journal, JournalWriter
-from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.errors import InvalidRequest, JournalError
 
 

@@ -19,8 +19,8 @@ from outreach_async import Target, errors
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity
-from outreach_async.bulk.journal import _identity as identity
-from outreach_async.bulk.journal._lock import file_system_type, read_mounts, require_local
+from outreach_async.bulk.journal import _records as identity
+from outreach_async.bulk.journal._file_journal import file_system_type, read_mounts, require_local
 from outreach_async.bulk.journal._records import (
     APPLICATION_ID,
     MESSAGE_LIMIT,

@@ -24,7 +24,7 @@ from outreach_async import OutreachClient
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalStore, JournalWriter, ObjectJournal, journal_at
-from outreach_async.bulk.journal._identity import END_STATES
+from outreach_async.bulk.journal._records import END_STATES
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport
 

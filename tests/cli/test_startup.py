@@ -17,7 +17,7 @@ from outreach_async.audit import CATALOGUE, Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_WRITERS, SUFFIXES, WRITERS
 from outreach_async.bulk import Repeats
-from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.journal._records import Earlier
 from outreach_async.bulk.ledger import Changed
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS

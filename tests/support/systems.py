@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from outreach_async.bulk.journal._lock import CAN_LOCK
+from outreach_async.bulk.journal._file_journal import CAN_LOCK
 
 REFUSAL: Final = "this system has no POSIX file locks (Windows)"
 

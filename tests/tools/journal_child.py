@@ -22,8 +22,8 @@ from outreach_async._files.objects import is_url
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
-from outreach_async.bulk.journal._identity import MarkedWindow
-from outreach_async.bulk.journal._opening import open_file
+from outreach_async.bulk.journal._file_journal import open_file
+from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.errors import JournalError, StatusError
 
 WINDOW = 20

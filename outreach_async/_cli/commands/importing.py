@@ -59,7 +59,7 @@ from outreach_async.importer._target_columns import REASON, recognise_targets, w
 if TYPE_CHECKING:
     from outreach_async.bulk import Journal, ObjectJournal, Outcomes, Repeats
     from outreach_async.bulk.journal import JournalReport
-    from outreach_async.bulk.journal._identity import Earlier
+    from outreach_async.bulk.journal._records import Earlier
     from outreach_async.bulk.ledger import Changed
     from outreach_async.client import OutreachClient
 

@@ -25,7 +25,7 @@ from outreach_async.bulk._run.pipeline import Pipeline, Plan
 from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
-from outreach_async.bulk.journal._identity import Earlier
+from outreach_async.bulk.journal._records import Earlier
 from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, open_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.transport._urls import service_address

@@ -19,7 +19,7 @@ from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRo
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key, order_keys
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
-from outreach_async.bulk.journal._identity import MarkedWindow
+from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
 from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS, TARGET_BITS, Generation, Standing
 from outreach_async.bulk.ledger._folding import encode_row

@@ -25,7 +25,7 @@ from outreach_async.bulk._run.recording import JournalledThrottle, JournalRecord
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.bulk.journal._records import JournalState
 from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
 

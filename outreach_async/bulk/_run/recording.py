@@ -14,7 +14,7 @@ from outreach_async.bulk._rows import DirectFeed, PossiblySent, RowParser, Sourc
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.windows import WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._identity import JournalState
+from outreach_async.bulk.journal._records import JournalState
 from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.bulk.ledger._folding import translate_errors
 from outreach_async.errors import JournalError

@@ -17,7 +17,7 @@ from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
 from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, approximate_size
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._identity import OTHER_JOURNAL, MarkedWindow
+from outreach_async.bulk.journal._records import OTHER_JOURNAL, MarkedWindow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000

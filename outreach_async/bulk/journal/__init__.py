@@ -74,8 +74,6 @@ reported as if they had existed before.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,13 +82,11 @@ import attrs
 
 from outreach_async._files.objects import is_url, list_folders
 from outreach_async.bulk._rows import Repeats
-from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
+from outreach_async.bulk.journal._file_journal import Journal
 from outreach_async.bulk.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.bulk.journal._opening import open_file
-from outreach_async.bulk.journal._reader import RunQuery, read_snapshot
+from outreach_async.bulk.journal._records import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._store import JournalStore, WriterThread
 from outreach_async.bulk.journal._writer import JournalWriter
-from outreach_async.errors import InvalidRequest
 
 __all__ = [
     "Identity",
@@ -103,58 +99,6 @@ __all__ = [
     "OpenJournal",
     "open_journal",
 ]
-
-
-def _to_path(path: str | os.PathLike[str]) -> Path:
-    if is_url(path):
-        raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
-    return Path(path)
-
-
-@attrs.define(eq=False, repr=False, slots=False)
-class Journal(JournalStore):
-    """The journal of a bulk run in an SQLite file. A journal can be read at any time, even during the run.
-
-    Args:
-        path: Path of the journal's SQLite file.
-        source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
-            different fingerprint.
-        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
-            column.
-        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
-            be true.
-
-    Example:
-        ```python
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
-        print(Journal("run.db").report().source)  # -> list of May
-        ```
-    """
-
-    path: Path = attrs.field(converter=_to_path)
-    backlog = 4096
-
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run, and return its writer."""
-        return open_file(self.path, identity, resume=resume, earlier=earlier)
-
-    def __repr__(self) -> str:
-        return f"Journal({str(self.path)!r})"
-
-    def exists(self) -> bool:
-        """Return whether the journal's file exists.
-
-        Example:
-            ```python
-            print(Journal("june.db").exists())  # -> False
-            ```
-        """
-        return os.path.lexists(self.path)
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[RunQuery]:
-        yield partial(read_snapshot, self.path)
 
 
 def journal_at(location: str | os.PathLike[str], **identity: Any) -> Journal | ObjectJournal:

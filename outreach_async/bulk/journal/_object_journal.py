@@ -22,12 +22,26 @@ import msgspec
 
 from outreach_async._files.objects import Objects, create_or_read, open_objects
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._database import STATEMENTS, Change, Database, Transaction
-from outreach_async.bulk.journal._identity import OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal._reader import DamagedJournalError, RunQuery, read_metadata, require_intact
-from outreach_async.bulk.journal._records import DECODING_ERRORS, CorruptContentError, require
+from outreach_async.bulk.journal._records import (
+    DECODING_ERRORS,
+    OTHER_JOURNAL,
+    CorruptContentError,
+    Earlier,
+    Identity,
+    require,
+    require_same_run,
+)
 from outreach_async.bulk.journal._store import JournalStore
-from outreach_async.bulk.journal._writer import JournalWriter, create_metadata, start_writer
+from outreach_async.bulk.journal._writer import (
+    STATEMENTS,
+    Change,
+    Database,
+    JournalWriter,
+    Transaction,
+    create_metadata,
+    start_writer,
+)
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")

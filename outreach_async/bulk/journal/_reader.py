@@ -17,8 +17,7 @@ from outreach_async._service.contacts import Target
 from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import decode_spooled
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._identity import JournalReport
-from outreach_async.bulk.journal._records import DECODING_ERRORS, checked, require
+from outreach_async.bulk.journal._records import DECODING_ERRORS, JournalReport, checked, require
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 T = TypeVar("T")

@@ -17,9 +17,8 @@ from anyio import to_thread
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async.bulk._outcomes import ContactOutcome
-from outreach_async.bulk.journal._identity import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._reader import RunQuery, read_events, read_metadata, read_names, read_page, read_report
-from outreach_async.bulk.journal._records import to_json
+from outreach_async.bulk.journal._records import Earlier, Identity, JournalReport, to_json
 from outreach_async.bulk.journal._writer import JournalWriter
 
 P = ParamSpec("P")

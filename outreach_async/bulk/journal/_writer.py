@@ -1,14 +1,15 @@
-"""The single writer of a run's journal."""
+"""The single writer of a run's journal, and the database that it writes. After a failure, nothing more is written."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,18 +18,140 @@ from outreach_async._service.validation import require_choice
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._database import Database, Transaction
-from outreach_async.bulk.journal._identity import (
+from outreach_async.bulk.journal._reader import read_names, read_targets
+from outreach_async.bulk.journal._records import (
+    DECODING_ERRORS,
     END_STATES,
     OTHER_JOURNAL,
+    SET_METADATA,
     Earlier,
     Identity,
     MarkedWindow,
+    checked,
+    checksum,
     encode_identity,
+    encode_metadata,
+    to_json,
 )
-from outreach_async.bulk.journal._reader import read_names, read_targets
-from outreach_async.bulk.journal._records import checked, checksum, to_json
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, JournalError
+
+Change: TypeAlias = tuple[Any, ...]
+"""A change to a journal: the name of a statement in `STATEMENTS`, followed by the values of the statement."""
+
+
+def _insert_many(verb: str, table: str, columns: str) -> str:
+    """Return an SQL statement that inserts the rows of a JSON array."""
+    # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
+    # the GIL.
+    values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))
+    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
+
+
+STATEMENTS: Final[Mapping[str, str]] = {
+    "metadata": SET_METADATA,
+    "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
+    # A plain INSERT: a second outcome for a row is an error.
+    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, target, crc"),
+    "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
+    # OR IGNORE: an error is stored once for all its rows.
+    "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
+    "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",
+    # OR REPLACE: an existing row was written by a process that was killed while spooling.
+    "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
+    "truncate spool": "DELETE FROM spool WHERE seq >= ?",
+}
+"""Every statement that changes a journal, by name. Never change a name: `ObjectJournal` stores the names."""
+
+
+class Transaction:
+    """A transaction of a journal's writer, with a list of the changes made in it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.changes: list[Change] = []
+        self._db = db
+
+    def apply(self, name: str, *values: Any) -> None:
+        """Execute a statement of `STATEMENTS` with these values."""
+        self._db.execute(STATEMENTS[name], values)
+        self.changes.append((name, *values))
+
+    def insert(self, name: str, *columns: Any) -> None:
+        """Execute a statement with these values and their checksum."""
+        self.apply(name, *columns, checksum(columns))
+
+    def set_metadata(self, name: str, value: object) -> None:
+        """Set an entry of the run's metadata."""
+        self.apply("metadata", *encode_metadata(name, value))
+
+
+class Database(ABC):
+    """The database of a journal's single writer."""
+
+    _db: sqlite3.Connection
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._failure: tuple[str, BaseException | None] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Run the `with` block in a transaction. After the commit, its changes are durable."""
+        # If the block raises an exception, its changes are rolled back.
+        with self.connection() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield (transaction := Transaction(db))
+                self._before_commit(transaction)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    with suppress(sqlite3.Error):  # some errors have already rolled back
+                        db.execute("ROLLBACK")
+
+    def mark_transaction(self) -> AbstractContextManager[Transaction]:
+        """Run the `with` block in a transaction whose loss would cause false labels: rows are sent after it."""
+        return self.transaction()
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """Provide the connection for a `with` block, and convert exceptions of the block to JournalError."""
+        if self._failure is not None:
+            message, cause = self._failure
+            raise JournalError(message) from cause
+        with self._translate_errors():
+            yield self._db
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalError as error:
+            self._failure = self._failure or (str(error), error.__cause__)
+            raise
+        except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
+            message = f"journal {self.name}: {error}; fix the cause (e.g. disk full) and resume the run"
+            self._failure = (message, error)
+            raise JournalError(message) from error
+
+    @abstractmethod
+    def _before_commit(self, transaction: Transaction) -> None:
+        """Add the final changes to a transaction, just before its commit."""
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        return None
+
+    @abstractmethod
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
+
+    def close(self) -> None:
+        """Close the connection. Later calls of other methods raise JournalError."""
+        self._failure = (f"journal {self.name} is closed; open it again", None)
+        with suppress(sqlite3.Error):
+            self._db.close()
+
 
 _PAGE_SIZE: Final = 200
 """Number of rows with the same e-mail that are read at once for merging."""

@@ -18,7 +18,7 @@ from outreach_async._vocabulary import SERVICE_OUTCOMES, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._lock import JournalInUseError
+from outreach_async.bulk.journal._file_journal import JournalInUseError
 from outreach_async.bulk.journal._reader import (
     SELECT_CHECKSUMS,
     DamagedJournalError,
