@@ -32,14 +32,10 @@ _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _HASH_SIZE: Final = 8
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
-_NO_DIGEST: Final = -1
-"""The digest of a row that cannot be sent, which differs from that of every entry."""
-_NO_NUMBER: Final = -1
-"""The number of a target of which the ledger has no entries."""
-_NO_TARGET: Final = Target("", "")
-"""The target of a row without an e-mail."""
-_BATCH_SIZE: Final = 250
-"""Number of rows that are encoded before other tasks may run."""
+_NO_DIGEST: Final = -1  # of a row that cannot be sent: no entry has it
+_NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
+_NO_TARGET: Final = Target("", "")  # of a row without an e-mail
+_BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
 
 
 @attrs.frozen
@@ -101,9 +97,11 @@ class Comparer:
         self._sent: dict[int, int] = {}
         """The digest of the rows that this run sends for a contact with entries; -1 if they differ."""
 
-    def prepare(self, first: int, originals: Sequence[object]) -> PreparedRows:
+    def prepare(self, first: int, originals: Sequence[Any]) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
-        emails, encoded = _emails_of(originals), self._parser.try_encode(originals)
+        are_dicts = {*map(type, originals)} == {dict}  # nearly always
+        emails = [row.get("email") for row in originals] if are_dicts else [*map(_email_of, originals)]
+        encoded = self._parser.try_encode(originals)
         if encoded is None or {*map(type, emails)} != {str}:
             return self._parse(first, originals, emails)
         contents, targets = encoded
@@ -161,7 +159,9 @@ class Comparer:
         for position, (key, place, digest, target) in enumerate(zip(rows.keys, places, rows.digests, rows.targets, strict=True)):
             if target is not last and target is not _NO_TARGET:
                 self._count_unchanged(last, unchanged)
-                last, number, unchanged = target, self._begin(target), 0
+                last, number, unchanged = target, entries.targets.get(target, _NO_NUMBER), 0
+                self.targets.setdefault(target, len(self.targets))
+                self._named.add(target)
             if place >= 0:
                 seen[place] = 1
             if (
@@ -189,12 +189,6 @@ class Comparer:
         if group:
             settled.append(UnsentRows(group[0].index, group))
         return settled
-
-    def _begin(self, target: Target) -> int:
-        """Note that the input has rows of a target, and return its number in the ledger."""
-        self.targets.setdefault(target, len(self.targets))
-        self._named.add(target)
-        return self._entries.targets.get(target, _NO_NUMBER)
 
     def _count_unchanged(self, target: Target, rows: int) -> None:
         self.counts.unchanged += rows
@@ -225,10 +219,9 @@ class Comparer:
 
     def _shares_contacts(self, target: Target) -> bool:
         """Return whether the ledger has entries of the target's workspace in other campaigns."""
-        if (found := self._sharing.get(target)) is None:
-            found = any(other.workspace == target.workspace and other != target for other in self._entries.targets)
-            self._sharing[target] = found
-        return found
+        if target not in self._sharing:
+            self._sharing[target] = any(each.workspace == target.workspace and each != target for each in self._entries.targets)
+        return self._sharing[target]
 
 
 _REASONS: Final = {
@@ -286,12 +279,6 @@ def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> C
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )
     return attrs.evolve(outcome, id=None if marked.place < 0 else entries.id_at(marked.place))
-
-
-def _emails_of(originals: Sequence[Any]) -> list[Any]:
-    if {*map(type, originals)} == {dict}:  # nearly always
-        return [row.get("email") for row in originals]
-    return [*map(_email_of, originals)]
 
 
 def _email_of(original: Any) -> Any:

@@ -82,8 +82,7 @@ CAN_LOCK: Final = fcntl is not None
 
 # POSIX drops all of a process's locks on a file, including SQLite's, when any descriptor of the file is closed. A second writer
 # must therefore be refused before it opens the file.
-_LOCKED_FILES: Final[set[tuple[int, int]]] = set()
-"""Device and inode of every journal that this process writes."""
+_LOCKED_FILES: Final[set[tuple[int, int]]] = set()  # device and inode of each
 _MUTEX: Final = Lock()
 # On Linux, `flock` on the journal does not conflict with SQLite's POSIX locks. BSD and macOS keep both kinds of lock in one
 # table. There, `flock` on the journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own POSIX locks.
@@ -104,7 +103,6 @@ class JournalLock:
 
     @classmethod
     def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
-        """Lock an existing journal, and return the lock."""
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             status = os.lstat(path)
             if not stat.S_ISREG(status.st_mode):
@@ -130,7 +128,6 @@ class JournalLock:
 
 
 def require_lockable(path: str) -> None:
-    """Check that a journal at this path can be locked reliably."""
     if not CAN_LOCK:
         raise InvalidRequest(
             "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
@@ -169,8 +166,6 @@ def translate_os_errors(path: str) -> Iterator[None]:
 
 
 class FileDatabase(Database):
-    """The SQLite file of a journal."""
-
     # Each commit is written to SQLite's write-ahead log, "the log", and then copied into the file by a checkpoint. If the process
     # is killed in between, the log completes the file. Between commits, the file is complete, so any program may remove the log.
     # A reader of an older state delays the copying. Only marks wait for it: if later outcomes are lost with the log, their rows
@@ -289,7 +284,6 @@ def _refuse_orphaned_log(path: str) -> None:
 
 
 def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
-    """Check an existing journal, and return the metadata of its run."""
     if not header:
         raise reader.empty_error(Path(path))
     kind = records.classify_header(header)
@@ -383,7 +377,6 @@ class Journal(JournalStore):
     backlog = 4096
 
     def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        """Open the journal for a run, and return its writer."""
         return open_file(self.path, identity, resume=resume, earlier=earlier)
 
     def __repr__(self) -> str:

@@ -44,8 +44,7 @@ from outreach_async.bulk.journal._writer import (
 )
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
-_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")
-"""Pattern of an object's name, which contains the object's generation and number."""
+_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")  # generation and number
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
 _VERSION: Final = b"\1"
 _DIGEST_SIZE: Final = 8
@@ -78,7 +77,6 @@ class TakenOverError(JournalError):
 
 
 def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
-    """Return the content of an object."""
     compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
     compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
     body = b"".join((writer, number.to_bytes(8), previous, compressed))
@@ -86,7 +84,6 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
 
 
 def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
-    """Return the changes that an object contains."""
     # The checksum and the digest of the previous object detect missing, incomplete, changed and foreign objects.
     start = len(_MAGIC) + len(_VERSION)
     checksum, body = content[start : start + _DIGEST_SIZE], content[start + _DIGEST_SIZE :]
@@ -173,7 +170,6 @@ class ObjectLog:
         return changes
 
     def append(self, changes: Sequence[Change]) -> None:
-        """Write the next object."""
         content = encode_object(self._writer, self.number, self._previous, changes)
         if not self._create(self.number, content):
             raise self._taken_over()
@@ -290,7 +286,6 @@ class ObjectDatabase(Database):
         return intact
 
     def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Run a query and return its result."""
         try:
             return query(self._db)
         except (sqlite3.Error, *DECODING_ERRORS) as error:

@@ -23,8 +23,7 @@ from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 T = TypeVar("T")
 
 # Queries are kept short, because a query can prevent the writer from checkpointing its write-ahead log.
-_PAGE_SIZE: Final = 2_000
-"""Number of rows per query."""
+_PAGE_SIZE: Final = 2_000  # rows per query
 
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
@@ -44,12 +43,10 @@ _LOCK_TIMEOUT: Final = 10.0
 _MAX_ATTEMPTS: Final = 100
 """Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
 # If the files changed during a failed query, a writer may be the cause, and the count starts again.
-_MAX_FAILURES: Final = 3
-"""Number of times in a row that a query must fail before its error is raised."""
+_MAX_FAILURES: Final = 3  # of a query in a row, before its error is raised
 _WITH_LOG: Final = "mode=ro"
 """URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
-_WITHOUT_LOG: Final = "mode=ro&immutable=1"
-"""URI parameters to open a journal without its log."""
+_WITHOUT_LOG: Final = "mode=ro&immutable=1"  # URI parameters
 _EXTERNAL_CODES: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -67,7 +64,6 @@ _EXTERNAL_CODES: Final = frozenset(
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
-    """Return the metadata of a journal's run."""
     rows = db.execute("SELECT name, value, crc FROM meta")
     metadata = {name: msgspec.json.decode(value) for name, value in checked(rows, "the run's metadata")}
     missing = sorted(_REQUIRED_NAMES - metadata.keys())
@@ -167,7 +163,6 @@ def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | 
 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:
-    """Return the report of the run."""
     metadata = read_metadata(db)
     hwm, identity, totals = metadata["hwm"], metadata["identity"], records.decode_totals(metadata["totals"])
     found = records.count_targets(db, read_targets(db), totals)
@@ -196,7 +191,6 @@ class EmptyJournalError(InvalidRequest):
 
 
 def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
-    """Run a query on a journal and return its result."""
     return query_journal(path.resolve(), query)[0]
 
 
@@ -275,7 +269,6 @@ def _is_external(error: Exception) -> bool:
 
 
 def read_error(path: Path, error: Exception) -> OutreachError:
-    """Return the error for a journal that could not be read."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
     if _is_external(error):
@@ -284,7 +277,6 @@ def read_error(path: Path, error: Exception) -> OutreachError:
 
 
 def empty_error(path: Path) -> InvalidRequest:
-    """Return the error for an empty file."""
     return EmptyJournalError(f"journal: {path} is an empty file, not a journal; {remedy(path)}")
 
 

@@ -33,7 +33,6 @@ OTHER_JOURNAL: Final = 'pass another journal, with earlier="unknown" if some of 
 would be reported as certainly `skipped`."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
-"""The states in which a run can end."""
 
 
 @attrs.frozen
@@ -67,7 +66,6 @@ class MarkedWindow:
 
     @property
     def end(self) -> int:
-        """Index of the first row after the window."""
         return self.first + self.rows
 
 
@@ -153,8 +151,7 @@ def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
     return "newer" if version > FORMAT_VERSION else "ours"
 
 
-MESSAGE_LIMIT: Final = 500
-"""Maximum length of an error's message in a journal, in characters; the rest is cut off."""
+MESSAGE_LIMIT: Final = 500  # characters of an error's message; the rest is cut off
 
 _SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
@@ -194,7 +191,6 @@ def checksum(columns: Sequence[object]) -> int:
 
 
 def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise an error unless a condition is true."""
     if not condition:
         raise CorruptContentError(message)
 
@@ -214,7 +210,6 @@ def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
 
 
 def require_checksums(rows: str, checksums: str) -> None:
-    """Check the checksums of a page of outcomes."""
     expected = msgspec.json.decode(checksums)
     # SQLite nearly always writes the same bytes as msgspec. Decoding, which takes most of the time, is then unnecessary.
     if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
@@ -223,7 +218,6 @@ def require_checksums(rows: str, checksums: str) -> None:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object, target: Target) -> ContactOutcome:
-    """Convert a stored list back to an outcome."""
     index, number, id_, attempts, possible, error_digest, repeats, _ = row
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
@@ -255,7 +249,6 @@ def _decode_status(stored: int | str) -> Outcome:
 
 
 def to_json(value: object) -> str:
-    """Return a value encoded as JSON."""
     return msgspec.json.encode(value).decode()
 
 
@@ -306,7 +299,6 @@ def encode_totals(totals: BulkReport) -> dict[str, Any]:
 
 
 def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
-    """Return the totals of a run from their stored JSON values."""
     outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
     require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
     return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
@@ -340,7 +332,6 @@ def encode_identity(identity: Identity) -> dict[str, Any]:
 
 
 def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any]) -> None:
-    """Check that a journal belongs to the run that is being resumed."""
     if changes := list(_describe_changes(recorded, encode_identity(identity))):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"

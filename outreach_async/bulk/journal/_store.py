@@ -103,7 +103,6 @@ class JournalStore(ABC):
         """Provide a function that runs queries on the journal."""
 
     def writer_thread(self) -> WriterThread:
-        """Return a new thread for the calls of the journal's writer."""
         return WriterThread(inline=self.inline)
 
     def outcomes(self) -> Iterator[ContactOutcome]:
@@ -173,7 +172,6 @@ class JournalStore(ABC):
 
 
 def open_snapshot(journal: JournalStore) -> AbstractContextManager[RunQuery]:
-    """Provide a function that runs queries on a journal."""
     return journal._snapshot()  # noqa: SLF001 - not a method for users, who hold journals
 
 

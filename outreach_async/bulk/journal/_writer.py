@@ -71,7 +71,6 @@ class Transaction:
         self._db = db
 
     def apply(self, name: str, *values: Any) -> None:
-        """Execute a statement of `STATEMENTS` with these values."""
         self._db.execute(STATEMENTS[name], values)
         self.changes.append((name, *values))
 
@@ -80,13 +79,10 @@ class Transaction:
         self.apply(name, *columns, checksum(columns))
 
     def set_metadata(self, name: str, value: object) -> None:
-        """Set an entry of the run's metadata."""
         self.apply("metadata", *encode_metadata(name, value))
 
 
 class Database(ABC):
-    """The database of a journal's single writer."""
-
     _db: sqlite3.Connection
 
     def __init__(self, name: str) -> None:
@@ -365,7 +361,6 @@ class JournalWriter:
         return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
 
     def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
-        """Store rows of the input in the spool."""
         if self.spooled is not None:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
@@ -435,7 +430,6 @@ def start_writer(
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
-    """Return the initial metadata of a run, for a new journal."""
     return {
         "identity": encode_identity(identity),
         "earlier": earlier,

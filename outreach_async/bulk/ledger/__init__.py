@@ -1,8 +1,8 @@
 """Send only what changed: a ledger remembers the last certain outcome of each contact, over any number of runs.
 
-A job that moves the same contacts every night needs to send only the new and the changed ones. With `ledger="contacts.ledger"`,
-a run compares each row with the last row that was sent for its contact. A row without a difference is not sent: its outcome is
-`unchanged`, with the contact's id. The call is the same every night, with any input, and after any crash.
+With `ledger="contacts.ledger"`, a run compares each row with the last row that was sent for its contact. A row without a
+difference is not sent: its outcome is `unchanged`, with the contact's id. The call is the same every night, with any input, and
+after any crash.
 
 ```python
 import anyio
@@ -35,10 +35,10 @@ whole input did not have. The service cannot delete contacts, so nothing is done
 would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
 
 If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
-last one. Contacts in different campaigns or workspaces have different entries, so a row that names another campaign than last
-night is new. A contact has one set of values in a workspace: if a row of one campaign changes them, the rows of its other
-campaigns are sent again unless they have the same values. So use one ledger for each table. One run may have rows of many
-campaigns (see `Target`). It counts what is gone only from the campaigns that its rows name. A row is compared as JSON.
+last one. One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each
+campaign and workspace has its own entries, so a row that names another campaign than last night is new. A contact has one set of
+values in a workspace: if a row of one campaign changes them, the rows of its other campaigns are sent again unless they have the
+same values. So use one ledger for each table. A row is compared as JSON.
 
 The file
 --------
@@ -48,22 +48,19 @@ ledger when it ends. If its process is killed at any moment, the next run adds t
 stays, and shows if an older copy of the ledger is restored. Copy or move a ledger together with its journals, and only when no
 run uses it. If an older copy is restored without the journals, run once with `max_age=0`.
 
-Two runs cannot use one ledger at the same time: the second is refused. A ledger belongs to the address of one service. Keep the
-file on a local disk; journals in files, and so ledgers in files, are not supported on Windows.
+A ledger belongs to the address of one service. Keep the file on a local disk; like journals in files, it is not supported on
+Windows. Two runs cannot use one ledger at the same time: the second is refused.
 
 `ledger="s3://bucket/contacts"` (also `file:///folder`; see `outreach_async.bulk.journal`) keeps the ledger in an object store.
 Each run then reads the whole ledger when it starts, and writes it when it ends. There is no lock. A run that starts takes over
 from a run that has not ended, which stops with JournalError before it sends anything more. Journals are kept below
-`run-000007/`; a lifecycle rule may delete those that are older than a week. The last two generations of the ledger are kept below
-`entries/`.
+`run-000007/`; a lifecycle rule may delete those that are older than a week. `entries/` has the ledger's last two generations.
 
 Schedulers
 ----------
-The job needs one command, and no state but the ledger. It may be started again at any time: a second process is refused while the
-first one runs. `import` exits with 75 if the service was down for too long, with 3 if rows failed, and with 0 otherwise.
-
-A column of campaigns (`campaign`, by id or name) sends each row to its own: `--map Campaign=campaign`, or a column `campaign` in
-the query of the example below.
+The job needs one command, and no state but the ledger, and may be started again at any time. `import` exits with 75 if the
+service was down for too long, with 3 if rows failed, and with 0 otherwise. `--map Campaign=campaign`, or a column `campaign`,
+sends each row to its own campaign, by id or name.
 
     # cron: every night at two
     0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
@@ -83,9 +80,9 @@ reads a DuckDB table and writes the ids back. `airflow_nightly.py` and `dagster_
 failed job again, and let only one run at a time use the ledger. (Tested by hand with Airflow 3.3 and Dagster 1.13. The test suite
 calls their functions without the frameworks.)
 
-`Ledger("contacts.ledger").report()` counts contacts and lists the runs. On the command line: `outreach-async import contacts.csv
---ledger contacts.ledger --duplicates overwrite`; with `--dry-run`, it only counts, and `--dry-run --results ids.csv` writes the
-ids that the ledger knows; `outreach-async report contacts.ledger`.
+`Ledger("contacts.ledger").report()`, and on the command line `outreach-async report contacts.ledger`, counts contacts and lists
+the runs. `import --ledger contacts.ledger --dry-run` only counts, and with `--results ids.csv` writes the ids that the ledger
+knows.
 """
 
 from __future__ import annotations
@@ -143,10 +140,9 @@ class LedgerReport:
 
     Example:
         ```python
-        rows = [{"email": "ann@company.example"}, {"email": "bo@acme.example"}]
-        await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
+        await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
         report = Ledger("contacts.ledger").report()
-        print(report.contacts, report.uncertain, report.gone, len(report.runs))  # -> 2 0 0 1
+        print(report.contacts, report.uncertain, report.gone, len(report.runs))  # -> 1 0 0 1
         ```
     """
 
@@ -163,15 +159,12 @@ class LedgerReport:
 
         Example:
             ```python
-            rows = [{"email": "ann@company.example"}]
-            await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
+            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
             print(Ledger("contacts.ledger").report().to_dict()["contacts"])  # -> 1
             ```
         """
         return {
-            "contacts": self.contacts,
-            "uncertain": self.uncertain,
-            "gone": self.gone,
+            **{name: getattr(self, name) for name in ("contacts", "uncertain", "gone")},
             "runs": [{"run": number, "at": at.isoformat(), "counts": dict(counts)} for number, at, counts in self.runs],
             "address": self.address,
             "targets": [
@@ -193,10 +186,9 @@ class Ledger:
 
     Example:
         ```python
-        rows = [{"email": "ann@company.example", "city": "Lyon"}]
         ledger = Ledger("contacts.ledger")
-        await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite")
-        again = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite")
+        await client.contacts.create_many([{"email": "ann@company.example"}], ledger=ledger, duplicates="overwrite")
+        again = await client.contacts.create_many([{"email": "ann@company.example"}], ledger=ledger, duplicates="overwrite")
         print(again.outcomes["unchanged"])  # -> 1
         ```
     """
@@ -232,9 +224,7 @@ class Ledger:
 
         Example:
             ```python
-            await client.contacts.create_many(
-                [{"email": "ann@company.example"}], ledger="contacts.ledger", duplicates="overwrite"
-            )
+            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
             print(Ledger("contacts.ledger").report().contacts)  # -> 1
             ```
         """

@@ -72,8 +72,6 @@ _decode_lines: Final = msgspec.json.Decoder(tuple[int, int, int, int, str | None
 
 
 class Standing(Enum):
-    """The state of a row, according to a ledger."""
-
     NEW = "new"
     CHANGED = "changed"
     EXPIRED = "expired"
@@ -102,13 +100,10 @@ StoredEntry: TypeAlias = tuple[int, int, bytes]
 
 @attrs.frozen
 class FoldedRun:
-    """The run whose rows are folded."""
-
     at: float
     counts: Mapping[str, int]
     targets: Mapping[int, Target]
-    rows: int
-    """Number of rows that it marked."""
+    rows: int  # that it marked
     seen: bytearray | None = None
     """For each entry, whether the run's input has it; `None` unless all of the input was read."""
     compared: Collection[int] = ()
@@ -190,11 +185,9 @@ class Generation:
         return Standing.EXPIRED if self.is_older(place, oldest) else Standing.UNCHANGED
 
     def is_older(self, place: int, oldest: int) -> bool:
-        """Return whether an entry is older than a time in minutes."""
         return self._states[place] & _MAX_TIME < oldest
 
     def id_at(self, place: int) -> str | None:
-        """Return the contact id of an entry."""
         _, state, stored = read_entry(self.entries, place)
         return self.decode_id(state >> _FORM_SHIFT & _TEXT, stored)
 

@@ -84,7 +84,6 @@ class FileStore:
         sync(self._path.parent)
 
     def journal(self, number: int) -> Journal:
-        """Return the journal of the run that follows a generation."""
         return Journal(self._journal_path(number), inline=self._inline)
 
     def _journal_path(self, number: int) -> Path:
@@ -96,7 +95,6 @@ class FileStore:
         return {int(number): path for path, number in numbers.items() if _NUMBER.fullmatch(number)}
 
     def last_journal(self) -> int | None:
-        """Return the number of the last journal; `None` if there is none."""
         return max(self._journals(), default=None)
 
     def clean(self, generation: int) -> None:
