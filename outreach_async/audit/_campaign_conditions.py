@@ -80,12 +80,9 @@ class CampaignCase:
 
     Attributes:
         campaign: The campaign, as the service returned it.
-        steps: The steps; `None` if they were not read.
-        fields: Names of the workspace's fields; `None` if they were not read.
+        steps, fields: The steps, and the names of the workspace's fields; `None` if they were not read.
         now: Time of the audit, in Unix seconds; `None` if unknown.
-        sent: E-mails sent, over all templates of all steps; `None` if unknown.
-        replied: Replies to these e-mails; `None` if unknown.
-        unsubscribed: Unsubscribes from these e-mails; `None` if unknown.
+        sent, replied, unsubscribed: E-mails sent, replies and unsubscribes, over all templates of all steps; `None` if unknown.
         left: E-mails left to send, over all steps; `None` if unknown.
 
     Example:
@@ -134,27 +131,18 @@ def estimate_end(case: CampaignCase) -> Number | None:
     return case.now + days * DAY
 
 
-def _idle_time(case: CampaignCase) -> float | None:
-    """Return a lower bound of the time since the last activity: the age of a campaign that has sent nothing, if unknown."""
-    ago = parse_relative_time(case.campaign.last_activity)
-    if ago is not None:
-        return ago.least
-    return case.age if case.sent == 0 else None
-
-
 @attrs.define(eq=False, kw_only=True)
 class StepCase:
     """The input of a step rule's condition: a step, and the `CampaignCase` of its campaign.
 
     Attributes:
-        step: The step, as the service returned it.
-        of: The `CampaignCase` of the step's campaign.
+        step, of: The step, as the service returned it, and the `CampaignCase` of its campaign.
 
     Example:
         ```python
         (campaign,) = (await client.campaigns.list()).data
-        steps = (await client.campaigns.steps(campaign.id)).data
-        print(StepCase(step=steps[0], of=CampaignCase(campaign=campaign, steps=steps)).will_send)  # -> True
+        (step,) = (await client.campaigns.steps(campaign.id)).data
+        print(StepCase(step=step, of=CampaignCase(campaign=campaign)).will_send)  # -> True
         ```
     """
 
@@ -188,7 +176,9 @@ class WorkspaceFacts:
 
 
 def check_sending(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
-    idle = _idle_time(case)
+    ago = parse_relative_time(case.campaign.last_activity)
+    # A campaign that has sent nothing has been idle since it was created.
+    idle = ago.least if ago is not None else case.age if case.sent == 0 else None
     if case.campaign.status != _LIVE or not case.left or idle is None or not case.steps:
         return None
     wait = max(figure_or_none(step.wait_time) or 0 for step in case.steps) / 1000

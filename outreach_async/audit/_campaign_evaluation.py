@@ -29,8 +29,6 @@ from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceFiel
 _LIVE_STEP_RULE: Final = "OA221"
 """Id of the step rule that never applies to a draft."""
 _PLACEHOLDER_RULE: Final = "OA222"
-
-
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
 _MIN_AGE: Final = 30 * DAY
 """Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days."""
@@ -58,22 +56,15 @@ def check_campaign(
     Example:
         ```python
         fake.add_campaign("space_1", name="Autumn", steps=[{"templates": [{"body_text": "Hi {{frist_name}}"}]}])
-        async for campaign in client.campaigns.list():
-            steps, fields = await client.campaigns.steps(campaign.id), await client.workspaces.fields()
-            print(campaign.name, [finding.message for finding in check_campaign(campaign, steps.data, fields)])
-        # -> Spring []
-        # -> Autumn ['step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)']
+        campaign = (await client.campaigns.list()).data[-1]
+        steps, fields = await client.campaigns.steps(campaign.id), await client.workspaces.fields()
+        print(check_campaign(campaign, steps.data, fields)[0].message)
+        # -> step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)
         ```
     """
     names = None if fields is None else FieldNames(fields)
     case = build_campaign_case(campaign, steps, names, now)
-    return evaluate_campaign(case, policy or Policy.default(), workspace).findings
-
-
-@attrs.frozen
-class CampaignVerdict:
-    row: CampaignRow
-    findings: list[Finding]
+    return evaluate_campaign(case, policy or Policy.default(), workspace)[1]
 
 
 def needs_steps(campaign: Campaign, policy: Policy) -> bool:
@@ -89,21 +80,16 @@ def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
     return is_on and any(find_placeholders(step) for step in steps)
 
 
-def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> CampaignVerdict:
-    campaign = case.campaign
+def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> tuple[CampaignRow, list[Finding]]:
+    campaign, end = case.campaign, estimate_end(case)
     subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
     findings = apply_rules(rules_about(policy, "campaign"), case, workspace, **subject)
     about_steps = rules_about(policy, "step")
     for step in case.steps or ():
         findings += apply_rules(about_steps, StepCase(step=step, of=case), workspace, **subject, step=step.id)
-    return CampaignVerdict(_mark(_build_row(case, workspace), findings), findings)
-
-
-def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
-    campaign, end = case.campaign, estimate_end(case)
     names = ("steps", "contacts", "opens", "replies_num", "interested_num", "bounces_num", "created")
     figures: dict[str, Any] = {name: figure_or_none(getattr(campaign, name)) for name in names}
-    return CampaignRow(
+    row = CampaignRow(
         id=campaign.id,
         name=campaign.name,
         workspace=workspace,
@@ -118,13 +104,13 @@ def _build_row(case: CampaignCase, workspace: str) -> CampaignRow:
         last_activity=campaign.last_activity,
         **figures,
     )
+    return _mark(row, findings), findings
 
 
-def _mark(row: CampaignRow, findings: Iterable[Finding]) -> CampaignRow:
+def _mark(row: CampaignRow, findings: Sequence[Finding]) -> CampaignRow:
     """Return a copy of a row, completed with the worst severity and the rule ids of its findings."""
-    known = list(findings)
-    severity = min((finding.severity for finding in known), key=lambda severity: severity.rank, default=None)
-    return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in known)))
+    severity = min((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
+    return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in findings)))
 
 
 class WorkspaceUse:
@@ -162,8 +148,12 @@ def compare_campaigns(
     earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[Rule]
 ) -> tuple[CampaignResults, list[Finding]]:
     """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits."""
-    before = {(row.workspace, row.id): row for row in earlier.rows}
-    rows = [_carry_plan(before.get((row.workspace, row.id)), row) for row in later.rows]
+    before, rows = {(row.workspace, row.id): row for row in earlier.rows}, list[CampaignRow]()
+    for row in later.rows:
+        old = before.get((row.workspace, row.id))
+        plan = old.planned_end if old and (row.contacts or 0) <= (old.contacts or 0) else None
+        # After contacts were added, or without an earlier estimate, the present estimate is the first.
+        rows.append(attrs.evolve(row, planned_end=row.end if plan is None else plan))
     # A report that was compared before contains findings of that comparison, which are replaced.
     kept = [finding for finding in findings if finding.rule not in _COMPARISON_IDS]
     for row in rows:
@@ -174,11 +164,3 @@ def compare_campaigns(
         by_campaign[finding.workspace, finding.campaign].append(finding)
     marked = [_mark(row, by_campaign[row.workspace, row.id]) for row in rows]
     return attrs.evolve(later, rows=sort_rows(marked)), found
-
-
-def _carry_plan(before: CampaignRow | None, row: CampaignRow) -> CampaignRow:
-    """Return a copy of a row whose `planned_end` is that of the earlier row, `before`."""
-    # If `before` is `None` or has no `planned_end`, or if contacts were added since then, `planned_end` is the row's own `end`.
-    if before is None or before.planned_end is None or (row.contacts or 0) > (before.contacts or 0):
-        return attrs.evolve(row, planned_end=row.end)
-    return attrs.evolve(row, planned_end=before.planned_end)

@@ -41,8 +41,7 @@ class DomainFacts:
 
     Attributes:
         daily_limit: Sum of the daily limits, in e-mails per day.
-        mailboxes: Number of mailboxes.
-        sent_30days: E-mails sent in 30 days.
+        mailboxes, sent_30days: Number of mailboxes, and of the e-mails that they sent in 30 days.
         lacking: Kinds of authentication that at least one mailbox lacks, such as `SPF record`.
 
     Example:
@@ -151,7 +150,7 @@ class Case:
 
         Example:
             ```python
-            print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(14))  # -> False
+            print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(1))  # -> False
             ```
         """
         created, now = self.mailbox.created_at, self.now

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from outreach_async.errors import InvalidRequest
 from outreach_async.models import Number
 
 Thresholds: TypeAlias = Mapping[str, float]
@@ -64,13 +63,6 @@ class Severity(StrEnum):
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
-
-def require_severity(name: str) -> Severity:
-    if name not in list(Severity):
-        raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {name!r}; pass one of them")
-    return Severity(name)
-
-
 HEALTHY_PERCENT: Final = {Severity.CRITICAL: 10, Severity.ERROR: 50, Severity.WARNING: 90, Severity.INFO: 100}
 """Percentage of a mailbox's score that remains with a finding, by severity. The percentages of several rules are multiplied."""
 
@@ -80,15 +72,13 @@ class Violation:
     """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
 
     Attributes:
-        message: Description of the problem, with the relevant numbers.
-        figures: The numbers in the message, by name.
+        message, figures: Description of the problem, and the numbers in it by name.
         severity: Severity of the finding; `None` to use the severity of the rule.
         sure: Whether the sample is large enough to be certain of the finding.
 
     Example:
         ```python
-        violation = Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING)
-        print(violation.sure)  # -> True
+        print(Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING).sure)  # -> True
         ```
     """
 
@@ -107,11 +97,9 @@ class Rule:
     """A rule of the audit.
 
     Attributes:
-        id: Id such as `OA101`; never reused for another rule.
-        title: Short title.
+        id, title: Id such as `OA101`, never reused for another rule, and a short title.
         severity: Severity of a finding, unless a threshold determines it.
-        wording: Description of the condition, with thresholds as placeholders `{name}`.
-        source: Source of the thresholds.
+        wording, source: Description of the condition, with thresholds as placeholders `{name}`, and where they come from.
         remedy: Recommended action; `<domain>` stands for the domain of the finding.
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
@@ -119,13 +107,12 @@ class Rule:
         applies: The condition: a pure function of the facts about a subject and the thresholds, which returns a `Violation`
             or `None`. The facts are, by scope, a `Case`, `DomainFacts`, `ServerFacts`, `CampaignCase`, `StepCase` or
             `WorkspaceFacts`, and the `CampaignRow` of a report that is compared with an earlier one.
-        lack: What a mailbox lacks if the rule applies, such as `SPF record`. The daily limit of its domain then determines the
-            severity. `None` for other rules.
+        lack: What a mailbox lacks if the rule applies, such as `SPF record`; the daily limit of its domain then determines the
+            severity.
 
     Example:
         ```python
-        rule = CATALOGUE["OA101"]
-        print(rule.id, rule.scope, rule.title)  # -> OA101 mailbox No SPF
+        print(CATALOGUE["OA101"].scope, CATALOGUE["OA101"].title)  # -> mailbox No SPF
         ```
     """
 
@@ -164,20 +151,16 @@ class Finding:
     """A problem that an audit found.
 
     Attributes:
-        rule: Id of the rule, such as `OA101`.
-        severity: Severity of the finding.
+        rule, severity: Id of the rule, such as `OA101`, and the severity of the finding.
         workspace: Id of the workspace.
         mailbox: Id of the mailbox; `None` if the finding is not about a single mailbox, or if the id could not be read.
         email: Address of the mailbox, as the service returned it.
         domain: Domain of the mailbox, or the domain that the finding is about, in lower case.
-        message: Description of the problem, with the relevant numbers.
-        remedy: Recommended action.
+        message, remedy: The problem, with the relevant numbers, and the recommended action.
         confidence: `low` if the sample is too small to be certain; otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding affects no score.
         server_ip: Address of the sending server if the finding is about its mailboxes.
-        campaign: Id of the campaign if the finding is about a campaign or one of its steps.
-        campaign_name: Name of the campaign, as the service returned it.
-        step: Id of the step if the finding is about a step.
+        campaign, campaign_name, step: Campaign, and id of the step, that the finding is about.
         figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
         state: State compared with an earlier audit; `None` if there was no comparison.
 
@@ -210,8 +193,7 @@ class Finding:
 
         Example:
             ```python
-            (finding,) = check((await client.mailboxes.list()).data[1])
-            print(finding.to_dict()["email"])  # -> bob@north.example
+            print(check((await client.mailboxes.list()).data[1])[0].to_dict()["email"])  # -> bob@north.example
             ```
         """
         values = {name: getattr(self, name) for name in _FIELDS}
@@ -239,6 +221,11 @@ def build_finding(
     )
 
 
+@lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
+def _fill_remedy(remedy: str, domain: str | None) -> str:
+    return remedy.replace("<domain>", domain) if domain else remedy
+
+
 def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject: Any) -> list[Finding]:
     """Return a finding for each rule that the facts about a subject break."""
     return [
@@ -248,24 +235,17 @@ def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject:
     ]
 
 
-@lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
-def _fill_remedy(remedy: str, domain: str | None) -> str:
-    return remedy.replace("<domain>", domain) if domain else remedy
-
-
 @attrs.frozen(kw_only=True)
 class Group:
     """A group of mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
-        kind: Name of the property that the mailboxes share, such as `domain`.
-        key: The workspace id, the domain, the type as the service returned it, or the server's address.
+        kind, key: What the mailboxes share, such as `domain`, and its value: an id, a domain, a type or an address.
         mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
         score: Score of the group, from 0 to 100.
         severity: Severity of the worst finding; `None` if there are no findings.
         counts: Number of findings by severity, including findings about the group itself.
-        sent_30days: E-mails that the group's mailboxes sent in 30 days.
-        daily_limit: Sum of the daily limits, in e-mails per day.
+        sent_30days, daily_limit: E-mails sent in 30 days, and the sum of the daily limits, in e-mails per day.
 
     Example:
         ```python
@@ -290,23 +270,14 @@ class Row:
     """A mailbox with findings, for tables and charts. Invalid numbers are 0.
 
     Attributes:
-        id: Id of the mailbox.
-        email: Address of the mailbox.
+        id, email, type, status, server_ip: As the service returned them.
         workspace: Id of the workspace.
         domain: Part of the address after the `@`, in lower case.
-        type: Mailbox type, as the service returned it.
-        status: Mailbox status, as the service returned it.
-        server_ip: Address of the sending server.
         score: Score of the mailbox from its own findings, from 0 to 100.
-        severity: Severity of the worst finding.
-        rules: Ids of the rules that have findings about the mailbox.
-        daily_limit: Maximum e-mails per day.
-        sent_today: E-mails sent today.
-        sent_30days: E-mails sent in 30 days.
-        bounced_30days: E-mails bounced in 30 days.
+        severity, rules: Severity of the worst finding, and the ids of the rules of all.
+        daily_limit, sent_today, sent_30days, bounced_30days: Numbers of e-mails.
         blacklists: Number of blacklists that list the mailbox.
-        opened_14days: Open rate of the last 14 days, in percent.
-        avg_open_rate: Average open rate, in percent.
+        opened_14days, avg_open_rate: Open rate of the last 14 days, and the average, in percent.
 
     Example:
         ```python

@@ -107,22 +107,22 @@ class MailboxFindings:
 
     def rank(self, violation: StoredViolation, domain: str | None) -> int:
         rule = self._rules[violation.rule]
-        if rule.lack is None or domain is None:
-            return violation.rank
-        return (self._about_authentication(rule, domain).severity or rule.severity).rank
+        known = self._about_authentication(rule, domain)
+        return violation.rank if known is None else (known.severity or rule.severity).rank
 
     def build(self, place: int, mailbox: Flagged, violation: StoredViolation) -> Finding:
         """Build the finding of a violation about a mailbox of the workspace with this place in the audit."""
         rule, domain = self._rules[violation.rule], email_domain(mailbox.email)
-        known = Violation(violation.message, violation.figures, SEVERITIES[violation.rank], violation.sure)
-        if rule.lack is not None and domain is not None:
-            known = self._about_authentication(rule, domain)
+        known = self._about_authentication(rule, domain)
+        if known is None:
+            known = Violation(violation.message, violation.figures, SEVERITIES[violation.rank], violation.sure)
         workspace, sent = self._workspaces[place], mailbox.figures[0]
         return build_finding(rule, known, workspace, domain, sent, mailbox=mailbox.id, email=mailbox.email)
 
-    def _about_authentication(self, rule: Rule, domain: str) -> Violation:
-        facts = DomainFacts(daily_limit=self.limits.get(domain, 0))
-        return build_missing_authentication(rule.lack or "", facts, rule.thresholds)
+    def _about_authentication(self, rule: Rule, domain: str | None) -> Violation | None:
+        if rule.lack is None or domain is None:
+            return None
+        return build_missing_authentication(rule.lack, DomainFacts(daily_limit=self.limits.get(domain, 0)), rule.thresholds)
 
     def at(self, reference: int) -> Finding:
         place = reference >> _RECORD_BITS + _VIOLATION_BITS
@@ -154,10 +154,6 @@ class FindingList(Sequence[Finding]):
 
     def append(self, rank: int, reference: int) -> None:
         self._orders[rank].append(reference)
-
-    @property
-    def counts(self) -> dict[Severity, int]:
-        return {severity: len(order) for severity, order in zip(Severity, self._orders, strict=True)}
 
     def with_severity(self, severity: Severity) -> Sequence[Finding]:
         alone = FindingList(self._mailboxes)

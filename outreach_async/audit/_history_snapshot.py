@@ -292,7 +292,7 @@ def _read_campaigns(db: sqlite3.Connection, workspaces: Collection[str]) -> Camp
         if about["workspace"] in workspaces and campaign in figures and last >= complete.get(about["workspace"], 0):
             counts = dict(zip(CAMPAIGN.figures, figures[campaign], strict=True))
             rows.append(_campaign_row(about, counts))
-    totals = {space: add_up(row for row in rows if row.workspace == space) for space in workspaces if space in complete}
+    totals = {space: add_up([row for row in rows if row.workspace == space]) for space in workspaces if space in complete}
     return CampaignResults(checked=len(rows), totals=totals, rows=rows)
 
 

@@ -16,21 +16,17 @@ class AuditProgress:
     """The progress of an audit.
 
     Attributes:
-        workspaces: Number of finished workspaces, including those that could not be read.
-        total: Number of workspaces to audit.
-        mailboxes: Number of mailboxes read.
-        campaigns: Number of campaigns read, including those whose steps could not be read.
+        workspaces, total: Number of finished workspaces, including those that could not be read, and of all workspaces.
+        mailboxes, campaigns: Numbers read; a campaign counts even if its steps could not be read.
         rate: Recent reading rate, in mailboxes per second.
         state: `running`; `throttled` while a rate limit delays requests; `paused` while the service is down or requested a wait.
-        resumes: Seconds until the pause ends; 0.0 if the audit is not paused.
+        resumes, why: Seconds until the pause ends, and its reason; 0.0 and an empty string if the audit is not paused.
         eta: Estimated seconds until the last workspace is read; `None` if unknown.
-        why: Reason for the pause; an empty string if the audit is not paused.
 
     Example:
         ```python
         async with stream(client, ["space_1"]) as findings:
             async for _ in findings:
-                print(findings.progress.mailboxes, findings.progress.state)  # -> 2 running
                 print(findings.progress)  # -> 1 of 1 workspaces, 2 mailboxes, ...
         ```
     """
@@ -58,7 +54,8 @@ class ProgressMeter:
     def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
         self._total = workspaces
         self._throttle = throttle
-        self._mailboxes = self._campaigns = self._ended = self._pages_read = 0
+        self.campaigns = 0
+        self._mailboxes = self._ended = self._pages_read = 0
         self._pages_left: dict[str, int] = {}  # for each workspace that was started
         self._mailbox_rate, self._page_rate = RateEstimator(now), RateEstimator(now)
 
@@ -70,9 +67,6 @@ class ProgressMeter:
         self._pages_left[workspace] = max(0, self._pages_left.get(workspace, 0) - 1)
         self._pages_read += 1
         self._page_rate.add(1)
-
-    def add_campaign(self) -> None:
-        self._campaigns += 1
 
     def add_mailboxes(self, count: int) -> None:
         self._mailboxes += count
@@ -86,20 +80,16 @@ class ProgressMeter:
         state = self._throttle.state(now)
         pause = max(0.0, self._throttle.opens_at - now)
         rate = min(self._page_rate.rate(now), self._throttle.limit or math.inf)
-        left = self._estimate_pages_left()
+        started, left = len(self._pages_left), float(sum(self._pages_left.values()))
+        left += (self._total - started) * ((self._pages_read + left) / started if started else 1.0)
         return AuditProgress(
             workspaces=self._ended,
             total=self._total,
             mailboxes=self._mailboxes,
-            campaigns=self._campaigns,
+            campaigns=self.campaigns,
             rate=self._mailbox_rate.rate(now),
             state=state,
             resumes=pause,
             eta=pause + left / rate if rate else None,
             why=self._throttle.pause_reason if state == "paused" else "",
         )
-
-    def _estimate_pages_left(self) -> float:
-        started, left = len(self._pages_left), sum(self._pages_left.values())
-        pages_of_each = (self._pages_read + left) / started if started else 1.0
-        return left + (self._total - started) * pages_of_each

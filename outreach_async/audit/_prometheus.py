@@ -14,25 +14,13 @@ from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
-import attrs
-
 from outreach_async._files.atomic import atomic_write
 from outreach_async.audit._findings import GroupKind, Severity
 from outreach_async.audit._report import Report
-from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.errors import InvalidRequest
 
-Samples: TypeAlias = Mapping[tuple[str, ...], float]
-"""Mapping from the values of the labels to the value of the metric."""
-
-
-@attrs.frozen
-class Gauge:
-    name: str
-    description: str
-    labels: tuple[str, ...]
-    samples: Samples
-
+Gauge: TypeAlias = tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]]
+"""The name, the description and the labels of a metric, and its values by the values of the labels."""
 
 _GROUP_FIGURES: Final = (
     ("score", "Share of the e-mails of the {kind} that healthy mailboxes send, from 0 to 100", "score"),
@@ -55,11 +43,11 @@ def render_prometheus(report: Report) -> str:
 
     families = []
     groups = chain(_group_gauges(report, "workspace"), _group_gauges(report, "domain"))
-    for gauge in chain(_audit_gauges(report), groups, _campaign_gauges(report.campaigns)):
+    for name, description, labels, samples in chain(_audit_gauges(report), groups, _campaign_gauges(report)):
         # Without names, a label for them would only be blank.
-        named = ("name",) if report.names and gauge.labels[:1] == ("workspace",) else ()
-        family = GaugeMetricFamily(f"outreach_audit_{gauge.name}", f"{gauge.description}.", labels=(*gauge.labels, *named))
-        for values, figure in gauge.samples.items():
+        named = ("name",) if report.names and labels[:1] == ("workspace",) else ()
+        family = GaugeMetricFamily(f"outreach_audit_{name}", f"{description}.", labels=(*labels, *named))
+        for values, figure in samples.items():
             family.add_metric([escape_label(value) for value in (*values, *(report.name_of(values[0]) for _ in named))], figure)
         families.append(family)
     registry: Any = SimpleNamespace(collect=lambda: families)  # `generate_latest` uses no other attribute of a registry
@@ -101,18 +89,16 @@ def escape_label(value: str) -> str:
 def _audit_gauges(report: Report) -> Iterator[Gauge]:
     unreadable = set(report.unreadable)
     score = math.nan if report.scores.overall is None else report.scores.overall
-    yield Gauge("timestamp_seconds", "Time of the audit, in Unix seconds", (), {(): report.at})
-    yield Gauge("score", "Share of all e-mails that healthy mailboxes send, from 0 to 100, or NaN", (), {(): score})
-    yield Gauge("mailboxes", "Checked mailboxes", (), {(): report.mailboxes})
+    yield "timestamp_seconds", "Time of the audit, in Unix seconds", (), {(): report.at}
+    yield "score", "Share of all e-mails that healthy mailboxes send, from 0 to 100, or NaN", (), {(): score}
+    yield "mailboxes", "Checked mailboxes", (), {(): report.mailboxes}
     for kind in ("workspace", "domain"):
         description = f"Number of {kind}s with checked mailboxes; only the 1,000 worst have their own gauges"
-        yield Gauge(f"{kind}s", description, (), {(): report.totals.get(kind, 0)})
-    yield Gauge("unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)})
-    yield Gauge(
-        "findings", "Findings by severity", ("severity",), {(each.value,): count for each, count in report.counts.items()}
-    )
-    states: Samples = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
-    yield Gauge("workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states)
+        yield f"{kind}s", description, (), {(): report.totals.get(kind, 0)}
+    yield "unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)}
+    yield "findings", "Findings by severity", ("severity",), {(each.value,): count for each, count in report.counts.items()}
+    states = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
+    yield "workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states
 
 
 _MAX_WORKSPACES: Final = 1_000
@@ -127,21 +113,17 @@ _CAMPAIGN_FIGURES: Final = (
 """Gauges about campaigns. Each tuple has a gauge's name, its help text, and the field of `CampaignTotals` that has the value."""
 
 
-def _campaign_gauges(campaigns: CampaignResults | None) -> Iterator[Gauge]:
-    if campaigns is None:
-        return
-    kept = sorted(campaigns.totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
-    for name, description, figure in _CAMPAIGN_FIGURES:
-        samples: Samples = {(workspace,): getattr(totals, figure) for workspace, totals in kept}
-        yield Gauge(f"workspace_{name}", description, ("workspace",), samples)
+def _campaign_gauges(report: Report) -> Iterator[Gauge]:
+    totals = report.campaigns.totals if report.campaigns else {}
+    kept = sorted(totals.items(), key=lambda item: -item[1].campaigns)[:_MAX_WORKSPACES]
+    for name, description, figure in _CAMPAIGN_FIGURES if report.campaigns else ():
+        yield f"workspace_{name}", description, ("workspace",), {(space,): getattr(total, figure) for space, total in kept}
 
 
 def _group_gauges(report: Report, kind: GroupKind) -> Iterator[Gauge]:
     groups = {group.key: group for group in report.groups if group.kind == kind}
     for name, description, figure in _GROUP_FIGURES:
-        samples: Samples = {(key,): getattr(group, figure) for key, group in groups.items()}
-        yield Gauge(f"{kind}_{name}", description.format(kind=kind), (kind,), samples)
-    counts: Samples = {
-        (key, severity.value): group.counts.get(severity, 0) for key, group in groups.items() for severity in Severity
-    }
-    yield Gauge(f"{kind}_findings", f"Findings about the {kind} by severity", (kind, "severity"), counts)
+        samples = {(key,): getattr(group, figure) for key, group in groups.items()}
+        yield f"{kind}_{name}", description.format(kind=kind), (kind,), samples
+    counts = {(key, severity.value): group.counts.get(severity, 0) for key, group in groups.items() for severity in Severity}
+    yield f"{kind}_findings", f"Findings about the {kind} by severity", (kind, "severity"), counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -12,13 +12,7 @@ import attrs
 from outreach_async._service.responses import parse_date
 from outreach_async._service.retry import explain_status
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
-from outreach_async.audit._campaign_evaluation import (
-    CampaignVerdict,
-    WorkspaceUse,
-    evaluate_campaign,
-    needs_fields,
-    needs_steps,
-)
+from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
@@ -35,7 +29,7 @@ from outreach_async.audit._rules import (
     UNREADABLE,
 )
 from outreach_async.audit._totals import CompactSet
-from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit.campaigns import CampaignRow, WorkspaceCampaigns
 from outreach_async.audit.policy import rules_about
 from outreach_async.errors import BulkError, DeadlineExceeded, OutreachError, shorten
 from outreach_async.models import Campaign, Mailbox, Page, Step, Undecodable
@@ -87,8 +81,13 @@ def _describe_errors(
     """Yield findings about items that do not match the API, a list that could not be read, and items that it lacks."""
     undecodable_rule, unread_rule, missing_rule = _LIST_RULES[what]
     for item in undecodable:
+        subject: dict[str, Any] = {"mailbox": item.id} if what == "mailboxes" else {"campaign": item.id}
+        if what != "mailboxes":
+            name = item.fields.get("name")
+            subject["campaign_name"] = name if isinstance(name, str) else None
+        elif isinstance(email := item.fields.get("email"), str):
+            subject |= {"email": email, "domain": email_domain(email)}
         message = f"does not match the documented API: {shorten(item.error, _MAX_ERROR_SHOWN)}"
-        subject = _mailbox_subject(item) if what == "mailboxes" else _campaign_subject(item)
         yield build_finding(undecodable_rule, Violation(message), workspace, **subject)
     if error is not None:
         read = f" completely ({what} read: {count:,})" if count else ""
@@ -103,18 +102,6 @@ _LIST_RULES: Final = {
     "mailboxes": (UNDECODABLE, UNREADABLE, MISSING),
     "campaigns": (CAMPAIGN_UNDECODABLE, CAMPAIGNS_UNREAD, CAMPAIGNS_MISSING),
 }
-
-
-def _mailbox_subject(item: Undecodable) -> Mapping[str, Any]:
-    email = item.fields.get("email")
-    if not isinstance(email, str):
-        return {"mailbox": item.id}
-    return {"mailbox": item.id, "email": email, "domain": email_domain(email)}
-
-
-def _campaign_subject(item: Undecodable) -> Mapping[str, Any]:
-    name = item.fields.get("name")
-    return {"campaign": item.id, "campaign_name": name if isinstance(name, str) else None}
 
 
 def _explain_end(error: OutreachError) -> OutreachError:
@@ -132,16 +119,11 @@ class _CampaignsOf:
     """The state of a workspace while its campaigns are read. The numbers are places in the service's list."""
 
     workspace: str
-    verdicts: dict[int, CampaignVerdict] = attrs.Factory(dict)
+    verdicts: dict[int, tuple[CampaignRow, list[Finding]]] = attrs.Factory(dict)
     errors: dict[int, Finding] = attrs.Factory(dict)
     fields: FieldNames | None = None
     fields_error: Finding | None = None
     fields_lock: anyio.Lock = attrs.Factory(anyio.Lock)
-
-    def collect(self) -> WorkspaceCampaigns:
-        verdicts = [verdict for _, verdict in sorted(self.verdicts.items())]
-        findings = [finding for verdict in verdicts for finding in verdict.findings]
-        return WorkspaceCampaigns(rows=[verdict.row for verdict in verdicts], findings=findings)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -178,7 +160,7 @@ class WorkspaceReader:
         waiting = iter(workspaces)
 
         async def work() -> None:
-            # All workers share this iterator. `next` does not await, so no two workers get the same workspace.
+            # `next` does not await, so no two workers get the same workspace.
             for workspace in waiting:
                 results[workspace] = await self._read(workspace)
                 self.progress.end_workspace(workspace)
@@ -261,7 +243,7 @@ class WorkspaceReader:
                     await self._campaign_slots.acquire()  # acquired before the task starts, to limit the campaigns in memory
                     group.start_soon(self._judge, reading, place, campaign)
                 else:
-                    reading.verdicts[place] = self._evaluate(reading, campaign, None)
+                    self._evaluate(reading, place, campaign, None)
             count += len(campaigns)
 
         error: OutreachError | None = None
@@ -275,7 +257,10 @@ class WorkspaceReader:
         errors = [*_describe_errors(workspace, "campaigns", count, error, undecodable=cursor.undecodable, missing=missing)]
         if reading.fields_error is not None:
             errors.append(reading.fields_error)
-        return reading.collect(), [*errors, *(each for _, each in sorted(reading.errors.items()))], error is not None
+        errors += [reading.errors[place] for place in sorted(reading.errors)]
+        verdicts = [reading.verdicts[place] for place in sorted(reading.verdicts)]
+        rows, findings = [row for row, _ in verdicts], [finding for _, found in verdicts for finding in found]
+        return WorkspaceCampaigns(rows=rows, findings=findings), errors, error is not None
 
     async def _judge(self, reading: _CampaignsOf, place: int, campaign: Campaign) -> None:
         try:
@@ -289,17 +274,16 @@ class WorkspaceReader:
                 message = f"its steps could not be read: {_shown(error)}"
                 subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
                 reading.errors[place] = build_finding(STEPS_UNREAD, Violation(message), reading.workspace, **subject)
-            reading.verdicts[place] = self._evaluate(reading, campaign, steps)
+            self._evaluate(reading, place, campaign, steps)
         finally:
             self._campaign_slots.release()
 
-    def _evaluate(self, reading: _CampaignsOf, campaign: Campaign, steps: list[Step] | None) -> CampaignVerdict:
+    def _evaluate(self, reading: _CampaignsOf, place: int, campaign: Campaign, steps: list[Step] | None) -> None:
         case = build_campaign_case(campaign, steps, reading.fields, self.settle_time())
-        self.progress.add_campaign()
-        verdict = evaluate_campaign(case, self.state.policy, reading.workspace)
+        self.progress.campaigns += 1
+        row, _ = reading.verdicts[place] = evaluate_campaign(case, self.state.policy, reading.workspace)
         if self.readings is not None:
-            record_campaign(self.readings, verdict.row, campaign, steps)
-        return verdict
+            record_campaign(self.readings, row, campaign, steps)
 
     async def _read_fields(self, reading: _CampaignsOf, steps: list[Step]) -> None:
         """Read the fields of the workspace if checking these steps requires them, at most once per workspace."""
@@ -333,10 +317,9 @@ class WorkspaceReader:
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()
-        cause = self.resources.throttle.last_error
-        reason = "" if cause is None else f"; the last request failed: {self._describe(cause)}"
+        cause, reason = self.resources.throttle.last_error, ""
+        if cause is not None:
+            # The text of an error may name another workspace than the one whose finding quotes it.
+            is_harmless = cause.status_code is None or len(self.state.workspaces) == 1
+            reason = f"; the last request failed: {cause if is_harmless else f'status {cause.status_code}'}"
         raise DeadlineExceeded(f"the deadline of {self.deadline:g} s for the audit passed{reason}") from cause
-
-    def _describe(self, cause: OutreachError) -> str:
-        """Describe an error, whose text may name another workspace than the one whose finding quotes it."""
-        return str(cause) if cause.status_code is None or len(self.state.workspaces) == 1 else f"status {cause.status_code}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal, Self, cast
 
@@ -12,7 +12,7 @@ import msgspec
 
 from outreach_async._service.validation import type_name
 from outreach_async.audit._campaign_evaluation import compare_campaigns
-from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, require_severity
+from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._flagged import FindingList
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._scoring import Scores
@@ -40,16 +40,15 @@ class Report:
 
     Attributes:
         mailboxes: Number of checked mailboxes.
-        unreadable: Ids of the workspaces that could not be read completely.
+        workspaces, unreadable: Ids of the workspaces, without duplicates, and of those that could not be read completely.
         findings: Findings, built when they are accessed: the worst first, then in the order of workspaces, mailboxes and rules.
         scores: Scores overall, by workspace and by domain.
-        workspaces: Ids of the workspaces, in the order given, without duplicates.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
         service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
         policy: The policy of the audit.
-        groups: Groups of mailboxes by workspace, domain, type and server_ip, the worst first; at most 1,000 of each kind.
-        totals: Number of all groups of each kind.
+        groups, totals: Groups of mailboxes by workspace, domain, type and server_ip, the worst first, at most 1,000 of each kind;
+            and the number of all groups of each kind.
         rows: Mailboxes with findings, the worst first; at most 1,000.
         not_judged: Descriptions of what the audit cannot check, such as complaint rates.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
@@ -93,10 +92,7 @@ class Report:
     @property
     def counts(self) -> dict[Severity, int]:
         """Number of findings by severity, the worst severity first."""
-        if isinstance(self.findings, FindingList):
-            return self.findings.counts
-        counts = Counter(finding.severity for finding in self.findings)
-        return {severity: counts[severity] for severity in Severity}
+        return {severity: len(findings_of(self, severity)) for severity in Severity}
 
     def name_of(self, workspace: str) -> str:
         """Return the name of a workspace; its id if it has no name.
@@ -129,11 +125,13 @@ class Report:
             print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
             ```
         """
-        bar = require_severity(fail_on)
+        if fail_on not in list(Severity):
+            raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {fail_on!r}; pass one of them")
         if self.denied:
             return EXIT_DENIED
         if self.incomplete:
             return EXIT_INCOMPLETE
+        bar = Severity(fail_on)
         return EXIT_FINDINGS if any(count and severity.reaches(bar) for severity, count in self.counts.items()) else EXIT_CLEAN
 
     def since(self, earlier: Report, *others: Report) -> Report:
@@ -148,12 +146,17 @@ class Report:
             print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
             ```
         """
-        reports = [earlier, *others]
+        reports, later = [earlier, *others], self
         latest = max(reports, key=lambda report: report.at)
-        later = _compare_campaigns(latest, self)
-        findings, diff = compare_reports(latest, later)
-        history = merge_history(reports, before=self.at)
-        return attrs.evolve(later, findings=findings, diff=diff, history=history, names={**latest.names, **self.names})
+        if latest.campaigns is not None and self.campaigns is not None:
+            rules = comparison_rules(self.policy)
+            campaigns, found = compare_campaigns(latest.campaigns, self.campaigns, self.findings, rules)
+            later = attrs.evolve(self, campaigns=campaigns, findings=found)
+        findings, diff = _compare_reports(latest, later)
+        points = {(point.at, point.scope): point for report in reports for point in (*report.history, history_point(report))}
+        history = sorted((point for point in points.values() if 0 < point.at < self.at), key=lambda point: point.at)
+        names = {**latest.names, **self.names}
+        return attrs.evolve(later, findings=findings, diff=diff, history=history[-MAX_HISTORY:], names=names)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible values. `from_dict` converts these values back to a report.
@@ -199,23 +202,13 @@ def findings_of(report: Report, severity: Severity) -> Sequence[Finding]:
     return [finding for finding in report.findings if finding.severity is severity]
 
 
-def _compare_campaigns(earlier: Report, later: Report) -> Report:
-    if earlier.campaigns is None or later.campaigns is None:
-        return later
-    rules = comparison_rules(later.policy)
-    campaigns, findings = compare_campaigns(earlier.campaigns, later.campaigns, later.findings, rules)
-    return attrs.evolve(later, campaigns=campaigns, findings=findings)
-
-
 @attrs.frozen(kw_only=True)
 class HistoryPoint:
     """Score and counts of one audit, for the history in later reports.
 
     Attributes:
-        at: Time of the audit, in Unix seconds.
+        at, mailboxes, counts: As in `Report`.
         score: Score of all mailboxes; `None` if no mailbox was checked.
-        mailboxes: Number of checked mailboxes.
-        counts: Number of findings by severity.
         scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
 
     Example:
@@ -241,12 +234,6 @@ def history_point(report: Report) -> HistoryPoint:
     return HistoryPoint(at=report.at, score=score, mailboxes=report.mailboxes, counts=counts, scope=scope)
 
 
-def merge_history(reports: Iterable[Report], before: float) -> list[HistoryPoint]:
-    """Combine reports and their histories into one history, sorted by time. Only the latest `MAX_HISTORY` audits are kept."""
-    points = {(point.at, point.scope): point for report in reports for point in (*report.history, history_point(report))}
-    return sorted((point for point in points.values() if 0 < point.at < before), key=lambda point: point.at)[-MAX_HISTORY:]
-
-
 SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
 
 
@@ -255,13 +242,11 @@ class Delta:
     """A number, such as a score, that changed between two audits.
 
     Attributes:
-        kind: Kind of the subject.
-        key: Id of the subject, domain or address of the server; empty for the whole audit.
+        kind, key: Kind of the subject, and its id, domain or address; the key is empty for the whole audit.
         name: Address of the mailbox, name of the campaign or workspace, otherwise the key.
         rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
         figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
-        before: Earlier value; `None` if there is none.
-        after: Current value; `None` if there is none.
+        before, after: Earlier and current value; `None` if there is none.
 
     Example:
         ```python
@@ -286,12 +271,8 @@ class ChangeCounts:
     """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
 
     Attributes:
-        before: Number of findings in the earlier audit.
-        after: Number of findings in the later audit.
-        new: Number of new findings.
-        unchanged: Number of unchanged findings.
-        resolved: Number of resolved findings.
-        not_judged: Number of findings that could not be checked again.
+        before, after: Numbers of findings in the earlier and in the later audit.
+        new, unchanged, resolved, not_judged: Numbers of findings in each list of the `Diff`.
 
     Example:
         ```python
@@ -321,8 +302,7 @@ class Diff:
         not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
         deltas: Changes of the numbers in findings that are in both audits.
         scores: Changed scores and totals.
-        added_workspaces: Ids of workspaces that only the later audit covers.
-        removed_workspaces: Ids of workspaces that only the earlier audit covers.
+        added_workspaces, removed_workspaces: Ids of workspaces that only the later, or only the earlier audit covers.
 
     Example:
         ```python
@@ -361,7 +341,7 @@ class Diff:
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
-def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
+def _compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:
     # Two findings match if they have the same rule and the same subject. Mailboxes, campaigns and steps are matched by id, first
     # within the same workspace, then across workspaces. Findings about several mailboxes are matched by their domain, server or
     # workspace.
@@ -371,6 +351,7 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
     ]
     pairs = [(before, after) for before, after in zip(matches, findings, strict=True) if before]
     is_unchecked = find_unchecked(later)
+    was_covered, is_covered = set(earlier.workspaces), set(later.workspaces)
     return findings, Diff(
         at=earlier.at,
         new=[finding for finding in findings if finding.state == "new"],
@@ -380,20 +361,24 @@ def compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff
         deltas=[delta for before, after in pairs for delta in _changed_figures(before, after)],
         scores=list(_changed_scores(earlier, later)),
         # An early report of version 1 does not list the workspaces it covers.
-        added_workspaces=_ids_without(later.workspaces, earlier.workspaces) if earlier.workspaces else [],
-        removed_workspaces=_ids_without(earlier.workspaces, later.workspaces),
+        added_workspaces=[each for each in later.workspaces if each not in was_covered] if was_covered else [],
+        removed_workspaces=[each for each in earlier.workspaces if each not in is_covered],
     )
 
 
-def _ids_without(workspaces: Sequence[str], others: Iterable[str]) -> list[str]:
-    known = set(others)
-    return [workspace for workspace in workspaces if workspace not in known]
-
-
 def match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tuple[list[Finding | None], list[Finding]]:
+    # Findings in different workspaces match by the second key, which has the workspace only if the finding is about it.
+    def exact_key(finding: Finding) -> Hashable:
+        campaign = finding.campaign, finding.step
+        return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email, campaign
+
+    def subject_key(finding: Finding) -> Hashable:
+        shared = finding.step or finding.campaign or finding.domain or finding.server_ip
+        return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
+
     matches: list[Finding | None] = [None] * len(later)
     left = dict(enumerate(earlier))
-    for key in (_exact_key, _workspace_independent_key):
+    for key in (exact_key, subject_key):
         waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for place, finding in left.items():
             waiting[key(finding)].append(place)
@@ -401,18 +386,6 @@ def match_findings(earlier: Sequence[Finding], later: Sequence[Finding]) -> tupl
             if matches[index] is None and waiting[key(finding)]:
                 matches[index] = left.pop(waiting[key(finding)].popleft())
     return matches, list(left.values())
-
-
-def _exact_key(finding: Finding) -> Hashable:
-    campaign = finding.campaign, finding.step
-    return finding.rule, finding.workspace, finding.mailbox, finding.domain, finding.server_ip, finding.email, campaign
-
-
-def _workspace_independent_key(finding: Finding) -> Hashable:
-    """Return a key that is equal for matching findings in different workspaces."""
-    # The key contains the workspace only if the finding is about the workspace itself.
-    shared = finding.step or finding.campaign or finding.domain or finding.server_ip
-    return finding.rule, finding.mailbox or shared or finding.email or ("workspace", finding.workspace)
 
 
 def find_unchecked(report: Report) -> Callable[[Finding], bool]:
@@ -445,21 +418,16 @@ SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity i
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:
     old, new = ({"severity": SEVERITY_LEVELS[finding.severity], **finding.figures} for finding in (before, after))
-    kind = _subject_kind(after)
+    if after.campaign is not None:
+        kind: SubjectKind = "campaign" if after.step is None else "step"
+    else:
+        scope = CATALOGUE[after.rule].scope if after.rule in CATALOGUE and after.mailbox is None else "mailbox"
+        kind = cast("SubjectKind", scope)
     key = after.mailbox or after.step or after.campaign or after.domain or after.server_ip or after.workspace
+    about: dict[str, Any] = {"kind": kind, "key": key, "name": after.email or after.campaign_name or key, "rule": after.rule}
     for figure in dict.fromkeys([*old, *new]):
-        values = {"before": old.get(figure), "after": new.get(figure)}
-        if values["before"] != values["after"]:
-            yield Delta(
-                kind=kind, key=key, name=after.email or after.campaign_name or key, rule=after.rule, figure=figure, **values
-            )
-
-
-def _subject_kind(finding: Finding) -> SubjectKind:
-    if finding.campaign is not None:
-        return "campaign" if finding.step is None else "step"
-    scope = CATALOGUE[finding.rule].scope if finding.rule in CATALOGUE and finding.mailbox is None else "mailbox"
-    return cast("SubjectKind", scope)
+        if old.get(figure) != new.get(figure):
+            yield Delta(**about, figure=figure, before=old.get(figure), after=new.get(figure))
 
 
 def _changed_scores(earlier: Report, later: Report) -> Iterator[Delta]:

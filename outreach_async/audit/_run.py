@@ -52,12 +52,11 @@ class AuditOptions(PartOptions, total=False):
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
     """Read and check every mailbox of the workspaces, and return a report.
 
-    Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding,
-    and everything else is still checked.
+    Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding.
 
-    While the service is down or throttles requests, the audit waits; the client's deadline does not limit these waits. With
-    `deadline`, the audit waits until that deadline. Without it, the audit ends after 15 minutes without a successful request, or
-    after a few attempts if it never reached the service. The remaining workspaces are reported as unreadable.
+    While the service is down or throttles requests, the audit waits until its `deadline`; the client's own does not limit these
+    waits. Without one, it ends after 15 minutes without a successful request, or after a few attempts if it never reached the
+    service. The remaining workspaces are reported as unreadable.
 
     Args:
         client: Client to read with. Its default workspace is ignored.
@@ -67,8 +66,8 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
         display: Mailboxes per page, by default 2,000, the maximum (section "List mailboxes" of the API documentation).
         deadline: Limit in seconds for the whole audit; by default, there is none.
         clock: Function that returns the time of the audit, in Unix seconds, to which the ages of mailboxes are relative. By
-            default, it is the local time, or the time in the service's header field `Date` if the two differ by more than a
-            minute; `Report.service_clock` says which.
+            default the local time, or the one in the service's header field `Date` if they differ by more than a minute;
+            `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids; by default, there are none.
         readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
 
@@ -88,8 +87,7 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
 def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
     """Return an audit that takes the options of `audit`, but yields each finding as soon as it is final.
 
-    Findings about domains and servers come after all mailboxes have been read. The same applies to OA101 to OA103, which depend
-    on all mailboxes of a domain.
+    Those about domains and servers, and OA101 to OA103, which depend on all mailboxes of a domain, come last.
 
     Raises:
         InvalidRequest: An argument is invalid; see `audit`.
@@ -167,8 +165,7 @@ class AuditRun:
         self._names = require_names(names, ids)
         self._group: TaskGroup
         self._channel: FindingsChannel
-        self._discards = False
-        self._started = False
+        self._discards = self._started = False
         self.workspaces: list[WorkspaceReading] = []
 
     def __await__(self) -> Generator[Any, Any, Report]:
@@ -197,8 +194,7 @@ class AuditRun:
     def separate(self) -> list[Report]:
         """Return a report for each workspace: the one that an audit of this workspace alone would return.
 
-        It contains nothing of the other workspaces. A domain or server that several workspaces share is judged by the mailboxes
-        of this one.
+        A domain or server that several workspaces share is judged by the mailboxes of this one.
 
         Raises:
             InvalidRequest: The audit has not finished.
@@ -206,8 +202,8 @@ class AuditRun:
         Example:
             ```python
             run = stream(client, ["space_1", "space_2"])
-            whole = await run
-            print([(report.workspaces, report.mailboxes) for report in run.separate()])  # -> [(['space_1'], 2), (['space_2'], 0)]
+            await run
+            print([report.mailboxes for report in run.separate()])  # -> [2, 0]
             ```
         """
         if not self.workspaces:

@@ -44,13 +44,11 @@ class Score:
 
     Attributes:
         score: Mean of the mailboxes' scores, weighted by the e-mails sent; see `Scores`.
-        mailboxes: Number of checked mailboxes.
-        sent_30days: E-mails sent in 30 days.
+        mailboxes, sent_30days: Number of checked mailboxes, and of the e-mails that they sent in 30 days.
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
-        print(report.scores.workspaces["space_1"].score)  # -> 74.5
+        print((await audit(client, ["space_1"])).scores.workspaces["space_1"].score)  # -> 74.5
         ```
     """
 
@@ -63,9 +61,9 @@ class Score:
 class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
-    A score is the mean of the mailboxes' scores. Here, the findings about the domain and the server of a mailbox count as if they
-    were its own. The weight of a mailbox is the number of e-mails that it sent in 30 days, plus 30, so that a mailbox that has
-    sent nothing yet counts too. Means are rounded down to one decimal: 100 means that there is no warning or worse.
+    A score is the mean of the mailboxes' scores, in which the findings about a mailbox's domain and server count as its own. The
+    weight of a mailbox is the number of e-mails that it sent in 30 days, plus 30, so that one that has sent nothing counts too.
+    Means are rounded down to one decimal: 100 means that there is no warning or worse.
 
     Each further finding lowers the score, and each resolved one raises it: with 1 critical mailbox of 201 that send equally, the
     score is 99.5; with 100 of 300, it is 70. A severity says how urgent a problem is, and the score says how much of the sending
@@ -78,8 +76,7 @@ class Scores:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
-        print(report.scores.overall, list(report.scores.domains))  # -> 74.5 ['north.example']
+        print((await audit(client, ["space_1"])).scores.overall)  # -> 74.5
         ```
     """
 

@@ -1,8 +1,8 @@
 """Report the campaigns of an audit: their problems and their numbers.
 
-`audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns` on the command line, also reads the campaigns of
-each workspace. This takes one request for each page of 100 campaigns, one for the steps of each campaign, and one for the fields
-of a workspace whose templates contain placeholders:
+`audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns`, also reads the campaigns of each workspace: one
+request for each page of 100 campaigns, one for the steps of each, and one for the fields of a workspace whose templates contain
+placeholders:
 
 ```python
 import anyio
@@ -24,15 +24,13 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. They work like
-the rules about mailboxes, and affect the verdict and the exit code, but no score: scores describe mailboxes. No rule uses open
-rates: Apple Mail loads the images of unopened e-mails, and causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing
-Litmus). Every reading error is a finding (`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
+The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. They affect the
+verdict and the exit code, but no score: scores describe mailboxes. No rule uses open rates: Apple Mail loads the images of
+unopened e-mails, and causes 50 to 60 % of recorded opens (benchmarkemail 2025, citing Litmus). Every reading error is a finding
+(`OA911` to `OA915`) and makes the audit incomplete; everything else is still checked.
 
-`report.campaigns` is `None` unless the audit read campaigns. `rows` has a row for each campaign, up to 10,000, and `totals` the
-sums for each workspace. A number in a row is `None` if it is missing or invalid. A total over steps is also `None` if the steps
-were not read. `end` is the estimated end of the campaign, and `planned_end` its first estimate since contacts were last added.
-`tuesday.since(monday)` copies `planned_end` from the earlier report, and rule `OA204` reports campaigns whose end slips.
+`report.campaigns` is `None` unless the audit read campaigns. `tuesday.since(monday)` copies the first estimate of each end from
+the earlier report, and rule `OA204` reports campaigns whose end slips.
 """
 
 from __future__ import annotations
@@ -57,21 +55,13 @@ class CampaignRow:
     """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps and the steps were not read.
 
     Attributes:
-        id: Id of the campaign.
-        name: Name of the campaign, as the service returned it.
+        id, name, status: As the service returned them.
         workspace: Id of the workspace.
-        status: Status of the campaign, as the service returned it.
         severity: Severity of the worst finding; `None` if there are no findings.
         rules: Ids of the rules that apply to the campaign or its steps, without duplicates.
-        steps: Number of steps.
-        contacts: Number of contacts.
-        sent: E-mails sent, over all templates of all steps.
+        steps, contacts, replies_num, interested_num, bounces_num: Numbers of each, as the service counts them.
+        sent, unsubscribed_num, left_to_send: E-mails sent, unsubscribes, and e-mails left to send, over all steps.
         opens: Open rate, in percent; no rule uses it.
-        replies_num: Number of replies.
-        interested_num: Number of interested replies.
-        bounces_num: Number of bounces.
-        unsubscribed_num: Number of unsubscribes, over all templates of all steps.
-        left_to_send: E-mails left to send, over all steps.
         end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
         planned_end: First estimate of the end since contacts were last added, in Unix seconds; copied by `Report.since`.
         created: Creation time, in Unix seconds.
@@ -110,12 +100,9 @@ class CampaignTotals:
     """The sums over the campaigns of a workspace. Missing and invalid numbers count as 0.
 
     Attributes:
-        campaigns: Number of campaigns.
-        live: Number of campaigns with the status `live`.
+        campaigns, live: Number of campaigns, and of those with the status `live`.
         contacts: Number of contacts; a contact in two campaigns counts twice.
-        sent: E-mails sent.
-        replies_num: Number of replies.
-        bounces_num: Number of bounces.
+        sent, replies_num, bounces_num: Numbers of e-mails sent, replies and bounces.
         left_to_send: E-mails left to send in live campaigns.
 
     Example:
@@ -134,9 +121,8 @@ class CampaignTotals:
     left_to_send: Number = 0
 
 
-def add_up(rows: Iterable[CampaignRow]) -> CampaignTotals:
+def add_up(rows: Sequence[CampaignRow]) -> CampaignTotals:
     """Return the sums over the rows of a workspace."""
-    rows = list(rows)
     live = [row for row in rows if row.status == LIVE]
     names = ("contacts", "sent", "replies_num", "bounces_num")
     sums: dict[str, Any] = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
@@ -154,8 +140,7 @@ class CampaignResults:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"], campaigns=True)
-        print(report.campaigns.checked, report.campaigns.rows[0].contacts)  # -> 1 40
+        print((await audit(client, ["space_1"], campaigns=True)).campaigns.checked)  # -> 1
         ```
     """
 

@@ -147,13 +147,10 @@ class DayFigures:
         workspace: Id of the workspace; `None` for a domain.
         id: Id of the workspace, campaign or mailbox, or the domain.
         name: Name of the workspace or campaign, address of the mailbox, or the domain.
-        sent: E-mails sent.
-        opened: E-mails opened, for campaigns and workspaces.
-        replied: Replies, for campaigns and workspaces.
-        bounced: E-mails bounced.
+        sent, bounced: E-mails sent and bounced.
+        opened, replied: E-mails opened, and replies, for campaigns and workspaces.
         sent_today: E-mails that a mailbox or domain had sent on this day when it was read.
-        sent_30days: E-mails sent in 30 days, as the service stated on this day.
-        bounced_30days: E-mails bounced in 30 days.
+        sent_30days, bounced_30days: E-mails sent and bounced in 30 days, as the service stated on this day.
         score: Score of the workspace or domain.
         spread_over: Number of days over which a difference was spread; 1 without a gap between snapshots.
 

@@ -1,8 +1,7 @@
 """Audit in parts, in several processes or on several hosts, and merge the parts into one report.
 
-`audit_part` reads some of the workspaces; `merge` combines the parts, in any order. A part can be pickled or stored as JSON, and
-contains no API keys. All parts need the same time, salt and policy. Run a part again if its process died; a repeated part counts
-once. With Dask (extra `dask`), each task reads one group of workspaces; `map` of a `ProcessPoolExecutor` works in the same way:
+A part can be pickled or stored as JSON. Run it again if its process died; a repeated part counts once. With Dask (extra `dask`),
+each task reads one group of workspaces; `map` of a `ProcessPoolExecutor` works in the same way:
 
 ```python
 import os
@@ -101,14 +100,13 @@ class AuditPart:
 
     Attributes:
         at: Time of the audit, in Unix seconds.
-        policy: Hash of the rules of the policy.
-        salt: Hash of the salt; `merge` rejects parts with different salts.
+        policy, salt: Hashes of the rules of the policy, and of the salt; `merge` rejects parts that differ.
         workspaces: The workspaces, each with `workspace` (its id), `complete`, `mailboxes` and `campaigns` (the numbers read).
 
     Example:
         ```python
         part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
-        print(part.workspaces[0].workspace, part.workspaces[0].mailboxes)  # -> space_1 2
+        print(part.workspaces[0].mailboxes)  # -> 2
         ```
     """
 
@@ -153,14 +151,13 @@ class AuditPart:
 async def audit_part(
     client: OutreachClient, workspaces: Iterable[str], *, at: float, salt: str, **options: Unpack[PartOptions]
 ) -> AuditPart:
-    """Read and check some workspaces of an audit. Retries and waits work as in `audit`.
+    """Read and check some workspaces of an audit, with the options of `audit` without `clock` and `names`.
 
-    The options are those of `audit` without `clock` and `names`. `policy` and `campaigns` must be the same for all parts.
+    `policy` and `campaigns` must be the same for all parts.
 
     Args:
-        client: Client to read with. Its default workspace is ignored.
-        workspaces: Ids of the workspaces of this part; a duplicate is read once.
-        at: Time of the audit, in Unix seconds; the same for all parts. The ages of mailboxes are computed from this time.
+        client, workspaces: As in `audit`; the workspaces of this part.
+        at: Time of the audit, in Unix seconds; the same for all parts.
         salt: Key for the mailbox digests; the same for all parts. Keep the salt secret: anyone who knows the salt can test
             whether a part contains an address.
 
@@ -173,25 +170,17 @@ async def audit_part(
         print(merge(parts, workspaces=["space_1", "space_gone"]).unreadable)  # -> ['space_gone']
         ```
     """
-    start, key = _require_time(at), _require_key(salt)
-    run = AuditRun(client, workspaces, clock=lambda: start, names=None, key=key, **options)  # a part has no names
-    await run
-    return build_part(run.state, run.workspaces)
-
-
-def _require_time(at: object) -> float:
-    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
+    given: Any = at
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
         raise InvalidRequest(
             f"at: expected a time in Unix seconds, got {type_name(at)}; call time.time() once, and use the result for all parts"
         )
-    return at
-
-
-def _require_key(salt: object) -> bytes:
-    """Check the salt, and return the key of the digests: a hash of the salt, because a key has a maximum length."""
     if not isinstance(salt, str) or not salt:
         raise InvalidRequest("salt: expected a non-empty string; use the same random string for all parts")
-    return blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    key = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()  # hashed, because a key has a maximum length
+    run = AuditRun(client, workspaces, clock=lambda: at, names=None, key=key, **options)  # a part has no names
+    await run
+    return build_part(run.state, run.workspaces)
 
 
 def build_part(state: AuditState, readings: Iterable[WorkspaceReading]) -> AuditPart:
@@ -213,14 +202,12 @@ def merge(
 ) -> Report:
     """Merge parts into the report that one `audit` of all workspaces would return. Parts may be in any order and may be repeated.
 
-    If several parts contain a workspace, the most complete reading is used. A workspace that no part contains is reported
-    as unreadable.
+    If several parts contain a workspace, the most complete reading is used. One that no part contains is reported as unreadable.
 
     Args:
         parts: The parts, at least one, with the same time, salt and policy.
         workspaces: Ids of all workspaces, in the order of the report.
-        policy: The policy of the parts.
-        names: Names of workspaces by id, which reports show beside the ids.
+        policy, names: The policy of the parts, and names of workspaces by id, as in `audit`.
 
     Raises:
         InvalidRequest: The parts differ, or one is damaged or contains another workspace.
@@ -235,10 +222,15 @@ def merge(
     spaces, rules, known = require_workspace_ids(workspaces), policy or Policy.default(), list(parts)
     _require_equal(known, rules)
     best = _most_complete(known, set(spaces))
-    state = AuditState(spaces, rules, known[0].at)
+    state, readings = AuditState(spaces, rules, known[0].at), list[WorkspaceReading]()
     # A part without workspaces does not show whether the audit reads campaigns.
     unread = WorkspaceCampaigns() if any(part.campaigns is not None for part in best.values()) else None
-    readings = [_add(state, best[workspace]) if workspace in best else _missing(workspace, unread) for workspace in spaces]
+    for space in spaces:
+        if space in best:
+            readings.append(_add(state, best[space]))
+        else:
+            missing = build_finding(UNREADABLE, Violation("could not be read: no part contains this workspace"), space)
+            readings.append(WorkspaceReading(space, 0, True, False, [missing], unread))
     return build_report(state, readings, require_names(names, spaces))
 
 
@@ -264,22 +256,16 @@ def _most_complete(parts: Iterable[AuditPart], workspaces: set[str]) -> dict[str
             shown = shorten(repr(each.workspace), 80)
             raise InvalidRequest(f"parts: expected only workspaces of the audit, got {shown}; add this id to `workspaces`")
         # Equally complete readings are compared by their data, so that the order of the parts has no effect.
-        best[each.workspace] = max(best.get(each.workspace, each), each, key=_completeness)
+        best[each.workspace] = max(
+            *(best.get(each.workspace, each), each),
+            key=lambda part: (part.complete, part.mailboxes, part.campaigns or 0, part.data),
+        )
     if len(reads_campaigns) > 1:
         raise InvalidRequest(
             "parts: expected campaigns in all parts or in no part, got parts with and without campaigns;"
             " use the same `campaigns` for all parts"
         )
     return best
-
-
-def _completeness(part: WorkspacePart) -> tuple[bool, int, int, bytes]:
-    return part.complete, part.mailboxes, part.campaigns or 0, part.data
-
-
-def _missing(workspace: str, campaigns: WorkspaceCampaigns | None) -> WorkspaceReading:
-    finding = build_finding(UNREADABLE, Violation("could not be read: no part contains this workspace"), workspace)
-    return WorkspaceReading(workspace, 0, True, False, [finding], campaigns)
 
 
 def _hash_rules(policy: Policy) -> str:
@@ -324,7 +310,5 @@ def _add(state: AuditState, part: WorkspacePart) -> WorkspaceReading:
 def _require_known(mailbox: Flagged, rules: int, rows: int) -> None:
     """Raise an error if a mailbox refers to a rule or a row that does not exist, which would be noticed only later."""
     known = 0 <= mailbox.row < rows and len(mailbox.figures) == len(FIGURES) and mailbox.violations
-    if not known or not all(
-        0 <= violation.rule < rules and 0 <= violation.rank < len(Severity) for violation in mailbox.violations
-    ):
+    if not known or not all(0 <= each.rule < rules and 0 <= each.rank < len(Severity) for each in mailbox.violations):
         raise ValueError("a mailbox with findings")

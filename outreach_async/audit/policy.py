@@ -48,13 +48,11 @@ class PolicyUsed:
     Attributes:
         name: `default` for the default policy; otherwise the policy's own `name`, the stem of its file name, or `unnamed`.
         fingerprint: Hash of the differences from the default policy; empty for the default policy.
-        off: Ids of the rules that are turned off.
-        thresholds: Changed thresholds, by rule id and threshold name.
+        off, thresholds: Ids of the rules that are turned off, and changed thresholds by rule id and name.
 
     Example:
         ```python
-        report = await audit(client, ["space_1"], policy=Policy.of({"name": "ours", "off": ["OA160"]}))
-        print(report.policy.name, report.policy.off)  # -> ours ['OA160']
+        print(Policy.of({"name": "ours", "off": ["OA160"]}).used.off)  # -> ['OA160']
         ```
     """
 

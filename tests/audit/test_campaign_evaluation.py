@@ -66,9 +66,9 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
     one = campaign(bounces_num=sent, contacts=left, days_left=order, created=replied, days_left_date=left)
     steps = [step(*templates, left_to_send=left, order=order, wait_time=sent)]
 
-    verdict = evaluate_campaign(build_campaign_case(one, steps, None, NOW), Policy.default(), "space_1")
+    row, findings = evaluate_campaign(build_campaign_case(one, steps, None, NOW), Policy.default(), "space_1")
 
-    found = WorkspaceCampaigns(rows=[verdict.row], findings=verdict.findings)
+    found = WorkspaceCampaigns(rows=[row], findings=findings)
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(found), allow_nan=False)), WorkspaceCampaigns) == found
 
 

@@ -162,7 +162,7 @@ def fired(rule: str, subject: Subject) -> bool:
             found = case(subject, [step()])
         case _:
             found = case(campaign(), subject)
-    return rule in {finding.rule for finding in evaluate_campaign(found, Policy.default(), "space_1").findings}
+    return rule in {finding.rule for finding in evaluate_campaign(found, Policy.default(), "space_1")[1]}
 
 
 def message(rule: str, subject: Campaign | Sequence[Step]) -> str:

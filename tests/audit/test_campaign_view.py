@@ -35,8 +35,8 @@ def report_of(*found: WorkspaceCampaigns, **about: Any) -> Report:
 def judged(*cases: Any, workspace: str = "space_1") -> WorkspaceCampaigns:
     verdicts = [evaluate_campaign(each, Policy.default(), workspace) for each in cases]
     return WorkspaceCampaigns(
-        rows=[verdict.row for verdict in verdicts],
-        findings=[finding for verdict in verdicts for finding in verdict.findings],
+        rows=[row for row, _ in verdicts],
+        findings=[finding for _, found in verdicts for finding in found],
     )
 
 

@@ -105,7 +105,7 @@ def case(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), *
 
 def row(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), **changes: Any) -> CampaignRow:
     """Return the row of a campaign in a report, with these changes."""
-    return attrs.evolve(evaluate_campaign(case(one, steps), Policy.default(), "space_1").row, **changes)
+    return attrs.evolve(evaluate_campaign(case(one, steps), Policy.default(), "space_1")[0], **changes)
 
 
 def wire_of(item: Any) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class DrawnWorld:
             for id_, sent in self.campaigns.items():
                 if sent.workspace == space:
                     shown, steps = sent.models(id_, self.steps)
-                    row = evaluate_campaign(build_campaign_case(shown, steps, None, at), Policy.default(), space).row
+                    row = evaluate_campaign(build_campaign_case(shown, steps, None, at), Policy.default(), space)[0]
                     record_campaign(readings, row, shown, steps)
                     rows[space].append(attrs.evolve(row, rules=[], severity=None))
         return self._report(at, spaces, unread, rows, findings), readings

@@ -25,20 +25,14 @@ class Task:
     """The findings with the same rule and severity, with the recommended action. Each finding belongs to exactly one task.
 
     Attributes:
-        rule: Id of the rule.
-        title: Title of the rule.
-        severity: Severity of the findings.
-        findings: Number of findings.
-        mailboxes: Number of different mailboxes that the findings are about.
+        rule, title, source, condition: As of the `Rule`, with the thresholds of the policy.
+        severity, remedy: Severity of the findings, and the recommended action.
+        findings, mailboxes: Number of findings, and of the different mailboxes that they are about.
         groups: Names of the domains, servers, workspaces or campaigns, each with its number of findings, the most first.
         group_kind: Kind of the groups: `domain`, `server`, `workspace` or `campaign`.
         example: Subject and message of one of the findings.
-        remedy: Recommended action.
-        condition: Condition of the rule, with the thresholds of the policy.
-        source: Source of the thresholds.
-        new: Number of findings that the earlier report does not have.
+        new, worse: Numbers of findings that the earlier report does not have, and that were milder in it.
         new_groups: Like `groups`, but only for new findings.
-        worse: Number of findings that were milder in the earlier report.
 
     Example:
         ```python

@@ -1,7 +1,6 @@
 """Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
-A brief summarizes a report and compares it with an earlier report. The findings with the same rule and severity become one task
-with a remedy. `build_brief` is a pure function; a history stores what the next brief compares with.
+The findings with the same rule and severity become one task with a remedy. A history stores what the next brief compares with:
 
 ```python
 import anyio
@@ -31,10 +30,8 @@ anyio.run(main)
 
 The command `outreach-async brief --history history.db` does the same.
 
-If a workspace cannot be read completely, `History.baseline` returns its earlier reading: the findings that were not checked
-again, the numbers of campaigns, and the score. The next brief that can read the workspace compares it with this reading.
-Therefore, each finding is reported as new only once, and each increase of a number is counted exactly once. If a number has
-decreased, the brief contains `None`.
+If a workspace cannot be read completely, `History.baseline` returns its earlier reading, with which the next brief that can read
+it compares: each finding is reported as new only once, and each increase of a number is counted exactly once.
 """
 
 from __future__ import annotations
@@ -71,16 +68,14 @@ class WorkspaceBrief:
     Attributes:
         id: Id of the workspace.
         mailboxes: Number of checked mailboxes.
-        score: Score of its mailboxes; `None` if no mailbox was checked.
-        score_before: Score in the earlier report; `None` if the earlier report has no score for the workspace.
+        score, score_before: Score of its mailboxes, and in the earlier report; `None` without checked mailboxes.
         error: Description of the error, if the workspace could not be read completely; otherwise `None`.
-        since: Start of the period whose changes are counted, in Unix seconds; `None` if the earlier report does not cover the
-            workspace.
+        since: Start of the period whose changes are counted, in Unix seconds; `None` if the earlier report does not cover it.
 
     Example:
         ```python
-        brief = build_brief(await audit(client, ["space_1"]))
-        print(brief.workspaces[0].id, brief.workspaces[0].score, brief.workspaces[0].since)  # -> space_1 74.5 None
+        (workspace,) = build_brief(await audit(client, ["space_1"])).workspaces
+        print(workspace.id, workspace.score, workspace.since)  # -> space_1 74.5 None
         ```
     """
 
@@ -97,22 +92,11 @@ class CampaignBrief:
     """A campaign in a brief. Unknown numbers are `None`.
 
     Attributes:
-        id: Id of the campaign.
-        name: Name of the campaign, as the service returned it.
-        workspace: Id of the workspace.
-        status: Status of the campaign, as the service returned it.
+        id, name, workspace, status, contacts, sent, replies_num, bounces_num, left_to_send: As in `CampaignRow`.
         status_before: Status in the earlier report; `None` if the earlier report does not contain the campaign.
-        contacts: Number of contacts.
-        sent: E-mails sent, over all steps.
-        replies_num: Number of replies.
-        bounces_num: Number of bounces.
-        left_to_send: E-mails left to send, over all steps.
-        new_contacts: Contacts added since the earlier report; `None` if the number of contacts is unknown or has decreased.
-        new_sent: E-mails sent since the earlier report.
-        new_replies: Replies since the earlier report.
-        new_bounces: Bounces since the earlier report.
-        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
-        end_before: Estimated end in the earlier report, in Unix seconds.
+        new_contacts, new_sent, new_replies, new_bounces: Increase of each number since the earlier report; `None` if the number
+            has decreased.
+        end, end_before: Estimated end, now and in the earlier report, in Unix seconds; `None` if it has ended or has no estimate.
 
     Example:
         ```python
@@ -146,12 +130,10 @@ class Brief(Summary):
     """A one-page summary of changes and open tasks. An audit of the same workspaces has the same verdict, counts and tasks.
 
     Attributes:
-        at: Time of the audit, in Unix seconds.
-        since: Time of the earlier audit; `None` in the first brief. Likewise `score_before`.
-        size: Numbers of mailboxes, domains, workspaces and campaigns, as text.
-        verdict: Conclusion in one or two sentences.
-        mailboxes: Number of checked mailboxes.
-        score: Score of all mailboxes; `None` if no mailbox was checked.
+        at, since: Times of the audit and of the earlier one, in Unix seconds; `since` is `None` in the first brief.
+        size, verdict: Numbers of mailboxes, domains, workspaces and campaigns, and the conclusion, as text.
+        mailboxes, names, service_clock: As in `Report`.
+        score, score_before: Score of all mailboxes, and in the earlier report; `None` without checked mailboxes.
         counts: Number of findings by severity.
         changes: How the findings of the earlier report and of this one add up; `None` in the first brief.
         stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
@@ -160,8 +142,6 @@ class Brief(Summary):
         tasks: The open tasks, the most severe first, and within a severity those with news. Notes are in it only if some are new.
         resolved: Earlier findings that no longer apply, by rule and severity, without notes.
         campaigns: The campaigns, grouped by workspace, those that sent most since the earlier report first; `None` if not read.
-        names: Names of workspaces by id. A workspace without a name is not in it.
-        service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
 
     Example:
         ```python
@@ -186,8 +166,7 @@ class Brief(Summary):
 
         Example:
             ```python
-            brief = build_brief(await audit(client, ["space_1"]))
-            print(brief.to_dict()["version"], brief.to_dict()["counts"]["error"])  # -> 1 1
+            print(build_brief(await audit(client, ["space_1"])).to_dict()["counts"]["error"])  # -> 1
             ```
         """
         return {"version": BRIEF_VERSION, **to_json_values(self)}
@@ -254,16 +233,13 @@ def _build_campaigns(report: Report, earlier: Report | None) -> list[CampaignBri
 def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) -> CampaignBrief:
     # If the campaign was created after the earlier audit, all of its numbers are new.
     start = 0 if (row.created or 0) > since else None
-    figures: dict[str, Any] = {
-        new: _increase(getattr(row, name), getattr(before, name) if before else start) for new, name in _GROWING.items()
-    }
+    figures: dict[str, Any] = {}
+    for new, name in _GROWING.items():
+        now, was = getattr(row, name), getattr(before, name) if before else start
+        figures[new] = None if now is None or was is None or now < was else now - was
     return CampaignBrief(
         **{name: getattr(row, name) for name in _COPIED},
         **figures,
         status_before=before.status if before else None,
         end_before=before.end if before else None,
     )
-
-
-def _increase(now: Number | None, before: Number | None) -> Number | None:
-    return None if now is None or before is None or now < before else now - before
