@@ -19,7 +19,7 @@ from outreach_async.audit._findings import GroupKind, Severity
 from outreach_async.audit._report import Report
 from outreach_async.errors import InvalidRequest
 
-Gauge: TypeAlias = tuple[str, str, tuple[str, ...], Mapping[tuple[str, ...], float]]
+Gauge: TypeAlias = tuple[str, str, tuple[str, ...], Mapping[Any, float]]
 """The name, the description and the labels of a metric, and its values by the values of the labels."""
 
 _GROUP_FIGURES: Final = (

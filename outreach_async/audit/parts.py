@@ -156,7 +156,8 @@ async def audit_part(
     `policy` and `campaigns` must be the same for all parts.
 
     Args:
-        client, workspaces: As in `audit`; the workspaces of this part.
+        client: Client to read with. Its default workspace is ignored.
+        workspaces: Ids of the workspaces of this part; a duplicate is read once.
         at: Time of the audit, in Unix seconds; the same for all parts.
         salt: Key for the mailbox digests; the same for all parts. Keep the salt secret: anyone who knows the salt can test
             whether a part contains an address.
@@ -175,7 +176,8 @@ async def audit_part(
         raise InvalidRequest(
             f"at: expected a time in Unix seconds, got {type_name(at)}; call time.time() once, and use the result for all parts"
         )
-    if not isinstance(salt, str) or not salt:
+    given = salt
+    if not isinstance(given, str) or not given:
         raise InvalidRequest("salt: expected a non-empty string; use the same random string for all parts")
     key = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=32).digest()  # hashed, because a key has a maximum length
     run = AuditRun(client, workspaces, clock=lambda: at, names=None, key=key, **options)  # a part has no names
@@ -207,7 +209,8 @@ def merge(
     Args:
         parts: The parts, at least one, with the same time, salt and policy.
         workspaces: Ids of all workspaces, in the order of the report.
-        policy, names: The policy of the parts, and names of workspaces by id, as in `audit`.
+        policy: The policy of the parts.
+        names: Names of workspaces by id, as in `audit`.
 
     Raises:
         InvalidRequest: The parts differ, or one is damaged or contains another workspace.
