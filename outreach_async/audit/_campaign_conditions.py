@@ -141,7 +141,7 @@ class StepCase:
     Example:
         ```python
         (campaign,) = (await client.campaigns.list()).data
-        (step,) = (await client.campaigns.steps(campaign.id)).data
+        step, *_ = (await client.campaigns.steps(campaign.id)).data
         print(StepCase(step=step, of=CampaignCase(campaign=campaign)).will_send)  # -> True
         ```
     """

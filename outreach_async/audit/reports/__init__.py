@@ -55,14 +55,10 @@ def render_csv(report: Report) -> Iterator[str]:
     writer: Any = csv.writer(SimpleNamespace(write=str))  # `writerow` returns what `write` returns
     yield writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name"])
     for finding in report.findings:
-        added = rule_title(finding.rule), report.names.get(finding.workspace)
-        yield writer.writerow(map(_csv_cell, (*finding.to_dict().values(), *added)))
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, dict):
-        value = json.dumps(value) if value else None
-    return escape_formula(value) if isinstance(value, str) else value
+        figures = json.dumps(finding.figures) if finding.figures else None
+        added = {"figures": figures, "title": rule_title(finding.rule), "name": report.names.get(finding.workspace)}
+        cells = (finding.to_dict() | added).values()
+        yield writer.writerow([escape_formula(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def render_json(report: Report) -> Iterator[str]:
@@ -80,24 +76,16 @@ def render_json(report: Report) -> Iterator[str]:
     yield f"{after}{rest}\n"
 
 
-def schema() -> dict[str, Any]:
+def schema(name: str = "report") -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
-    return _load_schema("report")
-
-
-def brief_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`."""
-    return _load_schema("brief")
-
-
-def _load_schema(name: str) -> dict[str, Any]:
     text = (files("outreach_async.audit.reports") / "data" / f"{name}.schema.json").read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
     return values
 
 
-def _render_brief_json(brief: Brief) -> str:
-    return f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n"
+def brief_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`."""
+    return schema("brief")
 
 
 __all__ = [
@@ -125,7 +113,7 @@ _RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
 }
 _BRIEF_RENDERERS: Final[dict[str, Callable[..., str]]] = {
     "terminal": render_text,
-    "json": _render_brief_json,
+    "json": lambda brief: f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n",
     "markdown": render_markdown,
     "html": render_brief_html,
     "slack": render_brief_slack,
@@ -179,19 +167,10 @@ BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
 """Functions that render a brief, by format name. The format `slack` is the JSON of a message for an incoming webhook."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        ".txt": "terminal",
-        ".json": "json",
-        ".csv": "csv",
-        ".md": "markdown",
-        ".markdown": "markdown",
-        ".html": "html",
-        ".htm": "html",
-        ".prom": "prometheus",
-    }
+    {".txt": "terminal", ".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
+    | {".html": "html", ".htm": "html", ".prom": "prometheus"}
 )
 """Format names by file suffix."""
-
 
 _FIRST_BYTES: Final = {
     Report: {

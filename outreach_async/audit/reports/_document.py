@@ -52,7 +52,7 @@ from outreach_async.audit.reports._wording import (
     replace_unprintable,
     split_code,
 )
-from outreach_async.audit.reports.brief import Brief, CampaignBrief, WorkspaceBrief
+from outreach_async.audit.reports.brief import Brief, WorkspaceBrief
 from outreach_async.models import Number
 
 AUDIT_TITLE: Final = "Mailbox audit"
@@ -183,7 +183,11 @@ def _prose(text: str, style: str = "") -> Line:
 
 
 def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
-    line = [Span(task.title, STRONG), Span(": "), *_extent(task)]
+    line = [Span(task.title, STRONG), Span(": ")]
+    if len(task.groups) == 1:
+        line += [Span(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""), Span(task.where, CODE)]
+    else:
+        line.append(Span(task.extent))
     if task.news:
         line += [Span(" ("), Span(task.news, STRONG), Span(")")]
     details = [_prose(task.remedy)] if detailed else []
@@ -194,12 +198,6 @@ def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) ->
         if task.new not in {0, task.findings}:
             details.append([Span("New: ", STRONG), *_places(task.new_groups)])
     return Entry(line, details, task.severity, task.rule)
-
-
-def _extent(task: Task) -> Line:
-    if len(task.groups) != 1:
-        return [Span(task.extent)]
-    return [Span(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""), Span(task.where, CODE)]
 
 
 def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
@@ -339,15 +337,14 @@ def _active_blocks(brief: Brief) -> Iterator[Block]:
     for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
             yield Title(3, [Span(brief.label_of(workspace), CODE)])
-        yield Entries([_active_entry(campaign) for campaign in campaigns])
+        entries = []
+        for campaign in campaigns:
+            status = describe_status(campaign)
+            text = f"{f' ({status})' if status else ''}: {format_recent(campaign)}"
+            entries.append(Entry([Span(campaign_label(campaign.name, campaign.id), STRONG), Span(text)]))
+        yield Entries(entries)
     if hidden := format_hidden(brief, len(active)):
         yield _text(hidden, SOFT)
-
-
-def _active_entry(campaign: CampaignBrief) -> Entry:
-    shown = describe_status(campaign)
-    status = f" ({shown})" if shown else ""
-    return Entry([Span(campaign_label(campaign.name, campaign.id), STRONG), Span(f"{status}: {format_recent(campaign)}")])
 
 
 def plain(line: Line) -> str:

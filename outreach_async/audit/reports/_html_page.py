@@ -102,6 +102,9 @@ def iterate_html(
     summary, known = summarize(report), index_days(days, report.workspaces)
     health, volume = _view_health(report)
     unread, unread_names = list_unread(report)
+    rows = report.campaigns.rows if report.campaigns else []
+    dated = [(row, known[key]) for row in rows if (key := (row.workspace, row.id)) in known][:_MAX_CAMPAIGN_CHARTS]
+    recent = [(row, last_days(series, _TREND_DAYS)) for row, series in dated]
     return _render(
         "page.html",
         AUDIT_TITLE,
@@ -117,7 +120,7 @@ def iterate_html(
         tasks=_view_tasks(summary, report.workspaces, opened, _list_worst(report)),
         trends=_view_trends(report, known.get((), {})),
         cards=_view_cards(report, known, pages),
-        campaign_days=_view_campaigns(report, known),
+        campaign_days=[(row, [_draw_trend(series, name) for name in TONES]) for row, series in recent],
         authentication=build_authentication(report),
     )
 
@@ -190,21 +193,20 @@ def _list_worst(report: Report) -> _Findings:
 
 def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, findings: _Findings) -> list[_TaskView]:
     covered, first = set(workspaces), dict[tuple[str, str], float]()
-    for (workspace, *key), at in opened.items():
+    for (workspace, rule, severity), at in opened.items():
         if workspace in covered:
-            first[key[0], key[1]] = min(at, first.get((key[0], key[1]), at))
-    return [
-        _TaskView(task, _describe_since(task, summary, first.get(key)), findings.get(key, ()))
-        for task in summary.tasks
-        for key in ((task.rule, task.severity),)
-    ]
-
-
-def _describe_since(task: Task, summary: Summary, opened: float | None) -> str:
-    if summary.since is None:
-        return ""
-    began = "" if opened is None or task.new == task.findings else format_day(day_of(opened))
-    return ", ".join(filter(None, (began, task.news))) or f"before {format_day(day_of(summary.since))}"
+            first[rule, severity] = min(at, first.get((rule, severity), at))
+    views = []
+    for task in summary.tasks:
+        key = task.rule, task.severity
+        began = format_day(day_of(first[key])) if key in first and task.new != task.findings else ""
+        since = ", ".join(filter(None, (began, task.news)))
+        if summary.since is None:
+            since = ""
+        elif not since:
+            since = f"before {format_day(day_of(summary.since))}"
+        views.append(_TaskView(task, since, findings.get(key, ())))
+    return views
 
 
 def _describe_change(before: Number | None, after: Number | None) -> tuple[str, str] | None:
@@ -336,13 +338,6 @@ def _draw_trend(series: Series, name: str) -> Chart:
     note = f"{format_figure(latest)} on {format_day(last)}; {format_figure(part)}{rate} in {len(series):,} days"
     estimated = {day for day, each in series.items() if each.spread_over > 1}
     return draw_days(values, f"{name.capitalize()} per day", note, TONES[name], estimated=estimated)
-
-
-def _view_campaigns(report: Report, days: Mapping[tuple[str, ...], Series]) -> list[tuple[Any, list[Chart]]]:
-    """Return the campaigns with known days, in the order of the report, each with its charts."""
-    rows = report.campaigns.rows if report.campaigns else []
-    known = [(row, last_days(days[key], _TREND_DAYS)) for row in rows if (key := (row.workspace, row.id)) in days]
-    return [(row, [_draw_trend(series, name) for name in TONES]) for row, series in known[:_MAX_CAMPAIGN_CHARTS]]
 
 
 def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:

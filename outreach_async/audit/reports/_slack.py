@@ -17,7 +17,6 @@ from outreach_async.audit.reports._document import (
     STRONG,
     Block,
     Entries,
-    Entry,
     Line,
     Paragraph,
     Span,
@@ -49,15 +48,18 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 def render_brief_slack(brief: Brief) -> str:
     """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
     _, head, *rest = build_document(brief)
-    sections: list[list[str]] = []
+    sections = [list(_mark_block(head))]
+    if brief.stop:
+        sections[0].append(f"*Stop now: {len(brief.stop):,}*")
+        sections[0] += [_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED]]
+        if len(brief.stop) > _MAX_STOPPED:
+            sections[0].append(f"and {len(brief.stop) - _MAX_STOPPED:,} more")
     for block in rest:
-        if not sections or (isinstance(block, Title) and block.level == _SECTION):
+        if len(sections) == 1 or (isinstance(block, Title) and block.level == _SECTION):
             sections.append([])
         sections[-1] += _mark_block(block)
-    blocks = [
-        {"type": "header", "text": {"type": "plain_text", "text": shorten(f"{BRIEF_TITLE}: {brief.verdict}", MAX_HEADER - 3)}},
-        *map(_section, _pack([*_mark_block(head), *_list_stopped(brief)])),
-    ]
+    header = shorten(f"{BRIEF_TITLE}: {brief.verdict}", MAX_HEADER - 3)
+    blocks = [{"type": "header", "text": {"type": "plain_text", "text": header}}]
     for lines in sections:
         blocks += map(_section, _pack(lines))
     if len(blocks) > MAX_BLOCKS:
@@ -70,14 +72,6 @@ def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
 
 
-def _list_stopped(brief: Brief) -> Iterator[str]:
-    if brief.stop:
-        yield f"*Stop now: {len(brief.stop):,}*"
-        yield from (_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED])
-        if len(brief.stop) > _MAX_STOPPED:
-            yield f"and {len(brief.stop) - _MAX_STOPPED:,} more"
-
-
 def _mark_block(block: Block) -> Iterator[str]:
     match block:
         case Title(line=line):
@@ -86,26 +80,20 @@ def _mark_block(block: Block) -> Iterator[str]:
             yield from map(_mark, lines)
         case Entries(entries=entries):
             for entry in entries:
-                yield from _mark_entry(entry)
+                yield f"{_SIGNS[entry.severity] if entry.severity else '•'} {_mark(entry.line)}"
+                yield from (f"      {_mark(line)}" for line in entry.details)
         case _:  # pragma: no cover - briefs have no tables
             raise AssertionError(block)
 
 
-def _mark_entry(entry: Entry) -> Iterator[str]:
-    yield f"{_SIGNS[entry.severity]} {_mark(entry.line)}" if entry.severity else f"• {_mark(entry.line)}"
-    yield from (f"      {_mark(line)}" for line in entry.details)
-
-
 def _mark(line: Line) -> str:
-    return "".join(map(_mark_span, line))
-
-
-def _mark_span(span: Span) -> str:
-    mark = _MARKS.get(span.style, "")
-    text = replace_unprintable(shorten(span.text, _MAX_LINE // 4))
-    # Slack has no escape for its marks, so those within a marked text are replaced.
-    text = text.replace(mark, "'") if mark else text
-    return f"{mark}{_escape(text)}{mark}" if text.strip() else text
+    marked = ""
+    for span in line:
+        mark, text = _MARKS.get(span.style, ""), replace_unprintable(shorten(span.text, _MAX_LINE // 4))
+        # Slack has no escape for its marks, so those within a marked text are replaced.
+        text = text.replace(mark, "'") if mark else text
+        marked += f"{mark}{_escape(text)}{mark}" if text.strip() else text
+    return marked
 
 
 def _escape(text: str) -> str:

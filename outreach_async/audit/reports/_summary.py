@@ -122,6 +122,8 @@ class Summary:
 
 def summarize(report: Report) -> Summary:
     diff, score = report.diff, report.scores.overall
+    critical = (finding for finding in findings_of(report, Severity.CRITICAL) if not is_about_reading(finding))
+    stopped = sorted((worst_first_key(finding), subject_name(finding, report.names)) for finding in critical)
     old = {(delta.kind, delta.figure): delta.before for delta in diff.scores} if diff else {}
     worse = Counter(
         (delta.rule, delta.after)
@@ -139,18 +141,11 @@ def summarize(report: Report) -> Summary:
         score_before=old.get(("audit", "score"), score) if diff else None,
         counts=report.counts,
         changes=diff.counts if diff else None,
-        stop=_list_critical(report),
+        stop=list(dict.fromkeys(replace_unprintable(name) for _, name in stopped)),
         tasks=_build_tasks(report.findings, report, worse if diff else None),
         resolved=_build_tasks(diff.resolved if diff else (), report, None),
         names=report.names,
     )
-
-
-def _list_critical(report: Report) -> list[str]:
-    """Return the subjects of critical findings, such as the addresses of mailboxes, by domain."""
-    critical = (finding for finding in findings_of(report, Severity.CRITICAL) if not is_about_reading(finding))
-    named = sorted((worst_first_key(finding), subject_name(finding, report.names)) for finding in critical)
-    return list(dict.fromkeys(replace_unprintable(name) for _, name in named))
 
 
 def format_headline(title: str, summary: Summary) -> str:
@@ -207,7 +202,7 @@ def _format_verdict(report: Report) -> str:
         others, about_campaigns = Tally(), Tally()
         for finding in findings_of(report, severity):
             if not is_about_reading(finding):
-                (others if finding.campaign is None else about_campaigns).add(finding)
+                (others if finding.campaign is None else about_campaigns).add(finding, report.names)
         if extents := [tally.extent for tally in (others, about_campaigns) if tally.findings]:
             return f"{partly}{verdict.format(extent=' and '.join(extents))}"
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
@@ -219,17 +214,32 @@ class Tally:
 
     def __init__(self) -> None:
         self.findings = 0
+        self.first: Finding
         self.groups: Counter[Hashable] = Counter()
+        self.new: Counter[Hashable] = Counter()
         self.kinds: dict[str, None] = {}
+        self.has_several_remedies = False
+        self._names: dict[Hashable, str] = {}
         self._mailboxes = CompactSet()
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: Finding, names: Mapping[str, str]) -> None:
         self.findings += 1
+        if self.findings == 1 or worst_first_key(finding) < worst_first_key(self.first):
+            self.has_several_remedies |= self.findings > 1 and finding.remedy != self.first.remedy
+            self.first = finding
+        self.has_several_remedies |= finding.remedy != self.first.remedy
         kind, key = _group_of(finding)
         self.groups[key] += 1
+        # The states of a report that is not compared are those of an earlier comparison.
+        self.new[key] += finding.state == "new"
         self.kinds[kind] = None
+        self._names[key] = replace_unprintable(_group_name(finding, names))
         if finding.mailbox or finding.email:
             self._mailboxes.add((finding.workspace, finding.mailbox, finding.email))
+
+    def name_groups(self, counts: Counter[Hashable]) -> list[tuple[str, int]]:
+        groups = [(self._names[key], count) for key, count in counts.items() if count]
+        return sorted(groups, key=lambda group: (-group[1], group[0]))
 
     @property
     def mailboxes(self) -> int:
@@ -243,11 +253,8 @@ class Tally:
 
 def is_about_reading(finding: Finding) -> bool:
     """Return whether a finding reports an error while reading a whole list, such as the mailboxes of a workspace."""
-    return finding.rule in INCOMPLETE and not is_about_mailboxes(finding) and finding.campaign is None
-
-
-def is_about_mailboxes(finding: Finding) -> bool:
-    return bool(finding.domain or finding.mailbox or finding.email or finding.server_ip)
+    subjects = (finding.domain, finding.mailbox, finding.email, finding.server_ip)
+    return finding.rule in INCOMPLETE and not any(subjects) and finding.campaign is None
 
 
 def campaign_label(name: str | None, campaign: str) -> str:
@@ -289,40 +296,16 @@ Worse = Mapping[tuple[str | None, float | None], int]
 """Number of findings that became more severe, by rule and new severity level."""
 
 
-class _TaskTally(Tally):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: Finding
-        self.new: Counter[Hashable] = Counter()
-        self.names: dict[Hashable, str] = {}
-        self.has_several_remedies = False
-
-    def add(self, finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> None:
-        super().add(finding)
-        if self.findings == 1 or worst_first_key(finding) < worst_first_key(self.first):
-            self.has_several_remedies |= self.findings > 1 and finding.remedy != self.first.remedy
-            self.first = finding
-        self.has_several_remedies |= finding.remedy != self.first.remedy
-        key = _group_of(finding)[1]
-        self.names[key] = replace_unprintable(_group_name(finding, names))
-        # The states of a report that is not compared are those of an earlier comparison.
-        self.new[key] += finding.state == "new"
-
-    def name_groups(self, counts: Counter[Hashable]) -> list[tuple[str, int]]:
-        groups = [(self.names[key], count) for key, count in counts.items() if count]
-        return sorted(groups, key=lambda group: (-group[1], group[0]))
-
-
 def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
     """Group findings into tasks: the most severe first, then those with news, then the largest."""
-    tallies: defaultdict[tuple[str, Severity], _TaskTally] = defaultdict(_TaskTally)
+    tallies: defaultdict[tuple[str, Severity], Tally] = defaultdict(Tally)
     for finding in findings:
         tallies[finding.rule, finding.severity].add(finding, report.names)
     tasks = [_build_task(tally, report, worse) for tally in tallies.values()]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
 
 
-def _build_task(tally: _TaskTally, report: Report, worse: Worse | None) -> Task:
+def _build_task(tally: Tally, report: Report, worse: Worse | None) -> Task:
     first = tally.first
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:

@@ -119,19 +119,15 @@ def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
                 yield from wrap_line(line, width)
         case Entries(entries=entries):
             for entry in entries:
-                yield from _lay_out_entry(entry, width)
+                label, indent = list[Span](), "    "
+                if entry.severity is not None:
+                    label = [Span(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value), Span(f"  {entry.rule}  ")]
+                    indent = _RULE_INDENT
+                yield from wrap_line([*label, *entry.line], width, "  ", indent)
+                for line in entry.details:
+                    yield from wrap_line(line, width, indent, indent)
         case _:
             yield from _lay_out_grid(block, width)
-
-
-def _lay_out_entry(entry: Entry, width: int) -> Iterator[Line]:
-    if entry.severity is None:
-        yield from wrap_line(entry.line, width, "  ", "    ")
-        return
-    label = Span(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value)
-    yield from wrap_line([label, Span(f"  {entry.rule}  "), *entry.line], width, "  ", _RULE_INDENT)
-    for line in entry.details:
-        yield from wrap_line(line, width, _RULE_INDENT, _RULE_INDENT)
 
 
 def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
@@ -159,14 +155,11 @@ def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iter
     text = "".join(kept)
     for place, wrapped in enumerate(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)):
         margin = indent if place else first
-        yield [Span(margin), *_restyle(wrapped[len(margin) :].replace(_NO_BREAK, " "), styles)]
-
-
-def _restyle(text: str, styles: Iterator[tuple[str, str]]) -> Iterator[Span]:
-    """Yield a wrapped line as spans with the original styles. Wrapping removes only spaces at the ends of lines."""
-    styled = [(character, next(style for other, style in styles if other == character)) for character in text]
-    for style, characters in groupby(styled, key=itemgetter(1)):
-        yield Span("".join(character for character, _ in characters), style)
+        shown = wrapped[len(margin) :].replace(_NO_BREAK, " ")
+        # Wrapping removes only spaces at the ends of lines, so the styles of the characters follow in order.
+        styled = [(character, next(style for other, style in styles if other == character)) for character in shown]
+        groups = groupby(styled, key=itemgetter(1))
+        yield [Span(margin), *(Span("".join(character for character, _ in part), style) for style, part in groups)]
 
 
 def render_markdown(view: Report | Brief) -> str:
@@ -183,15 +176,20 @@ def _markdown_block(block: Block) -> Iterator[str]:
         case Entries(entries=entries, numbered=numbered):
             for number, entry in enumerate(entries, 1):
                 yield from _markdown_entry(entry, f"{number}. " if numbered else "- ")
-        case _:
-            yield from _markdown_grid(block)
+        case Grid():
+            rows = [[escape_markdown(head) for head in block.heads]]
+            rows += [[_markdown_span(span, in_table=True) for span in row] for row in block.rows]
+            widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+            rows.insert(1, ["-" * width for width in widths])
+            for row in rows:
+                yield f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |"
 
 
 def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
     label = [] if entry.severity is None else [Span(entry.severity.upper(), entry.severity.value), Span(f" {entry.rule} ")]
     lines = [_markdown_start([*label, *entry.line]), *map(_markdown_start, entry.details)]
-    for place, line in enumerate(_hard_breaks(lines)):
-        yield f"{' ' * len(marker) if place else marker}{line}"
+    for place, shown in enumerate(_hard_breaks(lines)):
+        yield f"{' ' * len(marker) if place else marker}{shown}"
 
 
 def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
@@ -210,11 +208,11 @@ def _markdown_start(line: Line) -> str:
     return f"{text[: number.end() - 1]}\\{text[number.end() - 1 :]}" if number else text
 
 
-def _markdown_line(line: Line, *, in_table: bool = False) -> str:
-    return "".join(_markdown_span(span, in_table=in_table) for span in line)
+def _markdown_line(line: Line) -> str:
+    return "".join(map(_markdown_span, line))
 
 
-def _markdown_span(span: Span, *, in_table: bool) -> str:
+def _markdown_span(span: Span, *, in_table: bool = False) -> str:
     if span.style == CODE:
         return format_code(span.text, in_table=in_table)
     text = escape_markdown(span.text)
@@ -232,12 +230,3 @@ def format_code(text: str, *, in_table: bool = False) -> str:
     shown = shown.replace("|", "\\|") if in_table else shown
     fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))
     return f"{fence} {shown} {fence}" if "`" in shown or not shown.strip() else f"{fence}{shown}{fence}"
-
-
-def _markdown_grid(grid: Grid) -> Iterator[str]:
-    rows = [[escape_markdown(head) for head in grid.heads]]
-    rows += [[_markdown_span(span, in_table=True) for span in row] for row in grid.rows]
-    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, ["-" * width for width in widths])
-    for row in rows:
-        yield f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |"
