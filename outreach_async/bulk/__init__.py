@@ -115,10 +115,9 @@ another program has blocked the journal for 10 seconds). An exception of your it
 before it.
 
 BulkSuspended and BulkStopped are a `BulkError`, which has the counts in `report`, and is `resumable` with a journal. Leaving the
-block early cancels the requests in flight; the journal records which of their rows may have been sent. For inputs of any size,
-memory is bounded by a window of a few rows per request in flight. A row is pulled only while the window has room, and leaves the
-window when you receive its outcome. A slow consumer slows the run down, and a million rows need as much memory as ten thousand.
-`order="input"` returns outcomes in the order of the rows: each outcome is returned after those of all earlier rows.
+block early cancels the requests in flight; the journal records which of their rows may have been sent. A million rows need as
+much memory as ten thousand: a row is pulled only while a window of a few rows per request in flight has room, and leaves it when
+you receive its outcome. A slow consumer slows the run down. `order="input"` returns each outcome after those of earlier rows.
 """
 
 from __future__ import annotations

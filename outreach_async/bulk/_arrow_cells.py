@@ -10,12 +10,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyarrow import types
 
-Array: TypeAlias = Any
-"""A `pyarrow.Array`; pyarrow has no type annotations."""
+Array: TypeAlias = Any  # a `pyarrow.Array`; pyarrow has no type annotations
 
 _TRAILING_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
 _OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
-
 
 _TEXT: Final = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
 _BYTES: Final = (types.is_binary, types.is_large_binary, types.is_binary_view)
@@ -29,12 +27,10 @@ def is_text(kind: Any) -> bool:
 
 
 def is_bytes(kind: Any) -> bool:
-    """Return whether the cells of a column of this type are bytes."""
     return _is_any(kind, _BYTES)
 
 
 def is_convertible(kind: Any) -> bool:
-    """Return whether the cells of a column of this type can be converted to strings."""
     return _is_any(kind, (*_TEXT, *_BYTES, *_NUMBERS, *_TIMES))
 
 

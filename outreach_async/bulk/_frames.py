@@ -19,12 +19,9 @@ from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._secret import mask_keys
 
-_SLICE_SIZE: Final = 500
-"""Number of rows converted at once. A conversion blocks the event loop for about a millisecond."""
+_SLICE_SIZE: Final = 500  # number of rows converted at once, which blocks the event loop for about a millisecond
 _FIELDS: Final = frozenset({"email", *STANDARD_FIELDS, *TARGET_FIELDS})
-_PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""Pattern of the column names that pyarrow generates for an unnamed pandas index. A filtered or sorted frame has such a
-column, which contains row numbers."""
+_PANDAS_INDEX: Final = re.compile(r"__index_level_[0-9]+__")  # the name of pyarrow for an unnamed index of a filtered frame
 _MISSING_TEXTS: Final = frozenset({"nan", "NaT", "<NA>"})  # strings to which pandas' `astype(str)` converts missing values
 _INEXACT: Final = 1e15  # the smallest whole number whose digits a float may not preserve
 _MAX_SHOWN: Final = 5  # maximum number of unknown columns that an error message lists
@@ -38,10 +35,9 @@ class ArrowStream(Protocol):
     `NewContact`, `custom_<n>`, `campaign` or `workspace`. An unknown column raises InvalidRequest before anything is sent.
     Null and NaN leave a field unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them
     from a Parquet file: `75001`, `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's
-    `findings`, because it may have lost leading zeros. With `numbers="reject"`, a row with a value that is not a string is
-    rejected.
+    `findings`, because it may have lost leading zeros. `numbers="reject"` rejects such rows instead.
 
-    pandas converts integers in a column with missing values to floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
+    pandas stores integers in a column with missing values as floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
     missing values to the string `nan`: such rows are rejected. An unnamed pandas index is ignored.
 
     Example:
@@ -66,11 +62,9 @@ class UnsendableRow:
 
 
 FrameRow: TypeAlias = dict[str, str] | UnsendableRow
-"""A row of a data frame: its values by column, or the reason why it cannot be converted to a contact."""
 
 
 def is_frame(rows: object) -> TypeGuard[ArrowStream]:
-    """Return whether `rows` is a data frame."""
     if isinstance(rows, ArrowStream):
         return True
     if isinstance(rows, Mapping) and rows and all(isinstance(column, list | tuple) for column in rows.values()):
@@ -127,7 +121,8 @@ def _check_columns(names: list[str]) -> None:
     known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
     unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
     if unknown:
-        shown = ", ".join(map(_describe_column, unknown[:_MAX_SHOWN]))
+        codes = {name: suggest_field(name.strip().lower().replace(" ", "_").replace("-", "_")) for name in unknown[:_MAX_SHOWN]}
+        shown = ", ".join(masked_repr(name) + (f" (did you mean {near!r}?)" if near else "") for name, near in codes.items())
         more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
         expected = "columns named after the fields of NewContact, or custom_<n>"
         raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename or drop these columns")
@@ -135,11 +130,6 @@ def _check_columns(names: list[str]) -> None:
         raise InvalidRequest(f"rows: expected unique column names, got {repeated[0]!r} more than once; rename or drop a column")
     if "email" not in known:
         raise InvalidRequest("rows: expected a column 'email', got none; rename the column that contains the e-mail addresses")
-
-
-def _describe_column(name: str) -> str:
-    near = suggest_field(name.strip().lower().replace(" ", "_").replace("-", "_"))
-    return masked_repr(name) + (f" (did you mean {near!r}?)" if near else "")
 
 
 def _check_type(name: str, kind: Any) -> str | None:
@@ -158,10 +148,7 @@ def _check_type(name: str, kind: Any) -> str | None:
     return f"{what}; its values are sent as text{loss}; convert the column to strings, or pass numbers='reject'"
 
 
-_ReadColumn: TypeAlias = Callable[[Any], Sequence[object]]
-
-
-def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: _ReadColumn) -> Iterator[FrameRow]:
+def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: Callable[[Any], Sequence[object]]) -> Iterator[FrameRow]:
     fields = [name for _, name in columns]
     for batch in reader:
         for start in range(0, batch.num_rows, _SLICE_SIZE):
@@ -186,12 +173,12 @@ def _read_strings(column: Any) -> Sequence[object]:
     texts = to_strings(column)
     if not types.is_floating(column.type) and not is_bytes(column.type):
         return texts
+
+    def is_exact(text: str, value: Any) -> bool:
+        return text.encode() == value if isinstance(value, bytes) else bool(abs(value) < _INEXACT)
+
     pairs = zip(texts, _read_objects(column), strict=True)
-    return [text if text is None or _is_exact(text, value) else value for text, value in pairs]
-
-
-def _is_exact(text: str, value: Any) -> bool:
-    return text.encode() == value if isinstance(value, bytes) else bool(abs(value) < _INEXACT)
+    return [text if text is None or is_exact(text, value) else value for text, value in pairs]
 
 
 def _is_missing(cell: object) -> bool:

@@ -25,12 +25,11 @@ class ContactOutcome:
         contact: The row as the caller passed it; a copy if the row is a dict.
         status: The status in the service's last response, or `rejected`, `not_applied`, `unknown` or `unchanged`.
         id: Id of the contact; `None` if the service returned none.
-        possible: Every outcome that is consistent with what is known about the attempts to send the row.
+        possible: Every outcome that is consistent with what is known about the attempts.
         attempts: Number of attempts to send the row.
-        error: The error of a row that failed or was not sent; `None` if there was no error.
-        repeats: Index of another row with the same e-mail, if this row was not sent or was rejected because of that row;
-            otherwise `None`.
-        target: The workspace and the campaign of the row, as ids. Both are `None` if the row names a target that is unknown.
+        error: The error of a row that failed or was not sent; otherwise `None`.
+        repeats: Index of the row with the same e-mail because of which this row was not sent or was rejected; otherwise `None`.
+        target: Ids of the row's workspace and campaign. Both are `None` if the row names a target that is unknown.
 
     Example:
         ```python
@@ -148,8 +147,7 @@ class UnsentRows:
 
     index: int
     outcomes: list[ContactOutcome]
-    unchanged: Mapping[Target, int] = MappingProxyType({})
-    """The number of rows that are only counted, because nobody receives their outcomes."""
+    unchanged: Mapping[Target, int] = MappingProxyType({})  # rows that are only counted: nobody receives their outcomes
 
 
 def is_superseded(outcome: ContactOutcome) -> bool:
@@ -163,8 +161,8 @@ _HISTORY_SIZE: Final = 4096  # minimum number of recent responses whose contact 
 class RecentIds:
     """Detects a response that contains the id of another row's contact."""
 
-    # For example, a server or proxy may write a response twice. Each later response on that connection is then received for the
-    # wrong row. The same id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
+    # If a server or proxy writes a response twice, each later response on that connection is received for the wrong row. The same
+    # id is allowed for rows whose e-mails the service may treat as equal, unless the later one was added.
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[int, int]] = {}
@@ -186,12 +184,6 @@ class RecentIds:
         return None if earlier_hash == key_hash and outcome.status != Outcome.ADDED else earlier
 
 
-def drop_copied_id(outcome: ContactOutcome) -> ContactOutcome:
-    """Return an answered outcome without its id if a response to an earlier call or run had the same id."""
-    # An answered row can be `not_applied` only if its response cannot be trusted.
-    return attrs.evolve(outcome, id=None) if Outcome.NOT_APPLIED in outcome.possible else outcome
-
-
 def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) -> ContactOutcome:
     """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
     text = (
@@ -203,13 +195,11 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 
 
 def affects_every_row(error: OutreachError) -> bool:
-    """Return whether an error affects every row, for example because the key, workspace, campaign or base URL is wrong."""
-    # Pass only an error that is no longer retried, because the result is also true for a temporary refusal such as 429.
-    # An InvalidRequest affects every row. Rows are validated before they are sent, so the cause is not a row. It is, for example,
-    # a closed transport.
-    if isinstance(error, InvalidRequest):
-        return True
-    return isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
+    """Return whether an error that is no longer retried affects every row, for example because the key or base URL is wrong."""
+    # Rows are validated before they are sent, so the cause of an InvalidRequest is not a row, but for example a closed transport.
+    return isinstance(error, InvalidRequest) or (
+        isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
+    )
 
 
 def is_final_answer(error: OutreachError) -> bool:
@@ -219,15 +209,15 @@ def is_final_answer(error: OutreachError) -> bool:
 
 @attrs.define
 class LedgerCounts:
-    """The number of rows of a run with a ledger, by what the ledger knew about them. Rows that cannot be sent are not counted.
+    """The number of rows of a run by what its ledger knew about them. Rows that cannot be sent are not counted.
 
     Attributes:
         new: Rows without an entry.
         changed: Rows that differ from the last row of their contact.
         expired: Rows whose entry is older than `max_age`.
         uncertain: Rows whose contact may have been changed by an attempt without an answer.
-        unchanged: Rows that are not sent, because the contact has their values. The rows with the other counts are sent.
-        gone: Contacts of the ledger that the input does not have; `None` until the whole input was read and the run has finished.
+        unchanged: Rows that are not sent, because the contact has their values.
+        gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
 
     Example:
         ```python
@@ -246,8 +236,7 @@ class LedgerCounts:
     gone: int | None = None
 
 
-Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]
-"""The number of rows for each target and outcome."""
+Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]  # the number of rows for each target and outcome
 
 
 @attrs.frozen
@@ -256,13 +245,12 @@ class BulkReport:
 
     Attributes:
         rows: Number of rows whose outcome was returned.
-        outcomes: Number of rows by outcome; all outcomes are present, with 0 for those that did not occur.
+        outcomes: Number of rows by outcome, 0 for those that did not occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of rows that were not sent because another row with the same e-mail was sent. These rows also count
-            as `not_applied`.
-        seconds: Duration of the run so far, in seconds.
+        repeats: Number of `not_applied` rows that another row with the same e-mail replaced.
+        seconds: Duration of the run so far.
         ledger: Number of rows by what the run's ledger knew about them; `None` without a ledger.
-        targets: Number of rows by outcome, for each target.
+        targets: Number of rows by target and outcome.
 
     Example:
         ```python
@@ -305,7 +293,7 @@ class BulkReport:
 
 
 def add_targets(*each: Targeted) -> Targeted:
-    """Add up counts. The targets are in the order of their ids; outcomes that did not occur are left out."""
+    """Add up counts, in the order of the targets' ids. Outcomes that did not occur are left out."""
     sums: dict[Target, Counter[Outcome]] = {}
     for found in each:
         for target, counts in found.items():
@@ -326,7 +314,6 @@ class OutcomeCounts:
 
     @property
     def rows(self) -> int:
-        """Number of outcomes counted."""
         return sum(counter.total() for counter in self._targets.values())
 
     def add(self, outcome: ContactOutcome) -> None:
@@ -348,7 +335,6 @@ class OutcomeCounts:
         self._last, self._counter = target, counter
 
     def report(self, seconds: float) -> BulkReport:
-        """Return a report of the counts so far; `seconds` is the duration of the run."""
         sums = Counter(dict.fromkeys(Outcome, 0))
         for counter in self._targets.values():
             sums.update(counter)
@@ -372,21 +358,18 @@ Revision = Callable[[ContactOutcome], ContactOutcome]
 
 
 class CompletionOrder(deque[ContactOutcome]):
-    """A buffer that returns outcomes in the order in which they were added."""
+    """Outcomes that the caller has not received yet, in the order in which they were added. It delays none."""
 
-    def expect(self, _index: int) -> None:
-        """Do nothing, because this buffer delays no outcomes."""
+    def expect(self, _index: int) -> None: ...
 
-    def forget(self, _index: int) -> None:
-        """Do nothing, because this buffer delays no outcomes."""
+    def forget(self, _index: int) -> None: ...
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         revise(self, index, revised)
 
 
 class InputOrder:
-    """A buffer that accepts outcomes in any order and returns them in the order of the rows."""
+    """Outcomes that the caller has not received yet, in the order of the rows. Its length is 0 while none is ready."""
 
     def __init__(self) -> None:
         self._expected: deque[int] = deque()
@@ -400,32 +383,28 @@ class InputOrder:
         self._expected.append(index)
 
     def forget(self, index: int) -> None:
-        """Stop waiting for the outcome of the row with this index, so that it no longer delays the outcomes of later rows."""
+        """No longer delay the outcomes of later rows until this row has its outcome."""
         self._expected.remove(index)
 
     def extend(self, outcomes: Iterable[ContactOutcome]) -> None:
-        """Add outcomes."""
         self._outcomes.update((outcome.index, outcome) for outcome in outcomes)
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         if index in self._outcomes:
             self._outcomes[index] = revised(self._outcomes[index])
 
     def popleft(self) -> ContactOutcome:
-        """Remove and return the next outcome in the order of the rows."""
         return self._outcomes.pop(self._expected.popleft())
 
 
 def revise(outcomes: MutableSequence[ContactOutcome], index: int, revised: Revision) -> None:
-    """Replace a row's outcome in `outcomes` with the result of `revised`. Do nothing if the outcome is not in `outcomes`."""
+    """Replace a row's outcome with the result of `revised`, if it is still in `outcomes`."""
     for position, outcome in enumerate(outcomes):
         if outcome.index == index:
             outcomes[position] = revised(outcome)
 
 
 OutcomeBuffer = CompletionOrder | InputOrder
-"""A buffer of outcomes that the caller has not received yet. Its length is 0 while no outcome is ready."""
 
 
 class RejectStreak:
@@ -440,11 +419,12 @@ class RejectStreak:
         """Count an outcome. If the first `rows` rows were all rejected, return the error that stops the run; otherwise `None`."""
         if not self._remaining:
             return None
-        reason = _reject_reason(outcome)
-        if reason is None:
+        # A row that the service refused counts as rejected even if its status is `unknown`.
+        error = outcome.error
+        if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
             self._remaining = 0
             return None
-        self._reasons[reason] += 1
+        self._reasons[str(error)] += 1
         self._remaining -= 1
         if self._remaining:
             return None
@@ -454,12 +434,3 @@ class RejectStreak:
             f"run stopped: the first {self._rows:,} rows were all rejected{share}: {reason}; "
             "fix the cause, or turn off stop_after_rejects"
         )
-
-
-def _reject_reason(outcome: ContactOutcome) -> str | None:
-    """Return the error message of a rejected row; `None` if the row was not rejected."""
-    # A row that the service refused counts as rejected even if its status is `unknown`.
-    error = outcome.error
-    if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
-        return None
-    return str(error)

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from outreach_async._engine.observer import Observer
     from outreach_async.hooks import BulkState
 
-_TIME_CONSTANT: Final = 30.0
-"""Time constant of the average, in seconds: a sample of this age has about a third (1/e) of a new sample's weight."""
+_TIME_CONSTANT: Final = 30.0  # in seconds: a sample of this age has about a third (1/e) of a new sample's weight
 _MIN_SAMPLE: Final = 0.5  # minimum length of a sample of the rate, in seconds
 
 
@@ -29,14 +28,14 @@ class BulkProgress:
     """The progress of a run.
 
     Attributes:
-        rows: Number of rows with an outcome, including outcomes from earlier processes of a resumed run.
+        rows: Number of rows with an outcome, including those of earlier processes of a resumed run.
         total: Number of rows in the input; `None` if unknown.
         rate: Recent rate, in rows per second; at most the client's rate limit.
         state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
             service is down or has requested a delay.
-        resumes: Seconds until the pause ends; 0.0 if the run is not paused.
-        eta: Estimated seconds until the last outcome, if `rate` stays the same; `None` if unknown.
-        why: Reason for the pause; an empty string if the run is not paused.
+        resumes: Seconds until the pause ends, or 0.0.
+        eta: Estimated seconds until the last outcome at this rate; `None` if unknown.
+        why: Reason for the pause, or an empty string.
 
     Example:
         ```python
@@ -71,7 +70,6 @@ _SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
 def format_rate(rate: float) -> str:
-    """Format a rate for people."""
     return f"{rate:,.{1 if 0 < rate < _SLOW_RATE else 0}f}"
 
 
@@ -86,7 +84,7 @@ def describe_state(state: str, resumes: float, why: str, eta: float | None) -> I
 
 
 class RateEstimator:
-    """Estimates the rate of completed rows: an average of samples of half a second or more. Recent samples count more."""
+    """Estimates the rate of completed rows, in rows per second: a weighted average, in which recent samples count more."""
 
     def __init__(self, now: float) -> None:
         self._sample_start = now
@@ -95,11 +93,9 @@ class RateEstimator:
         self._weighted_seconds = 0.0
 
     def add(self, rows: int) -> None:
-        """Count newly completed rows."""
         self._rows += rows
 
     def rate(self, now: float) -> float:
-        """Return the rate in rows per second."""
         # Short samples are joined, so that the rate does not depend on how often it is read.
         span = now - self._sample_start
         if span >= _MIN_SAMPLE:
@@ -111,8 +107,7 @@ class RateEstimator:
         return (self._weighted_rows + self._rows) / time if time > 0 else 0.0
 
 
-_CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of the state of a throttled or paused run. Each failed attempt also triggers a check."""
+_CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the state of a throttled or paused run
 
 
 class StateReporter:
@@ -153,7 +148,6 @@ class StateReporter:
                 self._group.start_soon(self._poll)
 
     async def _poll(self) -> None:
-        """Check the state until the run is no longer throttled or paused."""
         # A failed attempt triggers a check, but no event marks the recovery. Poll for it, but only while throttled or paused.
         while self._state != "running":
             now = anyio.current_time()
@@ -168,15 +162,9 @@ class StateReporter:
     def _report_change(self, state: BulkState, wait: float = 0.0, failure: Exception | None = None) -> None:
         fields: dict[str, Any] = {"run": self._throttle.run, "state": state, "before": self._state, "rows": self._count_rows()}
         fields |= {"limit": self._throttle.limit, "wait": wait}
-        self._state = state
-        log_run_state(fields, _end_reason(failure))
+        self._state, reason = state, None
+        if failure is not None:  # without the message of an exception of the caller's iterable, which may quote a row
+            reason = describe_error(failure) if isinstance(failure, OutreachError) else type(failure).__name__
+        log_run_state(fields, reason)
         if self._observer:
             self._observer.on_run_state(fields, failure)
-
-
-def _end_reason(failure: Exception | None) -> str | None:
-    """Return the reason why an exception ended a run; `None` if there was no exception."""
-    # If the caller's iterable raised the exception, the reason is only the class name, because the message may quote a row.
-    if isinstance(failure, OutreachError):
-        return describe_error(failure)
-    return None if failure is None else type(failure).__name__

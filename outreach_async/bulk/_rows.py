@@ -40,7 +40,6 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import BulkError, InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
-"""The result of a request that creates a contact: the service's response, and information about the attempts."""
 
 
 @attrs.define
@@ -98,8 +97,6 @@ NO_ROWS: Final = PossiblySent()  # the empty set of rows
 
 
 class RowParser:
-    """Parses rows, one at a time."""
-
     def __init__(
         self, contact_requests: ContactRequests, recent_emails: RecentEmails | None = None, targets: Targets | None = None
     ) -> None:
@@ -118,8 +115,10 @@ class RowParser:
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content), target=known)
         if row.repeats is not None:
             return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats, known)
-        row = _restore_extra(content)
-        return self._parse_contact(index, row if target is None else {**row, **target._asdict()})
+        extra = {code: value for code, value in content.items() if code not in _KNOWN_CODES and not CUSTOM_CODE.fullmatch(code)}
+        if extra:  # they are nested in a row, but not in a request
+            content = {**{code: value for code, value in content.items() if code not in extra}, "extra": extra}
+        return self._parse_contact(index, content if target is None else {**content, **target._asdict()})
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
@@ -156,7 +155,6 @@ class RowParser:
         return (fields, target, row.email) if cells is not None and (fields := encode_cells(*cells)) else None
 
     def requests_for(self, target: Target) -> ContactRequests:
-        """Return the builder of the requests for a target."""
         if target is self.targets.default:
             return self._own_requests
         if (requests := self._requests.get(target)) is None:
@@ -182,9 +180,8 @@ class RowParser:
 
     def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
         """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
-        # Instead of the targets, also return `None` if all of them are the run's own.
-        # This is faster than parsing. The encoding of a valid row equals its `identifying_bytes`. An invalid row may have the
-        # same encoding as a valid row: for example, a date is encoded as a string.
+        # If all targets are the run's own, `None` stands for them. The encoding of a valid row equals its `identifying_bytes`. An
+        # invalid row may have the encoding of a valid one: for example, a date is encoded as a string.
         if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
             return None
         try:
@@ -193,12 +190,9 @@ class RowParser:
             encoded = [*map(self._encode_known, originals)]
         except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
             return None
-        contents, targets = [], []
-        for each in encoded:
-            if each is None:
-                return None
-            contents.append(each[0])
-            targets.append(each[1])
+        if None in encoded:
+            return None
+        contents, targets = [each[0] for each in encoded if each], [each[1] for each in encoded if each]
         return contents, None if targets.count(self.targets.default) == len(targets) else targets
 
     def _encode_known(self, row: Any) -> tuple[bytes, Target, str] | None:
@@ -238,7 +232,6 @@ class RowParser:
 
     def encode_for_spool(self, row: object) -> tuple[str, bytes]:
         """Return what identifies repeats of the row, and its `SpooledRow.payload`; an empty string if it can never be sent."""
-        # Rows are repeats if they have the same exact e-mail and the same target.
         default = target = self.targets.default
         try:
             if isinstance(row, UnsendableRow):
@@ -258,15 +251,6 @@ class RowParser:
 
 
 _KNOWN_CODES: Final = frozenset({"email", *STANDARD_FIELDS})
-
-
-def _restore_extra(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a contact as a row, from its fields in a request, which are not nested."""
-    if content.keys() <= _KNOWN_CODES:
-        return content
-    known = {code: value for code, value in content.items() if code in _KNOWN_CODES or CUSTOM_CODE.fullmatch(code)}
-    extra = {code: value for code, value in content.items() if code not in known}
-    return {**known, "extra": extra} if extra else known
 
 
 def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
@@ -307,7 +291,6 @@ def _encode_lines(rows: Sequence[Any]) -> list[bytes] | None:
 _standard_values: Final = attrgetter("email", *STANDARD_FIELDS)
 
 
-# Other libraries call repeated rows duplicates. Here, `duplicates` is the option for contacts that the service already has.
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
@@ -328,12 +311,10 @@ _HISTORY_SIZE: Final = 10_000  # number of recent rows whose e-mails are stored
 
 
 def same_address_message(position: str) -> str:
-    """Return the message for a row that has the same e-mail as another row."""
     return f"email: same address as {position}"
 
 
 def rejection_message(position: str) -> str:
-    """Return the message for a row that is rejected because it repeats the e-mail of another row, with the remedy."""
     return f"{same_address_message(position)}; remove one of the rows, or choose another policy for repeats"
 
 
@@ -359,8 +340,7 @@ class RecentEmails:
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 _AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
-_IDEOGRAPHIC_FULL_STOP: Final = "\u3002"
-"""A character that separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)."""
+_IDEOGRAPHIC_FULL_STOP: Final = "\u3002"  # separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)
 _IGNORABLE_CHARACTERS: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -375,8 +355,7 @@ _PLAIN_EMAILS: Final = re.compile(r"(?:[a-z0-9._-]+@(?!g(?:oogle)?mail\.com\n)[a
 _GMAIL: Final = "gmail.com"
 _GOOGLEMAIL: Final = "googlemail.com"
 _MAX_DOMAIN_LENGTH: Final = 253  # maximum length of a domain whose Punycode labels are decoded, in characters
-END: Final = object()
-"""The value that `Source.pull` returns when there are no more rows."""
+END: Final = object()  # what `Source.pull` returns when there are no more rows
 
 
 class Source:
@@ -384,7 +363,9 @@ class Source:
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
         require_choice("numbers", numbers, get_args(Numbers))
-        self.total = _length_or_none(rows)  # before a frame is read, because DuckDB runs one query at a time
+        self.total: int | None = None
+        with suppress(TypeError):  # before a frame is read, because DuckDB runs one query at a time
+            self.total = len(rows)  # type: ignore[arg-type]
         self.findings: tuple[str, ...] = ()
         if is_frame(rows):
             rows, self.findings = read_frame(rows, numbers)
@@ -405,7 +386,7 @@ class Source:
             return _freeze(await anext(self._stream, END))
 
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
-        """Return the next rows of an iterable, and the bytes left: at most `limit` rows, until they take `room` bytes."""
+        """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
         batch: list[Any] = []
         for row in islice(self.iterator, limit):
             batch.append(row)
@@ -462,13 +443,6 @@ def _may_change(kind: Any) -> bool:
     return issubclass(kind, Mapping) and not is_frozen
 
 
-def _length_or_none(rows: object) -> int | None:
-    try:
-        return len(rows)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-
-
 def order_key(email: str) -> str:
     """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
     # Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
@@ -484,7 +458,10 @@ def order_key(email: str) -> str:
         lowered = email.lower()
         if "xn--" not in lowered and not lowered.endswith(_GOOGLEMAIL):
             return lowered
-    domain = _fold_domain(fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, "."))
+    domain = fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, ".").rstrip().rstrip(".")
+    if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
+        domain = ".".join(map(_decode_label, domain.split(".")))
+    domain = _GMAIL if domain == _GOOGLEMAIL else domain
     return f"{_fold_local(fold(local), domain) or local}@{domain}"
 
 
@@ -498,21 +475,12 @@ def order_keys(emails: Sequence[str]) -> Sequence[str]:
 
 def _fold_local(local: str, domain: str) -> str:
     """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
-    # The caller has already folded the characters; see `_fold`.
     local = local.lstrip()
     if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
         local = _QUOTED_PAIR.sub(r"\1", quoted[1])
     if (tag := local.find("+", 1)) > 0:
         local = local[:tag]
     return local.replace(".", "") or local if domain == _GMAIL else local
-
-
-def _fold_domain(domain: str) -> str:
-    """Return the canonical spelling of a domain. The caller has already folded the characters; see `_fold`."""
-    domain = domain.rstrip().rstrip(".")
-    if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
-        domain = ".".join(map(_decode_label, domain.split(".")))
-    return _GMAIL if domain == _GOOGLEMAIL else domain
 
 
 def _fold(text: str) -> str:
@@ -533,7 +501,7 @@ def _decode_label(label: str) -> str:
 
 
 class DirectFeed:
-    """Supplies the rows of a run without a journal. Each row is pulled when a worker requests the next row."""
+    """Supplies the rows of a run without a journal. Each is pulled when a worker requests the next one."""
 
     def __init__(self, source: Source, parser: RowParser) -> None:
         self._source = source
@@ -543,7 +511,7 @@ class DirectFeed:
         self._lock = anyio.Lock(fast_acquire=True)
 
     def start(self, _group: TaskGroup) -> None:
-        """Do nothing: `next` pulls the rows, so no task is needed."""
+        """Start no task: `next` pulls the rows."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
         """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
@@ -581,5 +549,5 @@ class DirectFeed:
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return the empty set: there is no journal in which an earlier process could have recorded rows."""
+        """Return no rows: no journal tells what an earlier process did."""
         return NO_ROWS

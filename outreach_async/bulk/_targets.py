@@ -15,8 +15,7 @@ from outreach_async.models import Campaign
 
 T = TypeVar("T")
 
-ListCampaigns: TypeAlias = Callable[[str], AsyncIterable[Campaign]]
-"""A function that lists the campaigns of a workspace."""
+ListCampaigns: TypeAlias = Callable[[str], AsyncIterable[Campaign]]  # lists the campaigns of a workspace
 
 _WORKSPACE_PREFIX: Final = ID_PREFIXES["workspace"]
 _CAMPAIGN_PREFIX: Final = ID_PREFIXES["campaign"]
@@ -24,8 +23,7 @@ _MAX_SUGGESTIONS: Final = 100  # maximum number of unknown names for which simil
 _MAX_REMEMBERED: Final = 10_000
 _MAX_SHOWN: Final = 60
 _MAX_IDS: Final = 5
-_UNKNOWN_STATUSES: Final = (403, 404)
-"""Statuses with which a service refuses a workspace or a campaign that does not exist, or that is not the caller's."""
+_UNKNOWN_STATUSES: Final = (403, 404)  # of a workspace or a campaign that does not exist, or that is not the caller's
 
 
 class ListingNeeded(Exception):
@@ -50,9 +48,9 @@ class Targets:
         self._workspaces = workspaces  # ids by name
         self._refused = refused  # for ids of workspaces that the run cannot send to, the reason and a remedy
         self._campaigns: dict[str, dict[str, list[str]]] = {}  # for each workspace, the ids by name
+        # The ids of the campaigns that rows have named, by workspace and name. A resumed run starts with those of its journal, so
+        # that a campaign may get another name meanwhile.
         self.names: dict[tuple[str, str], str] = {}
-        """The ids of the campaigns that rows have named, by workspace and name. A resumed run starts with those of its journal,
-        so that a campaign may get another name meanwhile."""
         self._unknown_workspaces: dict[str, str] = {}  # the service's answer, by id
         self._found: dict[Target, Target | str] = {}
         self._suggested = 0
@@ -92,15 +90,14 @@ class Targets:
         if (reason := self._refused.get(workspace)) is not None:
             raise InvalidRequest(f"workspace: {reason}")
         name = _to_text("campaign", named.campaign)
-        if not name:
-            if workspace != self.default.workspace and self.default.campaign is not None:
-                raise InvalidRequest(
-                    f"campaign: expected a campaign of {workspace}, got none, and the run's campaign belongs to"
-                    f" {self.default.workspace}; name a campaign in the row"
-                )
-            campaign = self.default.campaign
-        else:
-            campaign = name if name.startswith(_CAMPAIGN_PREFIX) else self._find_campaign(workspace, name)
+        if not name and workspace != self.default.workspace and self.default.campaign is not None:
+            raise InvalidRequest(
+                f"campaign: expected a campaign of {workspace}, got none, and the run's campaign belongs to"
+                f" {self.default.workspace}; name a campaign in the row"
+            )
+        campaign = name or self.default.campaign
+        if name and not name.startswith(_CAMPAIGN_PREFIX):
+            campaign = self._find_campaign(workspace, name)
         # The run's own target stays one object, so that it can be compared by identity.
         found = Target(workspace or None, campaign)
         return self.default if found == self.default else found
@@ -137,7 +134,6 @@ class Targets:
         raise InvalidRequest(f"campaign: expected the name of a campaign in {workspace}, got {_show(name)}; {remedy}")
 
     def _suggest(self, name: str, known: Iterable[str]) -> str:
-        """Return the most similar names."""
         self._suggested += 1
         if self._suggested > _MAX_SUGGESTIONS:
             return ""
@@ -146,7 +142,6 @@ class Targets:
         return " or ".join(_show(by_folded[each]) for each in near)
 
     def add_campaigns(self, workspace: str, campaigns: Iterable[Campaign]) -> None:
-        """Add the campaigns of a workspace."""
         names = self._campaigns.setdefault(workspace, {})
         for campaign in campaigns:
             ids = names.setdefault(campaign.name.strip(), [])
@@ -160,14 +155,12 @@ class Targets:
         list_campaigns = cast("ListCampaigns", self._list_campaigns)
         try:
             campaigns = [campaign async for campaign in list_campaigns(workspace)]
-        except StatusError as error:
-            if workspace == self.default.workspace or error.status_code not in _UNKNOWN_STATUSES:
-                raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
-            self._unknown_workspaces[workspace] = str(error)
         except BulkError:
             raise
         except OutreachError as error:
-            raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
+            if workspace == self.default.workspace or not fails_only_its_rows(error):
+                raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
+            self._unknown_workspaces[workspace] = str(error)
         else:
             self.add_campaigns(workspace, campaigns)
 

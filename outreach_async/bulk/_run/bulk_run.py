@@ -24,9 +24,9 @@ from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowPar
 from outreach_async.bulk._run.pipeline import Pipeline, Plan
 from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk._targets import ListCampaigns, Targets
-from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, journal_at, open_journal
+from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, OpenJournal, journal_at, open_journal
 from outreach_async.bulk.journal._records import Earlier
-from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, open_ledger
+from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, OpenLedger, open_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.transport._urls import service_address
 
@@ -61,8 +61,7 @@ def create_run(
     identity: Mapping[str, Any],
     campaigns: Callable[[Throttle], ListCampaigns],
 ) -> BulkRun:
-    """Validate the options, and return a run that has not started."""
-    # `campaigns` returns a function that lists the campaigns of a workspace, with a throttle.
+    """Validate the options. Return a run that has not started, and lists campaigns with what `campaigns` returns."""
     workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
@@ -95,7 +94,12 @@ def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
 def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], address: str | None) -> JournalOptions | None:
     journal = options.journal
     if journal is None:
-        _require_journal(options)
+        if options.repeats in WHOLE_INPUT:
+            what = f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent"
+            raise InvalidRequest(f"{what}; pass a journal")
+        for name, needed in ("resume", options.resume), ("spool", options.spool), ("earlier", options.earlier == "unknown"):
+            if needed:
+                raise InvalidRequest(f'{name}: needs a journal, got None; pass journal="run.db"')
         return None
     if isinstance(journal, str | os.PathLike):
         journal = journal_at(journal)
@@ -142,21 +146,10 @@ def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:
         raise InvalidRequest(f'repeats: {options.repeats!r} conflicts with ledger; pass "serial" or "error"')
 
 
-def _require_journal(options: BulkOptions) -> None:
-    if options.repeats in WHOLE_INPUT:
-        raise InvalidRequest(
-            f"repeats: {options.repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal"
-        )
-    for name, needed in ("resume", options.resume), ("spool", options.spool), ("earlier", options.earlier == "unknown"):
-        if needed:
-            raise InvalidRequest(f'{name}: needs a journal, got None; pass journal="run.db"')
-
-
 class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
-    Iteration ends when every row has its outcome. If the iterable of rows raises an exception, the iteration raises it after the
-    last outcome. If the run stops early, the iteration raises a `BulkError` after the last outcome.
+    After the last outcome, the iteration raises an exception of the iterable of rows, or a `BulkError` if the run stopped early.
 
     Example:
         ```python
@@ -172,7 +165,7 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes returned so far, including outcomes of earlier processes if a journal is resumed."""
+        """The counts of the outcomes returned so far, with those of earlier processes if a journal is resumed."""
         return self._pipeline.report
 
     @property
@@ -242,11 +235,12 @@ class BulkRun:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
         self._plan.engine.require_open()
         self._started = True
-        self._pipeline = Pipeline(self._plan)
+        opened: OpenJournal | OpenLedger | None = None
         if self._ledger_options is not None:
-            self._pipeline.record_in(await open_ledger(self._ledger_options), only_counts=self._only_counts)
+            opened = await open_ledger(self._ledger_options)
         elif self._journal_options is not None:
-            self._pipeline.record_in(await open_journal(self._journal_options), only_counts=False)
+            opened = await open_journal(self._journal_options)
+        self._pipeline = Pipeline(self._plan, opened, only_counts=self._only_counts)
         self._group = await anyio.create_task_group().__aenter__()
         self._pipeline.start(self._group)
         return Outcomes(self._pipeline)
@@ -271,7 +265,7 @@ class BulkRun:
                         raise
 
     def __aiter__(self) -> NoReturn:
-        """Reject `async for` on the run itself, because only the end of an `async with` block can stop the workers."""
+        # Only the end of an `async with` block can stop the workers.
         raise InvalidRequest(
             "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
+from functools import partial
+from typing import Final
 
 import anyio
 import attrs
@@ -16,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async._engine.call import Call, CallOptions, Slots
 from outreach_async._engine.engine import Engine
+from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
@@ -64,16 +66,14 @@ class AttemptTimer:
         self._ended = False
 
     def create_deadline(self) -> WorkerDeadline:
-        """Create a deadline for one worker, and add it to the deadlines that the timer watches."""
         self._deadlines.append(deadline := WorkerDeadline(self))
         return deadline
 
     def wake(self) -> None:
-        """Make the timer recompute `fires_at`. Call this method when a deadline is set to a time before `fires_at`."""
+        """Make the timer recompute `fires_at`, because a deadline is earlier."""
         self._rescheduled.set()
 
     def end(self) -> None:
-        """Make `run` return. Call this method when no worker is left."""
         self._ended = True
         self.wake()
 
@@ -92,10 +92,7 @@ class AttemptTimer:
 
 
 class WorkerDeadline:
-    """The deadline of the cancel scope that a worker runs in."""
-
-    # One `AttemptTimer` watches the deadlines of all workers. Setting `deadline` is cheap: the timer is rescheduled only if it
-    # would otherwise fire too late.
+    """The deadline of a worker's cancel scope. Setting it is cheap: the timer is woken only if it would fire too late."""
 
     scope: anyio.CancelScope
     _deadline = math.inf
@@ -105,7 +102,6 @@ class WorkerDeadline:
 
     @property
     def deadline(self) -> float:
-        """The time on the event loop's clock at which the scope is cancelled."""
         return self._deadline
 
     @deadline.setter
@@ -121,12 +117,8 @@ class WorkerDeadline:
             self.scope.cancel()
 
 
-_ROWS_PER_WORKER: Final = 4
-"""Number of rows in the pipeline per worker: enough to keep every worker busy while rows wait for others with the same key."""
-
-
-_MAX_LARGE_BYTES: Final = 32 * 2**20
-"""Size of the large rows in the pipeline at which no other row enters. Smaller rows are limited by their number."""
+_ROWS_PER_WORKER: Final = 4  # rows in the pipeline: enough to keep every worker busy while rows wait for others with the same key
+_MAX_LARGE_BYTES: Final = 32 * 2**20  # size of the large rows in the pipeline at which no other row enters
 
 
 class _Worker:
@@ -163,15 +155,32 @@ class Plan:
 class Pipeline:
     """A bulk run: its workers, its recorder, and the outcomes that wait for the consumer."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, opened: OpenJournal | OpenLedger | None, *, only_counts: bool) -> None:
+        """Create a run that may be recorded in a journal or a ledger.
+
+        With `only_counts`, nobody receives the outcomes of rows that the ledger shows to be unchanged.
+        """
         self._plan = plan
         engine = plan.engine
         self._throttle = plan.throttle
         self._timer = AttemptTimer()
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
-        self._recorder: NullRecorder | JournalRecorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
-        self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
+        self._recorder: NullRecorder | JournalRecorder
+        if opened is None:
+            self._recorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
+            self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
+        else:
+            arguments = plan.source, plan.parser, self._next_window_size
+            if isinstance(opened, OpenLedger):
+                rows = LedgerFeed(opened, *arguments, only_counts=only_counts and not engine.observer)
+                recorder: JournalRecorder = LedgerRecorder(opened, rows, self._deliver)
+            else:
+                recorder = JournalRecorder(opened, WindowedFeed(opened, *arguments), self._deliver)
+            # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave
+            # the workers without rows.
+            self._window_slots = Slots(max(plan.workers, recorder.backlog))
+            self._recorder = self._throttle.recorder = recorder
         self._large_rows: dict[int, int] = {}  # the additional slots that they take, by index
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
@@ -183,25 +192,6 @@ class Pipeline:
         self._failure: Exception | None = None
         self._started_at = self._measured_at = 0.0
         self._delivered_count = 0
-
-    def record_in(self, journal: OpenJournal | OpenLedger, *, only_counts: bool) -> None:
-        """Record the run in a journal or a ledger. Call this method before `start`.
-
-        With `only_counts`, nobody receives the outcomes of rows that a ledger shows to be unchanged.
-        """
-        plan, recorder = self._plan, self._recorder
-        if isinstance(journal, OpenLedger):
-            only_counts = only_counts and not plan.engine.observer
-            rows = LedgerFeed(journal, plan.source, plan.parser, self._next_window_size, only_counts=only_counts)
-            recorder = LedgerRecorder(journal, rows, self._deliver)
-        else:
-            feed = WindowedFeed(journal, plan.source, plan.parser, self._next_window_size)
-            recorder = JournalRecorder(journal, feed, self._deliver)
-        self._recorder = recorder
-        # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave the
-        # workers without rows.
-        self._window_slots = Slots(max(plan.workers, recorder.backlog))
-        self._throttle.recorder = recorder
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""
@@ -252,7 +242,10 @@ class Pipeline:
         while not self._buffer:
             self._measured_at = anyio.current_time()
             if self._recording_done:
-                self._raise_end()
+                failure, self._failure = self._failure, None
+                if isinstance(failure, BulkError):
+                    failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
+                raise StopAsyncIteration if failure is None else failure
             self._changed = anyio.Event()
             await self._changed.wait()
         outcome = self._buffer.popleft()
@@ -265,14 +258,6 @@ class Pipeline:
         if self._large_rows:
             for _ in range(self._large_rows.pop(index, 0)):
                 self._window_slots.release()
-
-    def _raise_end(self) -> NoReturn:
-        failure, self._failure = self._failure, None
-        if failure is None:
-            raise StopAsyncIteration
-        if isinstance(failure, BulkError):
-            failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
-        raise failure
 
     async def _run_worker(self, worker: _Worker) -> None:
         deadline, clock = self._timer.create_deadline(), self._plan.engine.clock()
@@ -313,7 +298,12 @@ class Pipeline:
                 self._release_slots(row.index)  # wakes the workers that wait for a slot, so that they end too
                 if (index := worker.possibly_sent_index()) is not None:
                     self._possibly_sent.append(index)
-            worker.row, worker.call = self._next_row_of_key(row.key), None
+            if waiting := self._waiting_by_key[row.key]:
+                worker.row = waiting.popleft()
+            else:
+                worker.row = None
+                del self._waiting_by_key[row.key]
+            worker.call = None
 
     async def _next_row(self) -> ParsedRow | None:
         """Pull rows until a row can be sent immediately, and return that row; `None` if no row is left."""
@@ -364,13 +354,6 @@ class Pipeline:
                 self._check_rejects(outcome)
         self._deliver(group)
 
-    def _next_row_of_key(self, key: str) -> ParsedRow | None:
-        """Return the row that has waited longest for the key. If no row waits for the key, release the key and return `None`."""
-        if waiting := self._waiting_by_key[key]:
-            return waiting.popleft()
-        del self._waiting_by_key[key]
-        return None
-
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
         """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
         cause, duplicates = self._throttle.halted, self._plan.duplicates
@@ -379,7 +362,13 @@ class Pipeline:
             try:
                 answer, attempts = await self._plan.engine.execute(call, deadline)
                 outcome = outcomes.answered_outcome(row.index, row.original, answer, attempts, row.target)
-                return self._check_id(outcome, row.key)
+                # If a row with another e-mail received the same id, or both were added, neither response can be trusted.
+                if (other := self._recent_ids.find_earlier(outcome, row.key)) is not None:
+                    revised = partial(outcomes.misdirected_outcome, other=row.index, duplicates=duplicates)
+                    self._recorder.revise(other, revised)
+                    return outcomes.misdirected_outcome(outcome, other, duplicates)
+                # If an earlier call or run received the id, the outcome may be `not_applied`, and loses the id.
+                return attrs.evolve(outcome, id=None) if Outcome.NOT_APPLIED in outcome.possible else outcome
             except OutreachError as error:
                 error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
                 names_target = row.target is not self._plan.parser.targets.default
@@ -402,15 +391,6 @@ class Pipeline:
             maybe_applied=call.maybe_applied,
             target=row.target,
         )
-
-    def _check_id(self, outcome: ContactOutcome, key: str) -> ContactOutcome:
-        # If a row with another e-mail received the same id, or both were added, neither response can be trusted. Both outcomes
-        # are then revised. If an earlier call or run received the id, the outcome loses it.
-        earlier, duplicates = self._recent_ids.find_earlier(outcome, key), self._plan.duplicates
-        if earlier is None:
-            return outcomes.drop_copied_id(outcome)
-        self._recorder.revise(earlier, lambda other: outcomes.misdirected_outcome(other, outcome.index, duplicates))
-        return outcomes.misdirected_outcome(outcome, earlier, duplicates)
 
     def _stop_run(self, error: Exception) -> None:
         if isinstance(error, JournalError):
@@ -451,7 +431,10 @@ class Pipeline:
 
     async def close(self) -> None:
         """Record how the run ended. Only the first call records anything."""
-        state = self._end_state()
+        if (halted := self._throttle.halted) is not None:
+            state: JournalState = "suspended" if isinstance(halted, BulkSuspended) else "stopped"
+        else:
+            state = "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
         try:
             await self._recorder.close(state, self._possibly_sent_rows())
         except JournalError as error:
@@ -461,11 +444,6 @@ class Pipeline:
         if isinstance(self._failure, JournalError):  # not raised yet: the caller left before the iteration could raise it
             failure, self._failure = self._failure, None
             raise failure
-
-    def _end_state(self) -> JournalState:
-        if self._throttle.halted is not None:
-            return "suspended" if isinstance(self._throttle.halted, BulkSuspended) else "stopped"
-        return "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
 
     def _possibly_sent_rows(self) -> PossiblySent:
         """Return the rows that may have been sent and have no outcome."""

@@ -19,8 +19,7 @@ from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.bulk.ledger._folding import translate_errors
 from outreach_async.errors import JournalError
 
-_BATCH_SIZE: Final = 512
-"""Number of queued outcomes at which a batch is full. A full batch is committed immediately, without waiting for `linger`."""
+_BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
 
 Deliver: TypeAlias = Callable[[Sequence[ContactOutcome]], None]
 
@@ -39,23 +38,18 @@ class NullRecorder:
         self._ended = anyio.Event()
 
     def record_outcome(self, outcome: ContactOutcome) -> None:
-        """Deliver the outcome."""
         self._deliver((outcome,))
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace a row's outcome with the result of `revised`, unless the caller has already received the outcome."""
         self._buffer.revise(index, revised)
 
     def end(self) -> None:
-        """Make `run` return. Call this method when no more outcomes follow."""
         self._ended.set()
 
     async def run(self) -> None:
-        """Wait until `end` is called. Outcomes are delivered by `record_outcome`."""
         await self._ended.wait()
 
-    async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None:
-        """Do nothing: there is no journal."""
+    async def close(self, state: JournalState, possibly_sent: PossiblySent) -> None: ...
 
 
 class JournalRecorder:
@@ -85,7 +79,7 @@ class JournalRecorder:
         return self._writer.heartbeat_due
 
     async def write_heartbeat(self, due: float) -> None:
-        """Write a heartbeat to the journal. The write fails if another run has taken over the journal."""
+        """Write a heartbeat, which fails if another run has taken over the journal."""
         await self._thread.run(self._writer.heartbeat, due)
 
     def record_outcome(self, outcome: ContactOutcome) -> None:
@@ -97,11 +91,11 @@ class JournalRecorder:
             self._batch_full.set()
 
     def revise(self, index: int, revised: Revision) -> None:
-        """Replace a row's outcome with the result of `revised`, unless the commit of the outcome has started."""
+        """Replace a row's outcome with the result of `revised`, unless its commit has started."""
         revise(self._pending, index, revised)
 
     def end(self) -> None:
-        """Make `run` deliver the queued outcomes and return. Call this method when no more outcomes follow."""
+        """Make `run` deliver the queued outcomes and return, because no more follow."""
         self._ended = True
         self._not_empty.set()
         self._batch_full.set()
@@ -200,11 +194,9 @@ class JournalledThrottle(RunThrottle):
     recorder: JournalRecorder | None = None
 
     def try_start(self, now: float) -> bool:
-        """Start an attempt at once if the limits allow it, no other attempt is waiting, and no heartbeat is due."""
         return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
-        """Wait until an attempt may start, at `not_before` or later. Write a heartbeat if one is due, and start."""
         await super().wait_and_start(not_before)
         # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
         if self.recorder is None or self.recorder.heartbeat_due is None:

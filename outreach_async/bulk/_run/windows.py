@@ -20,16 +20,13 @@ from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import OTHER_JOURNAL, MarkedWindow
 from outreach_async.errors import InvalidRequest
 
-MAX_WINDOW_SIZE: Final = 1_000
-"""Maximum number of rows in a window. After a crash, any row of a marked window may have been sent if it has no outcome."""
-# A small compressed file may contain rows of a megabyte each.
+MAX_WINDOW_SIZE: Final = 1_000  # rows; after a crash, any row of a marked window may have been sent if it has no outcome
+# Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows: a small
+# compressed file may contain rows of a megabyte each.
 _MAX_BATCH_BYTES: Final = 16 * 2**20
-"""Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows."""
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
-_CHECKPOINT_INTERVAL: Final = 50
-"""Number of rows after which other tasks may run. Parsing a whole window without a break would delay responses."""
-_QUICK_CHECKPOINT_INTERVAL: Final = 250
-"""Number of rows that are encoded without parsing before other tasks may run. Encoding takes less time than parsing."""
+_CHECKPOINT_INTERVAL: Final = 50  # rows that are parsed before other tasks may run; a whole window would delay responses
+_QUICK_CHECKPOINT_INTERVAL: Final = 250  # rows that are encoded before other tasks may run, which is faster than parsing
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
@@ -46,11 +43,9 @@ class Prefetch:
 
     @property
     def ready(self) -> bool:
-        """True if a row has arrived or the stream has ended."""
         return bool(self._rows) or self._ended
 
     async def pull(self) -> Any:
-        """Return the next row; `END` after the last row. An exception of the stream is raised after the rows that precede it."""
         while not self.ready:
             await self._changed.wait()
         if self._rows:
@@ -64,7 +59,7 @@ class Prefetch:
         return END
 
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
-        """Wait for a row, and return the rows that have arrived, as `Source.pull_batch` does. After the last row, return none."""
+        """Wait for a row, and return the rows that have arrived, as `Source.pull_batch` does."""
         batch: list[Any] = []
         while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
             batch.append(row)
@@ -96,8 +91,6 @@ class Prefetch:
 class WindowedFeed:
     """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
 
-    # The next window is marked in advance.
-
     def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
         options, writer = journal.options, journal.writer
         self._source = source if source.ready else Prefetch(source)
@@ -118,7 +111,6 @@ class WindowedFeed:
         parser.targets.names.update(writer.names)
 
     def start(self, group: TaskGroup) -> None:
-        """Start the tasks that fill windows and read ahead."""
         group.start_soon(self._run)
         if isinstance(self._source, Prefetch):
             group.start_soon(self._source.run)
@@ -156,7 +148,10 @@ class WindowedFeed:
         try:
             is_settled = self._writer.finished and (self._spools or self._writer.has_same_input)
             if self._spools:
-                await self._prepare_spool()
+                if (spooled := self._writer.spooled) is None:
+                    await self._store_input()
+                elif not self._writer.has_same_input:
+                    await self._compare_input(spooled)
             while not self._ended and not is_settled and await self._fill_window():
                 if not self._rows:  # every row has an outcome, so continue before the workers request the next window
                     continue
@@ -271,15 +266,8 @@ class WindowedFeed:
                 await checkpoint()
         return rows
 
-    async def _prepare_spool(self) -> None:
-        """Store the whole input in the journal's spool. If an earlier process did that, compare the input with the spool."""
-        if self._writer.spooled is None:
-            await self._store_input()
-        elif not self._writer.has_same_input:
-            await self._compare_input(self._writer.spooled)
-
     async def _store_input(self) -> None:
-        """Store the whole input in the spool, starting at the first row. No row is sent before the spool is complete."""
+        """Store the whole input in the spool, before any row is sent."""
         batch: list[tuple[int, str, bytes]] = []
         count = size = 0
         while (row := await self._source.pull()) is not END:
@@ -300,8 +288,7 @@ class WindowedFeed:
         await self._thread.run(self._writer.end_spool, count)
 
     async def _compare_input(self, spooled: int) -> None:
-        """Compare the input with the spool, which contains `spooled` rows. The input may also be empty."""
-        # All rows are compared before the first one is sent. Otherwise, other rows would be ignored without notice.
+        """Compare the input, which may be empty, with the `spooled` rows: other rows would be ignored without notice."""
         count = 0
         while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, _MAX_BATCH_BYTES))[0]:
             stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
@@ -317,7 +304,6 @@ class WindowedFeed:
 
 
 def _digest(contents: Iterable[bytes]) -> bytes:
-    """Return the digest of a window, computed from the identifying bytes of its rows."""
     contents = [*contents]
     parts = [b""] * (2 * len(contents))
     parts[::2] = [len(content).to_bytes(4) for content in contents]
