@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 
@@ -48,10 +48,24 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     """Return the problems in a row's cells."""
-    text = "\n".join(cells)
-    if not any(map(text.__contains__, _HINTS)) and (text.isascii() or not _MOJIBAKE_HINT.search(text)):
+    if not _has_hint("\n".join(cells)):
         return ()
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
+
+
+def find_rows_with_issues(columns: Iterable[Sequence[str]]) -> set[int]:
+    """Return the rows of a table in which `find_issues` finds a problem. Most columns have few distinct values."""
+    found: set[int] = set()
+    for cells in columns:
+        distinct = {*cells}
+        if _has_hint("\n".join(distinct)) and (odd := {cell for cell in distinct if find_issues((cell,))}):
+            found.update(row for row, cell in enumerate(cells) if cell in odd)
+    return found
+
+
+def _has_hint(text: str) -> bool:
+    """Return whether one of the cells in `text` may have a problem."""
+    return any(map(text.__contains__, _HINTS)) or not (text.isascii() or _MOJIBAKE_HINT.search(text) is None)
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:

@@ -19,7 +19,7 @@ from outreach_async._service.validation import masked_repr
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._table import Row, replace_cells
+from outreach_async.importer._table import Row, split_rows
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumberDesc
@@ -383,21 +383,6 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
 }
 """The fields that each check applies to, and the function that checks a cell."""
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
-_MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
-
-
-def split_rows(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    """Yield the rows in lists of at most `size`, and fewer if the rows are long."""
-    chunk: list[Row] = []
-    length = 0
-    for row in rows:
-        chunk.append(row)
-        length += sum(map(len, row.cells))
-        if len(chunk) == size or length > _MAX_CHUNK_LENGTH:
-            yield chunk
-            chunk, length = [], 0
-    if chunk:
-        yield chunk
 
 
 class Checks:
@@ -413,61 +398,55 @@ class Checks:
         )
         self._error_checks = tuple(check for check in self._checks if check.level == "error")
         self._country_column = columns.cell("country")
-        self._columns = columns
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
-        return self._find(rows, self._checks, with_cells=self._cells_level != "off")
+        rows = [*map(self.restore, rows)]
+        return self.find({at: row.sent for at, row in enumerate(rows) if row.fault is None}, dict(enumerate(rows)))
+
+    def find(self, sent: Mapping[int, Sequence[str]], rows: Mapping[int, Row]) -> dict[int, list[RowFinding]]:
+        """Return the findings by row: those of the cells to be sent, and those of the warnings in `rows`."""
+        return self._find(sent, rows if self._cells_level != "off" else {}, self._checks)
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows. The first finding of level `error` becomes the row's `fault`, so the row is not sent."""
-        # If the check `cells` is off, every cell is sent as it is, because no finding would show what is sent instead.
+        rows = map(self.restore, rows) if self._cells_level == "off" else rows
         with_cells = self._cells_level == "error"
-        if self._cells_level == "off":
-            rows = map(self._restore_cells, rows)
         if not self._error_checks and not with_cells:
             yield from rows
             return
         for chunk in split_rows(rows, _CHUNK_SIZE):
-            findings = self._find(chunk, self._error_checks, with_cells=with_cells)
+            readable = {at: row for at, row in enumerate(chunk) if row.fault is None}
+            sent = {at: row.sent for at, row in readable.items()}
+            findings = self._find(sent, readable if with_cells else {}, self._error_checks)
             for at, row in enumerate(chunk):
                 yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
 
-    def _find(self, rows: Sequence[Row], checks: Iterable[_ColumnCheck], *, with_cells: bool) -> dict[int, list[RowFinding]]:
-        findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
-        readable = [at for at, row in enumerate(rows) if row.fault is None]
-        columns = list(zip(*(self._list_sent_cells(rows[at]) for at in readable), strict=True))
-        countries = self._country_codes(columns, len(readable))
-        for check in checks if readable else ():
-            texts = [cell.strip() for cell in columns[check.at]]
-            keys = list(zip(texts, countries, strict=True)) if check.name in _COUNTRY_CHECKS else texts
-            for at, problem in _find_problems(texts, keys, check.find_problem):
-                message = f"{check.code}: {masked_repr(shorten(texts[at], _MAX_VALUE_LENGTH))}: {problem}"
-                findings[readable[at]].append(RowFinding(check.name, check.level, check.code, message))
-        for at, row in enumerate(rows) if with_cells else ():
-            for remark in row.warnings:
-                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
-        return findings
-
-    def _restore_cells(self, row: Row) -> Row:
-        if row.fault is not None or all(remark.value is None for remark in row.warnings):
+    def restore(self, row: Row) -> Row:
+        """Return the row. Without the check `cells`, every cell is sent as it is, because no finding would show a change."""
+        if self._cells_level != "off" or row.fault is not None or all(remark.value is None for remark in row.warnings):
             return row
         return attrs.evolve(row, sent=row.cells, members=None)
 
-    def _list_sent_cells(self, row: Row) -> Sequence[str]:
-        if not row.warnings or self._cells_level == "off":
-            return row.cells
-        replaced = [(self._columns.codes.index(remark.code), remark.value) for remark in row.warnings if remark.value is not None]
-        return replace_cells(row.cells, replaced)
-
-    def _country_codes(self, columns: Sequence[Sequence[str]], rows: int) -> list[str | None]:
-        if self._country_column is None or not rows:
-            return [None] * rows
-        cells = columns[self._country_column]
-        codes = {cell: find_country_code(cell) for cell in set(cells)}
-        return [codes[cell] for cell in cells]
-
-
-def _find_problems(texts: Sequence[str], keys: Sequence[Hashable], find_problem: ValueCheck) -> list[tuple[int, str]]:
-    problems = {key: problem for key in set(keys) if key != "" and (problem := find_problem(key))}
-    return [(at, problems[key]) for at, key in enumerate(keys) if key in problems and texts[at]] if problems else []
+    def _find(
+        self, sent: Mapping[int, Sequence[str]], remarked: Mapping[int, Row], checks: Iterable[_ColumnCheck]
+    ) -> dict[int, list[RowFinding]]:
+        findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
+        places, columns = list(sent), list(zip(*sent.values(), strict=True))
+        texts = {check.at: [*map(str.strip, columns[check.at])] for check in checks if places}
+        countries: Sequence[str | None] = [None] * len(places)
+        if places and self._country_column is not None:
+            codes = {cell: find_country_code(cell) for cell in {*columns[self._country_column]}}
+            countries = [codes[cell] for cell in columns[self._country_column]]
+        for check in checks if places else ():
+            cells = texts[check.at]
+            keys: Sequence[Hashable] = list(zip(cells, countries, strict=True)) if check.name in _COUNTRY_CHECKS else cells
+            problems = {key: problem for key in {*keys} if key != "" and (problem := check.find_problem(key))}
+            for at, key, text in zip(places, keys, cells, strict=True) if problems else ():
+                if text and (problem := problems.get(key)):
+                    message = f"{check.code}: {masked_repr(shorten(text, _MAX_VALUE_LENGTH))}: {problem}"
+                    findings[at].append(RowFinding(check.name, check.level, check.code, message))
+        for at, row in remarked.items():
+            for remark in row.warnings:
+                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
+        return findings

@@ -41,18 +41,18 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
 def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
     """Yield, for each record, the numbers of its first and last line from 1, and its cells or its error."""
     # Parsing continues after an error. A cell with an unclosed quote extends to the end of the input.
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)  # else an unclosed quote would silently hide rows
+    reader, line = csv.reader(lines, delimiter=delimiter, strict=True), 0  # else an unclosed quote would silently hide rows
     while True:
-        first = reader.line_num + 1
         try:
-            cells = next(reader)
-        except StopIteration:
-            return
+            for cells in reader:
+                if cells:
+                    yield line + 1, reader.line_num, cells
+                line = reader.line_num
         except csv.Error as error:
-            yield first, reader.line_num, error
-            continue
-        if cells:
-            yield first, reader.line_num, cells
+            yield line + 1, reader.line_num, error
+            line = reader.line_num
+        else:
+            return
 
 
 def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
@@ -99,8 +99,9 @@ class CsvFile(File):
         """Yield the header and the rows that are not blank. Spreadsheet programs save blank rows above and below a table."""
         lines = islice(read_lines(self.source, self.encoding), self._skip, None)
         for first, last, cells in parse_records(lines, self.delimiter):
-            line, last_line = first + self._skip, last + self._skip
+            line = first + self._skip
             if isinstance(cells, csv.Error):
+                last_line = last + self._skip
                 self._require_closed_quotes(cells, line, last_line)
                 where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
                 yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue, number_issue
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import File, Heading, Record, Row
+from outreach_async.importer._table import File, Heading, Record
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
@@ -71,8 +71,7 @@ class ParquetFile(File):
         sizes = tuple(group.num_rows for group in groups)
         return cls(source=source, heading=heading, notes=heading.notes, nested=nested, group_sizes=sizes, names=names)
 
-    def rows(self, columns: Columns) -> Iterator[Row]:
-        """Yield the rows in order. Rows are read when they are needed."""
+    def _read_mapped(self, columns: Columns) -> Generator[Record]:
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
@@ -80,7 +79,7 @@ class ParquetFile(File):
                 raise InvalidRequest(
                     f"{self.name}: {what}; export it as text, or leave it out with --map {shlex.quote(f'{name}=ignore')}"
                 )
-        return super().rows(columns)
+        return super()._read_mapped(columns)
 
     def column(self, at: int) -> Iterator[str]:
         """Yield the cell of one column for each row. The other columns are not read."""

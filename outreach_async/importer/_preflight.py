@@ -10,14 +10,13 @@ from typing import Final
 import attrs
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._checks import CheckPolicy, Checks, Level, RowFinding, split_rows
+from outreach_async.importer._checks import CheckPolicy, Checks, Level
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._table import File, Row, RowNumber, RowUnit
+from outreach_async.importer._table import File, Record, Row, RowNumber, RowUnit, build_row, find_odd, split_records
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
 
 _BUCKET_COUNT: Final = 256
@@ -32,11 +31,13 @@ class EmailIndex:
         self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
-    def add(self, line: int, email: Hashable) -> None:
-        """Add the e-mail of a line to the index, with its target."""
-        key = hash(email)
-        self._keys[key % _BUCKET_COUNT].append(key)
-        self._lines[key % _BUCKET_COUNT].append(line)
+    def add(self, lines: Iterable[int], emails: Iterable[Hashable]) -> None:
+        """Add the e-mails of some lines to the index, each with its target."""
+        all_keys, all_lines = self._keys, self._lines
+        for line, key in zip(lines, map(hash, emails), strict=True):
+            bucket = key % _BUCKET_COUNT
+            all_keys[bucket].append(key)
+            all_lines[bucket].append(line)
 
     def count(self) -> int:
         """Return the number of lines whose e-mail occurs in an earlier line."""
@@ -114,43 +115,84 @@ async def run_preflight(
     targets: Targets | None = None,
 ) -> Preflight:
     """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name."""
-    targets = targets or Targets()
-    run = _PreflightRun(columns, policy, repeats, unit, targets)
-    for chunk in split_rows(file.rows(columns), _CHUNK_SIZE):
+    run = _PreflightRun(columns, policy, repeats, unit, targets or Targets())
+    for chunk in split_records(file, columns, _CHUNK_SIZE):
         show(run.found.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
-        unknown = await find_unknown_targets(chunk, targets) if run.names_targets else {}
-        for row, refusal in run.check_rows(chunk, unknown):
+        for row, refusal in await run.check(chunk):
             tell(row, refusal)
     return run.finish(reports_repeats=policy.levels["repeat"] != "off")
 
 
 class _PreflightRun:
+    """Checks records by column, and builds a `Row` only of those that need a closer look."""
+
     def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
         self.found = Preflight(unit=unit)
-        self.names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
+        self._columns = columns
+        self._email_at = columns.codes.index("email")
+        self._names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         self._targets = targets
         self._checks = Checks(columns, policy)
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
 
-    def check_rows(
-        self, rows: Sequence[Row], unknown_targets: Mapping[Target, RowFinding]
-    ) -> Iterator[tuple[Row, InvalidRequest]]:
-        """Check rows, and yield each row that can never be sent, with the reason."""
-        found, findings_by_row = self.found, self._checks.findings(rows)
-        for at, row in enumerate(rows):
-            number = row.line if found.unit == "line" else found.rows + 1
-            findings = findings_by_row.get(at, ())
-            if unknown_targets and row.fault is None and (unknown := unknown_targets.get(named_target(row))):
-                findings = [unknown, *findings]
-            for finding in findings:
-                found.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level)).add(number, finding.message)
-            if refusal := self._check_row(row, number, findings):
-                found.refused += 1
-                yield row, refusal
-            found.rows += 1
+    async def check(self, records: Sequence[Record]) -> list[tuple[Row, InvalidRequest]]:
+        """Check the next records, and return each row that can never be sent, with the reason."""
+        found, rows = self.found, self._build_odd_rows(records)
+        numbers = [record.line if found.unit == "line" else number for number, record in enumerate(records, found.rows + 1)]
+        if self._repeats != "serial":
+            found.lines.extend(numbers)
+        # A row with a fault has no cells to send.
+        sent = {at: cells for at, each in enumerate(records) if (cells := rows[at].sent if at in rows else each.cells)}
+        findings = self._checks.find(sent, rows)
+        if self._names_targets and (unknown := await find_unknown_targets(rows.values(), self._targets)):
+            for at in sent:
+                if finding := unknown.get(named_target(rows[at])):
+                    findings.setdefault(at, []).insert(0, finding)
+        refusals: dict[int, InvalidRequest] = {}
+        for at in sorted({*findings, *rows}):
+            for finding in findings.get(at, ()):
+                kind = found.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
+                kind.add(numbers[at], finding.message)
+                if finding.level == "error":
+                    refusals.setdefault(at, InvalidRequest(finding.message))
+            # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
+            if at in rows and at not in refusals and (at not in sent or not sent[at][self._email_at].strip()):
+                refusals |= {at: refusal} if (refusal := rows[at].refusal()) else {}
+        emails = {at: cells[self._email_at] for at, cells in sent.items() if at not in refusals}
+        refusals |= self._find_repeats(emails, rows, numbers)
+        found.rows += len(records)
+        found.refused += len(refusals)
+        return [(rows[at] if at in rows else build_row(records[at], self._columns), refusals[at]) for at in sorted(refusals)]
+
+    def _build_odd_rows(self, records: Sequence[Record]) -> dict[int, Row]:
+        """Return the rows that have a problem, no e-mail or a target of their own."""
+        odd = find_odd(records, self._columns)
+        odd.update(at for at, record in enumerate(records) if at not in odd and not record.cells[self._email_at].strip())
+        odd.update(range(len(records)) if self._names_targets else ())
+        return {at: self._checks.restore(build_row(records[at], self._columns)) for at in odd}
+
+    def _find_repeats(
+        self, emails: Mapping[int, str], rows: Mapping[int, Row], numbers: Sequence[int]
+    ) -> dict[int, InvalidRequest]:
+        """Store the e-mails of rows to send. Return the refusals of repeats."""
+        found, targets = self.found, dict.fromkeys(emails, self._targets.default)
+        if self._names_targets:
+            targets = {at: self._targets.find(named_target(rows[at])) for at in emails}
+        if self._recent_emails is None:
+            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
+            whole = self._repeats in WHOLE_INPUT
+            keys = emails.values() if whole else map(str.casefold, map(str.strip, emails.values()))
+            self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True))
+            return {}
+        earlier = {at: self._recent_emails.find_earlier(found.rows + at, email, targets[at]) for at, email in emails.items()}
+        return {
+            at: InvalidRequest(rejection_message(f"{found.unit} {found.lines[index]}"))
+            for at, index in earlier.items()
+            if index is not None
+        }
 
     def finish(self, *, reports_repeats: bool) -> Preflight:
         """Return the result of the preflight, with the repeated e-mails of the rows checked so far."""
@@ -161,21 +203,3 @@ class _PreflightRun:
             found.kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
         found.superseded = count if self._repeats in WHOLE_INPUT else 0
         return found
-
-    def _check_row(self, row: Row, number: int, findings: Iterable[RowFinding]) -> InvalidRequest | None:
-        found, email = self.found, row.email
-        if self._repeats != "serial":
-            found.lines.append(number)
-        if fault := next((finding.message for finding in findings if finding.level == "error"), None):
-            return InvalidRequest(fault)
-        # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
-        if (row.fault is not None or not email.strip()) and (refusal := row.refusal()):
-            return refusal
-        target = self._targets.find(named_target(row)) if self.names_targets else self._targets.default
-        if self._recent_emails is None:
-            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
-            key = email if self._repeats in WHOLE_INPUT else email.strip().casefold()
-            self._emails.add(number, (key, *target))
-            return None
-        earlier = self._recent_emails.find_earlier(found.rows, email, target)
-        return None if earlier is None else InvalidRequest(rejection_message(f"{found.unit} {found.lines[earlier]}"))

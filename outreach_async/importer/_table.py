@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import count, islice, zip_longest
+from itertools import compress, count, islice, zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
@@ -17,7 +17,7 @@ from outreach_async._files.spreadsheets import unescape_formula
 from outreach_async._service.validation import check_contact, to_targeted_contact
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._cells import CellIssue, find_issues
+from outreach_async.importer._cells import CellIssue, find_issues, find_rows_with_issues
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
 
@@ -28,6 +28,9 @@ _MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
 MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names
+_CHUNK_SIZE: Final = 250  # rows that are read ahead, so that each distinct cell of a column is checked once
+_MAX_READ_AHEAD: Final = 1 << 15  # characters of these rows: if the file changes, they are still sent
+_MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
 _MAX_NOTES: Final = 10  # renamed columns that the notes list
 REASONS: Final = ("_row", "_code", "_field", "_message")
 """Columns that a rejects file adds, and an import ignores: the row's number, outcome, invalid fields and error message."""
@@ -57,6 +60,16 @@ class RowNumber(NamedTuple):
         return f"{self.unit} {self.value}"
 
 
+def find_odd(records: Sequence[Record], columns: Columns) -> set[int]:
+    """Return the indexes of the records that have a fault, or a cell with a problem."""
+    width = len(columns.headers)
+    odd = {at for at, (_, cells, fault, issues) in enumerate(records) if fault or issues or len(cells) != width}
+    even = [at for at in range(len(records)) if at not in odd]
+    cells = zip(*(records[at].cells for at in even), strict=True)
+    odd.update(even[row] for row in find_rows_with_issues(compress(cells, columns.codes)))
+    return odd
+
+
 def build_row(record: Record, columns: Columns) -> Row:
     # An issue that leaves no value to send becomes the row's `fault`. Any other issue that matters for a field is a warning.
     line, cells, fault, issues = record
@@ -74,16 +87,17 @@ def build_row(record: Record, columns: Columns) -> Row:
         if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS) or (issue.value == "" and code == "email"):
             return Row(line, cells, f"{code}: {issue.message}")
     warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message, issue.value) for issue, code in sent)
-    values = [(issue.column, issue.value) for issue, _ in sent if issue.value is not None]
-    return Row(line, cells, None, warnings, columns, replace_cells(cells, values))
-
-
-def replace_cells(cells: Sequence[str], values: Iterable[tuple[int, str]]) -> list[str]:
-    """Return the cells of a row, some of them replaced. `values` are pairs of a column and a text."""
     replaced = list(cells)
-    for column, value in values:
-        replaced[column] = value
-    return replaced
+    for issue, _ in sent:
+        if issue.value is not None:
+            replaced[issue.column] = issue.value
+    return Row(line, cells, None, warnings, columns, replaced)
+
+
+def _build_rows(records: Sequence[Record], columns: Columns) -> Iterator[Row]:
+    odd = find_odd(records, columns)
+    for at, record in enumerate(records):
+        yield build_row(record, columns) if at in odd else Row(record.line, record.cells, None, (), columns, record.cells)
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
@@ -124,7 +138,7 @@ class Remark:
     value: str | None = None
 
 
-@attrs.frozen
+@attrs.define(unsafe_hash=True)  # nothing changes a row; a frozen class takes three times as long to create
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
@@ -136,6 +150,7 @@ class Row(Mapping[str, Any]):
         cells: The cells of the row, as strings, as in the file.
         fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
         warnings: Problems found while reading; the row can still be sent.
+        sent: The cells as they are sent, with the values of the warnings; empty if there is a `fault`.
 
     Example:
         ```python
@@ -151,16 +166,14 @@ class Row(Mapping[str, Any]):
     fault: str | None = None
     warnings: tuple[Remark, ...] = ()
     _columns: Columns | None = attrs.field(default=None, eq=False, repr=False)
-    _sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
+    sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
     _members: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def members(self) -> Mapping[str, Any]:
         """The values by field code, as they are sent; blank cells are omitted. A row that could not be read has none."""
         if self._members is None:  # computed when it is first needed: most rows are sent without
-            members = {} if self._columns is None else self._columns.members(self._sent)
-            object.__setattr__(self, "_members", members)
-            return members
+            self._members = {} if self._columns is None else self._columns.members(self.sent)
         return self._members
 
     @property
@@ -168,7 +181,7 @@ class Row(Mapping[str, Any]):
         """The e-mail as it is sent; empty if there is none."""
         if self._columns is None or (at := self._columns.email_at) is None:
             return str(self.members.get("email", ""))
-        return self._sent[at]
+        return self.sent[at]
 
     @property
     def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -176,7 +189,7 @@ class Row(Mapping[str, Any]):
         if self.fault is not None or self._members is not None or self._columns is None or self._columns.plain is None:
             return None
         codes, pick = self._columns.plain
-        return codes, pick(self._sent)
+        return codes, pick(self.sent)
 
     def refusal(self) -> InvalidRequest | None:
         r"""Return the error with which `create_many` would reject the row; `None` if the row can be sent.
@@ -335,7 +348,8 @@ class File(ABC):
             # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
             ```
         """
-        return (build_row(record, columns) for record in self._read_trimmed())
+        chunks = split_records(self, columns, _CHUNK_SIZE, _MAX_READ_AHEAD)
+        return (row for records in chunks for row in _build_rows(records, columns))
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
@@ -394,6 +408,10 @@ class File(ABC):
     def _read_records(self) -> Iterator[Record]:
         """Yield the records below the header."""
 
+    def _read_mapped(self, _columns: Columns) -> Generator[Record]:
+        """Yield the records below the header, to be read with these columns."""
+        return self._read_trimmed()
+
     def _read_trimmed(self) -> Generator[Record]:
         width, kept = self.heading.width, len(self.headers)
         for record in self._read_records():
@@ -404,6 +422,32 @@ class File(ABC):
             if self.rejects:
                 cells = tuple(map(unescape_formula, cells[:kept]))
             yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
+
+
+_RowOrRecord = TypeVar("_RowOrRecord", Row, Record)
+
+
+def split_records(file: File, columns: Columns, size: int, max_length: int = _MAX_CHUNK_LENGTH) -> Iterator[list[Record]]:
+    """Yield the records of a file as `split_rows` does, without building a row of each."""
+    return split_rows(file._read_mapped(columns), size, max_length)  # noqa: SLF001 - of this module
+
+
+def split_rows(rows: Iterable[_RowOrRecord], size: int, max_length: int = _MAX_CHUNK_LENGTH) -> Iterator[list[_RowOrRecord]]:
+    """Yield the rows in lists of at most `size`, and fewer if the rows are long."""
+    chunk: list[_RowOrRecord] = []
+    length = 0
+    try:
+        for row in rows:
+            chunk.append(row)
+            length += sum(map(len, row.cells))
+            if len(chunk) == size or length > max_length:
+                yield chunk
+                chunk, length = [], 0
+    except InvalidRequest:  # an unreadable part follows
+        yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:

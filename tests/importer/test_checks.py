@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import phonenumbers
 import pytest
 from email_validator import EmailNotValidError, validate_email
@@ -296,8 +295,7 @@ def test_warnings_of_the_file_itself_have_the_level_of_the_cells_check() -> None
 
 
 def test_the_checks_of_values_check_what_is_sent() -> None:
-    remark = Remark("missing", "work_phone", "work_phone", "'NULL' stands for a missing value", "")
-    odd = attrs.evolve(row("a@a.example", "NULL"), warnings=(remark,))
+    odd = build_row(Record(2, ("a@a.example", "NULL", "", "", "", "")), COLUMNS)
     checks = Checks(COLUMNS, CheckPolicy.of(["off", "phone=error", "cells=warn"]))
     assert [found.check for found in checks.findings([odd])[0]] == ["cells"]
     assert list(checks.guarded([odd])) == [odd]

@@ -116,8 +116,7 @@ async def test_only_few_long_rows_are_held_at_a_time() -> None:
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
 def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[str]) -> None:
     seen = EmailIndex()
-    for line, email in enumerate(emails):
-        seen.add(line, email)
+    seen.add(range(len(emails)), emails)
     pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
     assert seen.first_repeats(100) == pairs
     assert seen.count() == len(pairs)
