@@ -60,17 +60,12 @@ URL_TEMPLATES: Final = {
     "list_steps": "/campaigns/{campaign_id}/steps",
     "list_fields": "/workspaces/{workspace_id}/all-fields",
 }
-"""URL templates with placeholders for ids, by operation name."""
-
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
-_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Bucket boundaries of the duration metric in seconds, as the semantic conventions recommend."""
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # seconds, as the conventions say
 
 
 @attrs.define
 class _CallSpans:
-    """The spans of a call in progress."""
-
     name: str
     span: Span
     attributes: dict[str, Any]
@@ -80,9 +75,7 @@ class _CallSpans:
 
 
 class OtelHook:
-    """A hook that records a client's events as spans and metrics.
-
-    One hook can serve any number of clients. The metrics are:
+    """A hook that records the events of any number of clients as spans and metrics.
 
     - `http.client.request.duration`: the duration of each attempt, in seconds
     - `outreach.client.repeats`: the number of retries, by operation and kind of failure
@@ -91,8 +84,7 @@ class OtelHook:
     - `outreach.bulk.state_changes`: the number of state changes of bulk runs, by new state
 
     Args:
-        tracer_provider: Provides the tracer; defaults to the global provider.
-        meter_provider: Provides the meter; defaults to the global provider.
+        tracer_provider, meter_provider: Provide the tracer and the meter; default to the global providers.
         base_url: Address of the service, for clients whose transport has no `base_url`; user and password are removed.
 
     Raises:

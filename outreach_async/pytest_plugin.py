@@ -72,8 +72,6 @@ _MARKER_HELP = (
     "configure the fake outreach service of this test; see outreach_async.pytest_plugin."
 )
 
-# Options and markers.
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--outreach-behaviour` and the options of the conformance suite."""
@@ -148,12 +146,9 @@ def _marker_failure(error: Exception) -> BaseException:
     return pytest.fail.Exception(f"@pytest.mark.outreach: {error}", pytrace=False)
 
 
-# Fixtures.
-
-
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
-    """Return the behaviour of the fake: how it interprets rules that the service's API documentation leaves open."""
+    """The behaviour of the fake: its interpretation of rules that the service's API documentation leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
         fault = "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue()"
@@ -163,7 +158,7 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
 
 @pytest.fixture
 def outreach_virtual_time() -> VirtualTime:
-    """Return the clock of the test's event loop. Waits advance the clock instead of taking time. The fake uses the same clock."""
+    """The clock of the test's event loop and of the fake. Waits advance it instead of taking time."""
     from outreach_async.testing import VirtualTime
 
     return VirtualTime()
@@ -171,7 +166,7 @@ def outreach_virtual_time() -> VirtualTime:
 
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
-    """Return the in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
+    """The in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
     from outreach_async.testing._marker import FakeConfigError, FakeUse
     from outreach_async.testing._virtual_time import DEFAULT_START
 
@@ -188,7 +183,7 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
-    """Return the id of a workspace in the fake: the first workspace of its world, or a new empty one."""
+    """The id of a workspace in the fake: the first workspace of its world, or a new empty one."""
     # `dump`, which returns a world file, is the only public way to read what the fake stores.
     workspaces = json.loads(outreach_fake.dump())["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else outreach_fake.add_workspace()
@@ -196,7 +191,7 @@ def outreach_workspace(outreach_fake: FakeService) -> str:
 
 @pytest.fixture
 def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> str:
-    """Return an API key for the workspace of `outreach_workspace`."""
+    """An API key for the workspace of `outreach_workspace`."""
     keys: dict[str, list[str]] = json.loads(outreach_fake.dump())["owner_keys"]
     valid = (key for key, workspaces in keys.items() if outreach_workspace in workspaces)
     return next(valid, None) or outreach_fake.add_owner_key(outreach_workspace)
@@ -204,7 +199,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """Yield a client connected to the fake in memory. It uses `outreach_workspace` and `outreach_owner_key`."""
+    """A client connected to the fake in memory, with `outreach_workspace` and `outreach_owner_key`."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake._transport import FakeTransport
 
@@ -234,16 +229,13 @@ def _outreach_server() -> Iterator[tuple[ControlPlane, str]]:
 
 @pytest.fixture
 def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
-    """Yield the base URL of the fake on a real port. Its control plane is below this URL, at `/_fake`."""
+    """The base URL of the fake on a real port. Its control plane is below this URL, at `/_fake`."""
     if "outreach_virtual_time" in request.fixturenames:
         fault = "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time"
         pytest.fail(f"{fault}; use outreach_client instead of outreach_url, or omit outreach_virtual_time", pytrace=False)
     plane, url = request.getfixturevalue("_outreach_server")
     with plane.sandbox(outreach_fake) as path:
         yield url + path
-
-
-# Results and reports.
 
 
 @pytest.hookimpl(wrapper=True)

@@ -25,9 +25,8 @@ SCHEMES: Final = ("s3", "gs", "az", "file", "memory")  # schemes of the URLs of 
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _RETRY_SECONDS: Final = 60  # a failing request to the store is retried this long; meanwhile, the run sends no further rows
-_CONFLICT_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds to wait after each create that the store refuses although the object does not exist."""
-_DETAILS: Final = (
+_CONFLICT_PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # seconds after each create that is refused without an object
+_DETAILS: Final = (  # what may be copied from an error message of obstore
     re.compile(r"HTTP error: ([a-z ]+)"),
     re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z]*)*)"),
     re.compile(r"<Code>(\w{1,64})</Code>"),
@@ -35,9 +34,6 @@ _DETAILS: Final = (
     re.compile(r"\b(Connection refused|Connection reset|operation timed out|dns error|certificate verify failed)\b"),
     re.compile(r"error: (\w+ must be specified)"),
 )
-"""Patterns of the details that may be copied from an error message of obstore."""
-
-
 _UNLISTED: Final = "the objects cannot be listed"
 _Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
@@ -117,7 +113,7 @@ def open_store(url: str, field: str) -> tuple[Any, str]:
 
 
 def describe_problem(error: Exception) -> str:
-    """Return a short description of an obstore error. Its message is not returned, because it may contain credentials."""
+    """Return a short description of an obstore error, whose message may contain credentials."""
     details = [match[1] for pattern in _DETAILS if (match := pattern.search(str(error)))]
     return ", ".join(details) or type(error).__name__
 

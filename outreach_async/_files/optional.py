@@ -15,7 +15,6 @@ SUPPORTED_VERSIONS: Final = {
     "httptools": ("0.7", ""),
 }
 """For each HTTP library, the earliest supported version and the first unsupported one, as in the project's requirements."""
-_RELEASE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
 def require_module(module: str, requirement: str) -> None:
@@ -40,5 +39,5 @@ def require_library(name: str) -> None:
 
 def _parse_version(text: str) -> tuple[int, ...]:
     """Return the numbers of a version before any suffix, so that a pre-release counts as its release."""
-    release = _RELEASE.match(text)
+    release = re.match(r"[0-9]+(?:\.[0-9]+)*", text)
     return tuple(map(int, release[0].split("."))) if release else ()

@@ -17,8 +17,6 @@ OptionalString: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateContactResponse(ResponseWithInfo):
-    """The service's response to a create request. `CreatedContact` adds data about the call."""
-
     status: Outcome
     id: str | None
     details: str | None
@@ -34,16 +32,15 @@ class CreatedContact(CreateContactResponse):
             key or came from an earlier response.
         details: `None` on success; a short string if the contact was skipped as a duplicate.
         possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
-            retry finds the contact, an earlier attempt of the same call may have added it. Nor is `added` certain with the id of
-            an earlier response: a server or proxy has then sent that response twice, and `id` is `None`.
+            retry finds the contact, an earlier attempt of the same call may have added it. Nor is `added` certain if a server or
+            proxy has sent an earlier response again, as its id shows.
         request_id: The response's `x-request-id`; `None` if the response has none.
         attempts: Number of attempts.
 
     Example:
         ```python
         created = await client.contacts.create(NewContact("bo@acme.example"))
-        print(created.status, created.id, created.certain)  # -> skipped None True
-        print(created.details)  # -> a contact with this email exists in the workspace
+        print(created.status, created.certain)  # -> skipped True
         ```
     """
 
@@ -58,7 +55,6 @@ class CreatedContact(CreateContactResponse):
 
 
 def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
-    """Return every outcome of a call that is consistent with its last response."""
     return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
 
@@ -68,14 +64,12 @@ _CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome
 class Target(NamedTuple):
     """Where a contact goes: its workspace, and the campaign that it is added to.
 
-    See `create_many` for how a row names its target. The error of a row with an unknown or ambiguous name has the most similar
-    names. If the service does not know the target of a row (403 or 404), the rows that name it are `rejected`, and the others are
-    sent; an unknown target of the run itself stops the run.
+    See `create_many` for how a row names its target. If the service does not know the target of a row (403 or 404), the rows that
+    name it are `rejected`, and the others are sent; an unknown target of the run itself stops the run.
 
     Rates and pauses are those of the client, whatever the targets. Rows with one e-mail are sent one after the other, also to
     different campaigns. With `duplicates="skip"`, the service leaves an existing contact as it is: pass another policy to add
-    it to further campaigns. A journal is not resumed with rows of other targets, and a ledger has an entry for each target of a
-    contact.
+    it to further campaigns. A journal is not resumed with rows of other targets; a ledger has an entry for each.
 
     Attributes:
         workspace: Id of the workspace.
@@ -94,14 +88,10 @@ class Target(NamedTuple):
 
 
 RUN_TARGET: Final = Target()  # the target of a row that names none
-
-
 standard_values: Final = attrgetter(*STANDARD_FIELDS)
-"""Return the values of the 35 standard fields of a contact, in the order of the service's API documentation."""
 
 
-def _copy_mapping(value: Any) -> Any:
-    """Copy a mapping, so that later changes by the caller do not affect the contact. Return any other value unchanged."""
+def _copy_mapping(value: Any) -> Any:  # later changes by the caller do not affect the contact
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -173,7 +163,7 @@ class NewContact:
 
     @property
     def extra(self) -> Mapping[str, str | None]:
-        """Values of fields that are neither standard nor custom, by code."""
+        """Values of other fields by code."""
         return self._extra
 
     def standard(self) -> dict[str, str | None]:
@@ -181,7 +171,7 @@ class NewContact:
 
         Example:
             ```python
-            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).standard())  # -> {'city': 'Lyon'}
+            print(NewContact("ann@company.example", city="Lyon").standard())  # -> {'city': 'Lyon'}
             ```
         """
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
@@ -191,8 +181,8 @@ class NewContact:
 
         Example:
             ```python
-            print(NewContact("ann@company.example", city="Lyon", custom={"custom_1": "gold"}).to_dict())
-            # -> {'email': 'ann@company.example', 'city': 'Lyon', 'custom_1': 'gold'}
+            print(NewContact("ann@company.example", custom={"custom_1": "gold"}).to_dict())
+            # -> {'email': 'ann@company.example', 'custom_1': 'gold'}
             ```
         """
         return {"email": self.email, **self.standard(), **self.custom, **self.extra}
@@ -202,14 +192,12 @@ class NewContact:
 
         Example:
             ```python
-            print(NewContact("ann@company.example", city="Lyon").to_json())
-            # -> {"email": "ann@company.example", "city": "Lyon"}
+            print(NewContact("ann@company.example").to_json())  # -> {"email": "ann@company.example"}
             ```
         """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     def __repr__(self) -> str:
-        """Show only the fields that are set."""
         pairs: dict[str, Any] = dict(self.standard())
         pairs |= {name: value for name, value in (("custom", self.custom), ("extra", self.extra)) if value}
         return f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"

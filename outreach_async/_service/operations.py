@@ -59,15 +59,13 @@ class Operation(Generic[T]):
 class RequestDefaults:
     """The header fields of a client's requests, and the secrets to mask in the client's errors."""
 
-    read_headers: Mapping[str, str] = attrs.field(
-        repr=False
-    )  # tools such as rich show fields even if the class's repr hides them
+    # Tools such as rich show fields even if the class's repr hides them.
+    read_headers: Mapping[str, str] = attrs.field(repr=False)
     write_headers: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
-        """Return the header fields of a client's requests, and the secrets in them."""
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
 
@@ -104,7 +102,7 @@ def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults
 def _build_list(
     items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
 ) -> PageBuilder[T]:
-    """Return a function that builds the operation for each page. The arguments are checked and encoded once for all pages."""
+    # The arguments are checked and encoded once for all pages.
     workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
     name = f"list_{items}"
     parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
@@ -217,14 +215,12 @@ class ContactRequests:
 
     @property
     def prefix_size(self) -> int:
-        """Number of bytes that precede the contact's own fields in a request body."""
         return len(self._prefix)
 
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
         return self._build_operation(contact, self._parse_created)
 
     def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
-        # The operation returns the decoded response and an `AttemptInfo`.
         return self._build_operation(contact, self._parse_row)
 
     def build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
@@ -242,11 +238,15 @@ class ContactRequests:
         answer, info = self._parse_response(response, info)
         if self._copy_detector.is_copy(answer):
             answer, info = self._distrust(answer, info)
-        headers = self._clean_headers(response.headers)
+        headers = response.headers
+        text = " ".join((*headers.values(), answer.details or ""))
+        if strip_invisible(text) != text or self._may_contain_secret(text):
+            headers = {name: clean_string(value, self._secrets) for name, value in headers.items()}
+            answer = attrs.evolve(answer, details=answer.details and clean_string(answer.details, self._secrets))
         return CreatedContact(
             status=answer.status,
             id=answer.id,
-            details=self._clean(answer.details),
+            details=answer.details,
             possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
             request_id=headers.get("x-request-id"),
             attempts=info.attempts,
@@ -260,17 +260,6 @@ class ContactRequests:
             info = self._distrust(answer, info)[1]  # the id stays, because the run compares the ids of its rows
         return answer, info
 
-    def _clean_headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        text = " ".join(headers.values())
-        if strip_invisible(text) == text and not self._may_contain_secret(text):
-            return headers
-        return {name: clean_string(value, self._secrets) for name, value in headers.items()}
-
-    def _clean(self, text: str | None) -> str | None:
-        if text is None or (strip_invisible(text) == text and not self._may_contain_secret(text)):
-            return text
-        return clean_string(text, self._secrets)
-
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer = _try_decode(decode_model, CreateContactResponse, response.body)
         if isinstance(answer, DecodeError):
@@ -279,7 +268,9 @@ class ContactRequests:
         identifier = answer.id or ""
         visible = strip_invisible(identifier)
         if not known or visible != identifier or self._may_contain_key(identifier):
-            answer, info = self._drop_key(answer, info)
+            texts = (identifier, answer.status.value)
+            if answer.id is not None and any(clean_string(text, self._secrets[:1]) != strip_invisible(text) for text in texts):
+                answer, info = self._distrust(answer, info)  # an id or a status with the owner key
             answer = answer if answer.id is None else attrs.evolve(answer, id=visible)
         # With a contact id, the status is a new outcome, unless it has invisible characters.
         has_id = (answer.id or "").startswith(ID_PREFIXES["contact"])
@@ -288,18 +279,9 @@ class ContactRequests:
             raise build_unexpected_response("create_contact", response, self._secrets, fault)
         return answer, info
 
-    def _drop_key(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        """If the id or status in a response contains the owner key, drop the id and mark the response as untrusted."""
-        if answer.id is None or not (self._contains_key(answer.id) or self._contains_key(answer.status.value)):
-            return answer, info
-        return self._distrust(answer, info)
-
     def _distrust(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
         return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
-
-    def _contains_key(self, text: str) -> bool:
-        return clean_string(text, self._secrets[:1]) != strip_invisible(text)
 
 
 def encode_plain(row: dict[Any, Any]) -> bytes:

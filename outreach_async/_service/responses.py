@@ -48,7 +48,7 @@ def secret_parts(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def mask_bytes(body: bytes, secrets: Iterable[str | Secret]) -> bytes:
-    """Return the body with every secret masked, including its forms in JSON, Python, URLs and base64."""
+    """Mask every secret in a body, also its forms in JSON, Python, URLs and base64."""
     for secret in sorted(map(reveal, secrets), key=len, reverse=True):  # longest first: a secret may be a prefix of another
         if len(body) >= len(secret):  # no encoded form is shorter than the secret
             for sign, spelling in _secret_patterns(secret):
@@ -102,7 +102,7 @@ def _clean_beginning(text: str, secrets: Secrets) -> str:
 
 
 def _mask_beginning(body: bytes, secrets: Secrets) -> bytes:
-    """Return the beginning of a body with secrets masked, or the whole masked body if it has only a few kilobytes."""
+    """Return the beginning of a body, or all of it if it has only a few kilobytes, with secrets masked."""
     # A cut through a secret leaves its first part, which is not recognized and not masked. Therefore, a long body is cut and
     # masked, and then shortened by the maximum length of an encoded secret.
     margin = _masking_margin(secrets)
@@ -124,13 +124,15 @@ def _masking_margin(secrets: Secrets) -> int:
 
 @lru_cache(maxsize=64)
 def _secret_patterns(secret: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Return pairs of a byte string and a pattern. The patterns match the secret, including its escaped and encoded forms."""
-    # Every match of a pattern contains the byte string of its pair. A body without the byte string need not be searched.
+    """Return patterns that match the secret and its encoded forms, each with a byte string that every match contains."""
     raw = secret.encode()
     encodings = {raw, raw.decode("latin-1").encode(), secret.encode("latin-1", "replace")}
     encodings |= {secret.encode("utf-16-le"), secret.encode("utf-16-be"), repr(raw)[2:-1].encode()}
     percent = "".join(map(_percent_pattern, raw)).encode()
-    pairs = [(b"\\", "".join(map(_escaped_pattern, secret)).encode()), (b"%", percent)]
+    # A character or its escapes; of a backslash, only its escapes, such as two backslashes. No alternative may be a prefix of
+    # another; otherwise, matching could take exponential time.
+    escaped = [_one_of([*_escape_patterns(each), re.escape(each) if each != "\\" else r"\\\\"]) for each in secret]
+    pairs = [(b"\\", "".join(escaped).encode()), (b"%", percent)]
     pairs += [(b"+", percent)] if " " in secret else []
     for text in {raw, secret.encode("latin-1", "replace"), json.dumps(secret, ensure_ascii=False)[1:-1].encode()}:
         pairs += [_base64_pattern(text, before) for before in range(3)]
@@ -141,14 +143,8 @@ def _one_of(forms: Iterable[str]) -> str:
     return f"(?:{'|'.join(forms)})"
 
 
-def _escaped_pattern(character: str) -> str:
-    """Return a pattern that matches a character itself, or its escapes in JSON and Python, including nested escapes."""
-    # For a backslash, the pattern matches only its escapes, such as two backslashes. No alternative may be a prefix of another;
-    # otherwise, matching could take exponential time.
-    return _one_of([*_escape_patterns(character), re.escape(character) if character != "\\" else r"\\\\"])
-
-
 def _escape_patterns(character: str) -> list[str]:
+    """Return patterns that match the escapes of a character in JSON and Python, including nested escapes."""
     units = character.encode("utf-16-be").hex()
     forms = ["".join(rf"{_ESCAPE}(?i:u{units[at : at + 4]})" for at in range(0, len(units), 4))]
     forms += [rf"{_ESCAPE}(?i:u{ord(character):08x}|x{ord(character):02x})"]
@@ -164,7 +160,7 @@ def _percent_pattern(byte: int) -> str:
 
 
 def _base64_core(text: bytes, before: int) -> tuple[bool, str, bool]:
-    """Return the base64 characters that encode only the text. The text starts after `before` other bytes."""
+    """Return the base64 characters that encode only the text, which follows `before` other bytes."""
     letters = b64encode(bytes(before) + text).decode()
     start, end = -(-8 * before // 6), 8 * (before + len(text)) // 6
     return before > 0, letters[start:end], 8 * (before + len(text)) % 6 > 0
@@ -180,7 +176,7 @@ def _base64_pattern(text: bytes, before: int) -> tuple[bytes, bytes]:
 
 
 def _base64_character_pattern(characters: str) -> str:
-    """Return a pattern that matches any one of the given base64 characters, or its encoding in JSON or URLs."""
+    """Return a pattern that matches any of these base64 characters, or its encoding in JSON or URLs."""
     forms = [f"[{re.escape(characters)}]"]
     for character in characters:
         forms += [*_escape_patterns(character), f"%(?i:{ord(character):02x})"]
@@ -196,7 +192,7 @@ def mask_headers(headers: Mapping[str, str], secrets: Secrets) -> dict[str, str]
 
 
 def scrub_error(error: errors.OutreachError, secrets: Secrets) -> errors.OutreachError:
-    """Mask secrets in an error, and return the error. An error of a backend may quote a response that contains a secret."""
+    """Mask secrets in an error, which may quote a response, and return it."""
     links = errors.iterate_linked_errors(error)
     texts = [text for link in links for text in (str(link), *getattr(link, "__notes__", ()))]
     if any(mask_string(text, secrets) != text for text in texts):
@@ -227,10 +223,11 @@ def build_unexpected_response(
 ) -> errors.UnexpectedResponse:
     attributes = _error_attributes(operation, response, secrets)
     value = fault.value if isinstance(fault, DecodeError) else {}
-    status = (value or {}).get("status")
-    text = str(fault)
-    states_error = value is not None and _states_error(value)
-    if isinstance(status, str) and status not in _SUCCESS_STATUSES:
+    members: Mapping[str, Any] = value or {}
+    status, text = members.get("status"), str(fault)
+    is_error = status not in _SUCCESS_STATUSES if isinstance(status, str) else any(map(members.get, _ERROR_MEMBERS))
+    states_error = is_error and "data" not in members
+    if isinstance(status, str) and is_error:
         text = f"status {_cut_for_masking(status, secrets)!r}: {extract_reason(attributes['body'])}"
     elif states_error:
         text = f"an error: {extract_reason(attributes['body'])}"
@@ -239,12 +236,6 @@ def build_unexpected_response(
     error.well_formed = value is not None
     error.states_error = states_error
     return error
-
-
-def _states_error(value: Mapping[str, Any]) -> bool:
-    status = value.get("status")
-    is_error = status not in _SUCCESS_STATUSES if isinstance(status, str) else any(map(value.get, _ERROR_MEMBERS))
-    return is_error and "data" not in value
 
 
 def extract_reason(body: bytes) -> str:

@@ -24,7 +24,7 @@ class RetryPolicy:
         retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
-            without a retry. Each bulk run has its own budget of this size, and pauses when it is empty.
+            without a retry. Each bulk run has its own budget, and pauses when it is empty.
         jitter: Function that returns a random number in [0, 1), by which each wait is multiplied.
 
     Example:
@@ -95,7 +95,7 @@ class FailedAttempt:
 
     @property
     def description(self) -> str:
-        """A description of the failure that does not quote the response."""
+        """The failure, without a quotation of the response."""
         return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
 
 
@@ -130,8 +130,7 @@ _STATUSES: Final = {
     505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
 }
 _UNAVAILABLE: Final = 503
-_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)
-"""The meaning of a 503 with `Retry-After`. It counts as throttling, although the service may have applied the request."""
+_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)  # a 503 with `Retry-After`
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -161,8 +160,6 @@ def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKi
 
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it."""
-    # If no byte was sent, the attempt was certainly not applied. A 4xx status proves the same, except 408, 425 and 499. A proxy
-    # may return these three statuses after it has passed the request on.
     if failure_kind is FailureKind.AMBIGUOUS:
         return True
     return isinstance(error, errors.StatusError) and explain_status(error.status_code, error.headers).maybe_applied
@@ -187,5 +184,5 @@ def backoff_delay(policy: RetryPolicy, attempts: int) -> float:
 
 
 def retry_cost(failure_kind: FailureKind) -> int:
-    """Return the amount that a retry after this kind of failure takes from the retry budget. The AWS SDKs use the same values."""
+    """Return what a retry after this kind of failure takes from the retry budget, as in the AWS SDKs."""
     return 5 if failure_kind is FailureKind.REFUSED else 14

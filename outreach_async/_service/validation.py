@@ -21,7 +21,7 @@ _MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuse
 
 
 def type_name(value: object) -> str:
-    """Return the name of a value's type. The value itself is not shown, because it may be a secret."""
+    """Return the name of a value's type: the value itself may be a secret."""
     return "None" if value is None else type(value).__name__
 
 
@@ -141,7 +141,12 @@ def require_upload_options(duplicates: object, strict_validation: object, campai
 
 def check_contact(contact: NewContact) -> None:
     """Reject a contact that the service can never accept."""
-    _check_email(contact.email)
+    email: object = contact.email
+    if not isinstance(email, str):
+        raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
+    if not email.strip():
+        raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
+    require_encodable("email", email)
     if not _are_encodable(standard_values(contact)):
         for field, value in contact.standard().items():
             _check_string(field, value)
@@ -151,20 +156,12 @@ def check_contact(contact: NewContact) -> None:
 
 
 def _are_encodable(values: Iterable[Any]) -> bool:
-    """Return whether all values other than `UNSET` are encodable strings. They are checked as one joined string, for speed."""
+    """Return whether all values other than `UNSET` are encodable strings, checked as one joined string, for speed."""
     try:
         text = "".join([value for value in values if value is not UNSET])
         return text.isascii() or bool(text.encode())
     except (TypeError, UnicodeEncodeError):  # a value is not a string, or has a lone surrogate
         return False
-
-
-def _check_email(email: object) -> None:
-    if not isinstance(email, str):
-        raise InvalidRequest(f"email: expected a string, got {type_name(email)}; give the contact an e-mail address")
-    if not email.strip():
-        raise InvalidRequest("email: expected an address, got a blank string; give the contact an e-mail address")
-    require_encodable("email", email)
 
 
 def _check_string(field: str, value: object) -> None:

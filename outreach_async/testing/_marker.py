@@ -17,12 +17,9 @@ from outreach_async.fake._arguments import check_known
 from outreach_async.fake._error_responses import mask_document, mask_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, PRESETS, Behaviour, load_behaviour
 from outreach_async.fake.faults import Fault, Faults
-from outreach_async.fake.request_log import Recorded
 
 if TYPE_CHECKING:
     import pytest
-
-# Pairwise coverage.
 
 
 def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
@@ -65,20 +62,15 @@ def pairwise() -> tuple[Behaviour, ...]:
 
 
 def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Return the names and values of the knobs that do not have their default values.
+    """Return the knobs that do not have their default values, by name.
 
     Example:
         ```python
         print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
         ```
     """
-    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(_DEFAULTS, name)}
-
-
-_DEFAULTS: Final = Behaviour()
-
-
-# The arguments of `@pytest.mark.outreach(...)`.
+    defaults = Behaviour.documented()
+    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(defaults, name)}
 
 
 class FakeConfigError(ValueError):
@@ -179,10 +171,7 @@ _READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
 }
 
 
-# The report of a failed test.
-
-MAX_REQUESTS: Final = 20
-
+_MAX_REQUESTS: Final = 20  # in the report of a failed test
 _MAX_BODY_LENGTH: Final = 300
 
 
@@ -207,10 +196,18 @@ class FakeUse:
         row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
         yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
         yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
-        recent = self.fake.requests.recent(MAX_REQUESTS)
+        recent = self.fake.requests.recent(_MAX_REQUESTS)
         yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
-        for recorded in recent:
-            yield from _format_request(recorded, recorded.at - recent[0].at)
+        for each in recent:
+            status = "no response" if each.status is None else str(each.status)
+            fault = f", fault {each.fault}" if each.fault else ""
+            after = each.at - recent[0].at
+            yield f"#{each.number} +{after:.3f} s {each.method} {mask_keys(each.target)} -> {status}{fault}"
+            if each.json is not None:
+                # Mask before truncating: a truncated key would not be recognised as a key.
+                body = json.dumps(mask_document(each.json), ensure_ascii=False)
+                yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
+            yield from (f"    hint: {mask_keys(hint)}" for hint in each.hints)
 
 
 def format_row_id(number: int) -> str:
@@ -227,23 +224,9 @@ def _count_repeats(texts: Iterable[str]) -> list[str]:
     return [f"{text}, {times} times" if times > 1 else text for text, times in Counter(texts).items()]
 
 
-def _format_request(recorded: Recorded, after: float) -> Iterator[str]:
-    status = "no response" if recorded.status is None else str(recorded.status)
-    fault = f", fault {recorded.fault}" if recorded.fault else ""
-    yield f"#{recorded.number} +{after:.3f} s {recorded.method} {mask_keys(recorded.target)} -> {status}{fault}"
-    if recorded.json is not None:
-        # Mask before truncating: a truncated key would not be recognised as a key.
-        body = json.dumps(mask_document(recorded.json), ensure_ascii=False)
-        yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
-    yield from (f"    hint: {mask_keys(hint)}" for hint in recorded.hints)
-
-
 def format_setting(value: Any) -> str:
     # The repr of a function contains a memory address, which differs between runs.
     return getattr(value, "__qualname__", None) or repr(value)
-
-
-# The summary of all rows.
 
 
 def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
@@ -252,16 +235,15 @@ def summarize_failures(ran: Iterable[tuple[str, int, bool]]) -> list[str]:
     for test, row, failed in ran:
         rows = tests.setdefault(test.replace(format_row_id(row), "row*"), {})
         rows[row] = rows.get(row, False) or failed
-    return [_summarize_test(name, rows) for name, rows in tests.items() if any(rows.values())]
-
-
-def _summarize_test(name: str, rows: Mapping[int, bool]) -> str:
-    # With some of the rows, as with `-x` or `-k`, every setting of the only row that failed would look guilty.
-    complete = len(rows) == len(pairwise())
-    failing, passing = ([pairwise()[row] for row, failed in rows.items() if failed is which] for which in (True, False))
-    causes = find_causes(failing, passing) if complete else []
-    line = f"{name} failed under {sum(rows.values())} of {len(rows)} behaviours"
-    return f"{line}: it fails with {', or with '.join(causes)}" if causes else line
+    lines = []
+    for name, rows in tests.items():
+        if failing := [pairwise()[row] for row, failed in rows.items() if failed]:
+            passing = [pairwise()[row] for row, failed in rows.items() if not failed]
+            # With some of the rows, as with `-x` or `-k`, every setting of the only row that failed would look guilty.
+            causes = find_causes(failing, passing) if len(rows) == len(pairwise()) else []
+            reason = f": it fails with {', or with '.join(causes)}" if causes else ""
+            lines.append(f"{name} failed under {len(failing)} of {len(rows)} behaviours{reason}")
+    return lines
 
 
 def find_causes(failing: Iterable[Behaviour], passing: Iterable[Behaviour]) -> list[str]:

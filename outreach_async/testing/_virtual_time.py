@@ -126,7 +126,13 @@ class VirtualTime:
             clock = _create_trio_clock()
             self._attach(clock.current_time)
             return {**kept, "clock": clock}
-        return {**kept, "loop_factory": self._create_asyncio_loop}
+
+        def create_loop() -> VirtualTimeLoop:
+            loop = VirtualTimeLoop()
+            self._attach(loop.time)
+            return loop
+
+        return {**kept, "loop_factory": create_loop}
 
     def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
         """Return the value of an `anyio_backend` fixture with the options added.
@@ -139,11 +145,6 @@ class VirtualTime:
         """
         name, others = (given, {}) if isinstance(given, str) else given
         return name, self.options(name, others)
-
-    def _create_asyncio_loop(self) -> VirtualTimeLoop:
-        loop = VirtualTimeLoop()
-        self._attach(loop.time)
-        return loop
 
     def _attach(self, read_time: Callable[[], float]) -> None:
         # The right side is evaluated first: `elapsed` still reads the clock of the previous run, so the times of all runs add up.
