@@ -230,12 +230,7 @@ def _link_new(folder: int, name: str, content: bytes) -> bool:
 
 
 def create_or_read(
-    objects: Objects,
-    name: str,
-    content: bytes,
-    *,
-    after: str | None = None,
-    sleep: Callable[[float], None] = time.sleep,
+    objects: Objects, name: str, content: bytes, *, after: str | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> bytes:
     """Create an object unless its name is taken. Return the content that is stored under the name."""
     # A request whose response was lost is retried, and the retry finds the object. Only its content shows who created it.

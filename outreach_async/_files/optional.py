@@ -8,12 +8,7 @@ from typing import Final
 
 from outreach_async.errors import InvalidRequest
 
-SUPPORTED_VERSIONS: Final = {
-    "httpx": ("0.28", "1"),
-    "httpx2": ("2.16", ""),
-    "aiohttp": ("3.13.4", "4"),
-    "httptools": ("0.7", ""),
-}
+SUPPORTED_VERSIONS: Final = {"httpx": ("0.28", "1"), "httpx2": ("2.16", ""), "aiohttp": ("3.13.4", "4"), "httptools": ("0.7", "")}
 """For each HTTP library, the earliest supported version and the first unsupported one, as in the project's requirements."""
 
 

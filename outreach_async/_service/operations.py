@@ -16,13 +16,7 @@ from outreach_async._service.codec import FIELD_ORDER, DecodeError, decode_model
 from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async._service.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._service.retry import Idempotency
-from outreach_async._vocabulary import (
-    CUSTOM_CODE,
-    DUPLICATE_OUTCOMES,
-    ID_PREFIXES,
-    SERVICE_OUTCOMES,
-    Outcome,
-)
+from outreach_async._vocabulary import CUSTOM_CODE, DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import strip_invisible
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
 from outreach_async.transport._secret import Secret, reveal

@@ -94,9 +94,7 @@ async def test_missing_options_come_from_the_environment(monkeypatch: pytest.Mon
     assert (sent(script)["owner_key"], sent(script)["workspace"]) == ("key_own", "space_own")
 
 
-async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OUTREACH_OWNER_KEY", raising=False)
     monkeypatch.delenv("OUTREACH_WORKSPACE", raising=False)
     script = Script(page())

@@ -205,8 +205,7 @@ def test_any_json_is_decoded_unchanged(value: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "inner",
-    [b',"new":1}', b',"new" :1}', b',"new"\n:\t1}', b',"new"\r:1}', b', "new":1}', b',"n\\u0065w":1}'],
+    "inner", [b',"new":1}', b',"new" :1}', b',"new"\n:\t1}', b',"new"\r:1}', b', "new":1}', b',"n\\u0065w":1}']
 )
 @pytest.mark.parametrize(
     "known", [b'{"status":"added","id":null,"details":null', b'{"status" : "added","id" :null,"details":null']

@@ -427,9 +427,7 @@ async def test_the_base_url_of_a_transport_is_reported_without_credentials(repor
 # Failing hooks
 
 
-async def test_a_failing_hook_is_logged_once_and_affects_no_call_and_no_other_hook(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_failing_hook_is_logged_once_and_affects_no_call_and_no_other_hook(caplog: pytest.LogCaptureFixture) -> None:
     def broken(event: Event, /) -> None:
         raise ZeroDivisionError(type(event).__name__)
 

@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from support.examples import scaled
 from support.rates import most_in_excess
 
-from outreach_async._engine.rate import (
-    BETA,
-    FLOOR,
-    SPACING,
-    TOLERANCE,
-    CubicLimit,
-    RateMeter,
-    Schedule,
-    SlowStart,
-    TokenBucket,
-)
+from outreach_async._engine.rate import BETA, FLOOR, SPACING, TOLERANCE, CubicLimit, RateMeter, Schedule, SlowStart, TokenBucket
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
@@ -76,9 +66,7 @@ def test_from_an_emptied_bucket_attempts_start_one_period_apart(rate: float) -> 
 
 
 @given(st.lists(st.tuples(seconds, st.booleans(), st.floats(0, 1000)), max_size=60))
-def test_the_limit_stays_in_its_bounds_and_only_throttling_lowers_it(
-    moves: list[tuple[float, bool, float]],
-) -> None:
+def test_the_limit_stays_in_its_bounds_and_only_throttling_lowers_it(moves: list[tuple[float, bool, float]]) -> None:
     cubic, now, cut_at, most, vain = CubicLimit(), 0.0, -math.inf, 10.0, 0
     for gap, refused, achieved in moves:
         now += gap

@@ -109,10 +109,7 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: seconds(True), "timeout: expected seconds as a number or None, got bool; pass a number such as 30.0"),
     (lambda: seconds(0), "timeout: expected more than 0 seconds, got 0; pass a positive number"),
     (lambda: seconds(math.nan), "timeout: expected more than 0 seconds, got nan; pass a positive number"),
-    (
-        lambda: seconds(10**5000),
-        "timeout: expected seconds that fit a float, got a number of 16610 bits; pass a smaller number",
-    ),
+    (lambda: seconds(10**5000), "timeout: expected seconds that fit a float, got a number of 16610 bits; pass a smaller number"),
     (lambda: options(duplicates="Skip"), f"{NO_POLICY}, got 'Skip'; pass one of them"),
     (lambda: options(duplicates=KEY), f"{NO_POLICY}, got 'key_...'; pass one of them"),
     (lambda: options(duplicates=["skip"]), f"{NO_POLICY}, got list; pass one of them"),
