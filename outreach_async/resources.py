@@ -68,7 +68,7 @@ class _Resource:
     _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
 
-class _ListResource(_Resource, Generic[T]):
+class _CampaignsOrMailboxes(_Resource, Generic[T]):
     _operation: ClassVar[Callable[..., PageBuilder[Any]]]
     _display: ClassVar[int]
 
@@ -117,7 +117,7 @@ class _ListResource(_Resource, Generic[T]):
         return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
 
 
-class Campaigns(_ListResource[Campaign]):
+class Campaigns(_CampaignsOrMailboxes[Campaign]):
     """Methods for the campaigns of a workspace."""
 
     _operation = staticmethod(operations.list_campaigns)
@@ -141,7 +141,7 @@ class Campaigns(_ListResource[Campaign]):
             return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
 
 
-class Mailboxes(_ListResource[Mailbox]):
+class Mailboxes(_CampaignsOrMailboxes[Mailbox]):
     """Methods for the mailboxes of a workspace."""
 
     _operation = staticmethod(operations.list_mailboxes)

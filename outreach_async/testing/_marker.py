@@ -101,15 +101,17 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
     given: dict[str, Any] = {}
     for mark in marks:
         if mark.args:
-            raise FakeConfigError(f"expected keyword arguments ({', '.join(_READERS)}), got {mark.args[0]!r}; pass it by keyword")
+            raise FakeConfigError(
+                f"expected keyword arguments ({', '.join(_ARGUMENTS)}), got {mark.args[0]!r}; pass it by keyword"
+            )
         given = {**mark.kwargs, **given}
     values: dict[str, Any] = {"behaviours": tuple(default)}
     for name, value in given.items():
         try:
-            check_known(name, _READERS, "the marker")
-            values["behaviours" if name == "behaviour" else name] = _READERS[name](value, folder)
+            check_known(name, _ARGUMENTS, "the marker")
+            values["behaviours" if name == "behaviour" else name] = _read_argument(name, value, folder)
         except (OSError, TypeError, ValueError) as error:
-            raise FakeConfigError(f"{name}: {error}" if name in _READERS else str(error)) from None
+            raise FakeConfigError(f"{name}: {error}" if name in _ARGUMENTS else str(error)) from None
     return FakeConfig(**values)
 
 
@@ -132,43 +134,28 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
     )
 
 
-def _read_seed(value: Any, _: Path) -> int:
-    if type(value) is not int:
+def _read_argument(name: str, value: Any, folder: Path) -> Any:
+    if name == "behaviour":
+        return read_behaviours(value, folder)
+    if name == "seed" and type(value) is not int:
         raise TypeError(f"expected a whole number, got {value!r}; pass a number such as 7")
+    if name == "unfired" and value not in ("error", "ignore"):
+        raise ValueError(f"expected 'error' or 'ignore', got {value!r}; pass one of them")
+    if name == "world" and not isinstance(value, Mapping):
+        if not isinstance(value, str | Path):
+            kinds = "the path of a world file, its content as a string, or the parsed document"
+            raise TypeError(f"expected {kinds}, got {type(value).__name__}; pass one of them")
+        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
+    if name == "faults":
+        if not isinstance(value, Mapping):
+            raise TypeError(f"expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
+        value = {operation: tuple(script) if isinstance(script, Sequence) else (script,) for operation, script in value.items()}
+        for operation, script in value.items():
+            Faults(0).script(operation, *script)  # checks them
     return value
 
 
-def _read_world(value: Any, folder: Path) -> str | Path | Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, str | Path):
-        return value if isinstance(value, str) and value.lstrip().startswith("{") else folder / value
-    kinds = "the path of a world file, its content as a string, or the parsed document"
-    raise TypeError(f"expected {kinds}, got {type(value).__name__}; pass one of them")
-
-
-def _read_faults(value: Any, _: Path) -> Mapping[str, Sequence[Fault]]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"expected a mapping of operations to faults, got {type(value).__name__}; pass a dict")
-    scripts = {operation: tuple(faults) if isinstance(faults, Sequence) else (faults,) for operation, faults in value.items()}
-    for operation, script in scripts.items():
-        Faults(0).script(operation, *script)  # checks them
-    return scripts
-
-
-def _read_unfired(value: Any, _: Path) -> str:
-    if value not in ("error", "ignore"):
-        raise ValueError(f"expected 'error' or 'ignore', got {value!r}; pass one of them")
-    return str(value)
-
-
-_READERS: Final[Mapping[str, Callable[[Any, Path], Any]]] = {
-    "seed": _read_seed,
-    "world": _read_world,
-    "behaviour": read_behaviours,
-    "faults": _read_faults,
-    "unfired": _read_unfired,
-}
+_ARGUMENTS: Final = ("seed", "world", "behaviour", "faults", "unfired")
 
 
 _MAX_REQUESTS: Final = 20  # in the report of a failed test

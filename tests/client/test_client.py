@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -109,15 +108,8 @@ async def test_a_missing_key_or_workspace_is_refused_and_reads_need_no_key(monke
 @pytest.mark.parametrize("workspace", ["key_secret", 7, "camp_1"])
 def test_no_repr_shows_a_key_even_if_it_was_passed_as_the_workspace(workspace: Any) -> None:
     api_client = client(Script(), workspace=workspace, headers={"authorization": "Bearer secret"})
-    everything = [
-        api_client,
-        api_client.campaigns,
-        api_client.mailboxes,
-        api_client.contacts,
-        api_client.workspaces,
-        api_client._settings,
-        api_client._settings.request_defaults,
-    ]
+    resources = (api_client.campaigns, api_client.mailboxes, api_client.contacts, api_client.workspaces)
+    everything = (api_client, *resources, api_client._settings, api_client._settings.request_defaults)
     assert "secret" not in "".join(map(repr, everything))
     assert repr(api_client).endswith("workspace=?>")
 
@@ -311,8 +303,3 @@ async def test_headers_of_the_call_override_those_of_the_client_and_the_library(
     assert second == {**BASIC, "user-agent": "mine", "x-client": "1", "content-type": "application/json"}
     assert third == {**second, "content-type": "text/plain", "accept": "*/*"}
     assert [request.body for request in script.requests] == [b"", b"{}", b"a"]
-
-
-def test_the_user_agent_names_the_library_and_its_version() -> None:
-    api_client = client(Script())
-    assert re.fullmatch(r"outreach_async/\d+\.\d+\.\d+", api_client._settings.request_defaults.read_headers["user-agent"])

@@ -151,21 +151,18 @@ async def test_an_owner_key_over_https_or_to_this_machine_logs_nothing(url: str 
     assert caplog.messages == []
 
 
-async def test_attempts_are_logged_at_debug_and_waits_before_a_retry_at_info(caplog: pytest.LogCaptureFixture) -> None:
-    logged_records = await records(caplog, 2.0, lost(), status(429, b"words", retry_after="7", x_request_id="req_0"), added())
+@virtual_time
+async def test_attempts_and_waits_are_logged_with_their_values_as_attributes(caplog: pytest.LogCaptureFixture) -> None:
+    answer = status(503, b"words", retry_after="7", x_request_id="req_0")
+    logged_records = await records(caplog, 2.0, lost(), answer, added())
     assert [shown(record) for record in logged_records] == [
         ("DEBUG", "create_contact: attempt 1 failed: the answer was lost"),
         ("INFO", "create_contact: retrying in 0.5 s after attempt 1: the answer was lost"),
-        ("DEBUG", "create_contact: 429 on attempt 2"),
-        ("DEBUG", "create_contact: attempt 2 failed: RateLimited 429"),
-        ("INFO", "create_contact: retrying in 7 s after attempt 2: RateLimited 429"),
+        ("DEBUG", "create_contact: 503 on attempt 2"),
+        ("DEBUG", "create_contact: attempt 2 failed: StatusError 503"),
+        ("INFO", "create_contact: retrying in 7 s after attempt 2: StatusError 503"),
         ("DEBUG", "create_contact: 201 on attempt 3"),
     ]
-
-
-@virtual_time
-async def test_a_record_has_its_values_as_attributes_too(caplog: pytest.LogCaptureFixture) -> None:
-    logged_records = await records(caplog, 2.0, lost(), status(503, retry_after="7", x_request_id="req_0"), added())
     first = {"operation": "create_contact", "attempt": 1, "seconds": pytest.approx(2.0)}
     failed = {**first, "status_code": None, "request_id": None, "error": "TransportError", "evidence": "ambiguous"}
     second = {"operation": "create_contact", "attempt": 2, "seconds": pytest.approx(0.0)}
@@ -197,11 +194,8 @@ async def test_a_run_logs_its_states_and_only_at_debug_its_rows(caplog: pytest.L
 async def test_the_end_of_a_pause_is_logged_as_resumed(caplog: pytest.LogCaptureFixture) -> None:
     logged_records = await records(caplog, added(), status(429, retry_after="1"), added(), many=6, slow=True)
     (resumed,) = [record for record in logged_records if "resumed" in record.getMessage()]
-    assert (resumed.levelname, extras(resumed)["state"], extras(resumed)["before"] in {"paused", "throttled"}) == (
-        "INFO",
-        "running",
-        True,
-    )
+    assert (resumed.levelname, extras(resumed)["state"]) == ("INFO", "running")
+    assert extras(resumed)["before"] in {"paused", "throttled"}
 
 
 @virtual_time

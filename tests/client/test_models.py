@@ -83,21 +83,10 @@ def test_a_model_survives_pickling_and_copying_with_its_unknown_fields(answer: t
 
 
 def test_a_model_as_json_has_its_nested_models_and_unknown_fields() -> None:
-    created = CreatedContact(
-        status=Outcome.ADDED,
-        id="contact_1",
-        details="Zoë",
-        possible=frozenset({Outcome.SKIPPED, Outcome.ADDED}),
-        extra={"new": 1},
-    )
-    expected: dict[str, Any] = {
-        "status": "added",
-        "id": "contact_1",
-        "details": "Zoë",
-        "possible": ["added", "skipped"],
-        "new": 1,
-    }
-    expected |= {"attempts": 1, "request_id": None}
+    possible = frozenset({Outcome.SKIPPED, Outcome.ADDED})
+    created = CreatedContact(status=Outcome.ADDED, id="contact_1", details="Zoë", possible=possible, extra={"new": 1})
+    expected: dict[str, Any] = {"status": "added", "id": "contact_1", "details": "Zoë", "possible": ["added", "skipped"]}
+    expected |= {"attempts": 1, "request_id": None, "new": 1}
     assert created.to_dict() == expected
     assert json.loads(created.to_json()) == expected
     assert '"Zoë"' in created.to_json()
@@ -257,6 +246,3 @@ def test_a_time_that_no_datetime_can_represent_is_named(seconds: float) -> None:
         ValueError, match=f"^created_at: expected a Unix time in .*, got {re.escape(str(seconds))}; use the number in created_at"
     ):
         _ = mailbox.created_datetime
-
-
-# Created contacts

@@ -363,12 +363,6 @@ async def test_an_unreadable_page_is_an_error() -> None:
     )
 
 
-async def test_an_unreadable_first_page_is_not_the_end_of_a_list_from_page_0() -> None:
-    refusal = Response(404, {}, b'{"message":"no such workspace"}')
-    with pytest.raises(StatusError, match="no such workspace"):
-        await items(campaigns(Breaks(6, 1, refusal), page=1, display=2))
-
-
 async def test_if_pages_1_and_0_fail_the_error_of_page_1_is_raised() -> None:
     class Nowhere(PagingService):
         def _answer(self, page: int, _display: int, _item: Any) -> Response:

@@ -113,12 +113,8 @@ def test_a_status_error_has_what_the_service_answered(status: int) -> None:
     error = refusal(status, b'{"error": "no"}', {"x-request-id": "req_1", "content-type": "application/json"})
     assert type(error) is StatusError
     assert str(error) == f"list_fields: the service answered {status}: no"
-    assert (error.operation, error.status_code, error.body, error.request_id) == (
-        "list_fields",
-        status,
-        b'{"error": "no"}',
-        "req_1",
-    )
+    assert (error.operation, error.status_code, error.request_id) == ("list_fields", status, "req_1")
+    assert error.body == b'{"error": "no"}'
     assert error.headers == {"x-request-id": "req_1", "content-type": "application/json"}
     assert (error.maybe_sent, error.attempts) == (True, 0)
 
@@ -190,26 +186,9 @@ def test_retry_after_is_parsed_in_all_its_forms() -> None:
 
     check_rows(
         [
-            ("0", 0.0),
-            ("3", 3.0),
-            (" 120 ", 120.0),
-            ("1.5", 1.5),
-            ("007", 7.0),
-            ("", None),
-            ("soon", None),
-            ("-1", None),
-            ("+1", None),
-            ("1e3", None),
-            ("0x10", None),
-            ("1_000", None),
-            ("1,5", None),
-            ("1 2", None),
-            ("٣", None),
-            ("²", None),
-            (".", None),
-            ("inf", None),
-            ("nan", None),
-            ("9" * 400, None),
+            *[("0", 0.0), ("3", 3.0), (" 120 ", 120.0), ("1.5", 1.5), ("007", 7.0)],
+            *((no_number, None) for no_number in ["", "soon", "-1", "+1", "1e3", "0x10", "1_000", "1,5", "1 2"]),
+            *((no_number, None) for no_number in ["٣", "²", ".", "inf", "nan", "9" * 400]),
             ("Sun, 06 Nov 1994 08:49:47 GMT", 10.0),  # the three forms of RFC 9110, section 5.6.7
             ("Sunday, 06-Nov-94 08:49:47 GMT", 10.0),
             ("Sun Nov  6 08:49:47 1994", 10.0),
@@ -218,10 +197,10 @@ def test_retry_after_is_parsed_in_all_its_forms() -> None:
             ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
             ("Sun, 06 Nov 1994 08:00:00 GMT", 0.0),
             ("Sun, 06 Nov 1894 08:49:37 GMT", 0.0),
-            ("Sun, 66 Nov 1994 08:49:37 GMT", None),
-            ("Sun, 06 Foo 1994 08:49:37 GMT", None),
-            ("Sun, 06 Nov 99999 08:49:37 GMT", None),
-            ("Sun, 06 Nov 99999999999999999999 08:49:37 GMT", None),
+            *(
+                (f"Sun, {date} 08:49:37 GMT", None)
+                for date in ["66 Nov 1994", "06 Foo 1994", "06 Nov 99999", f"06 Nov {'9' * 20}"]
+            ),
             ("Sun, 06 Nov 1994 08:49:37 +999999999999", None),
         ],
         check,

@@ -50,12 +50,7 @@ def unexpected(*, well_formed: bool) -> UnexpectedResponse:
 WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("nothing left", TransportError("x", maybe_sent=False), NOT_SENT),
     ("an answer was lost", TransportError("x", maybe_sent=True), AMBIGUOUS),
-    *((f"{status}", answered(status), FINAL) for status in [300, 301, 302, 303, 304, 307, 308]),
-    *(
-        (f"{status}", answered(status), FINAL)
-        for status in [400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 413, 415, 422, 431]
-    ),
-    *((f"{status}", answered(status), FINAL) for status in [501, 505]),
+    *((f"{status}", answered(status), FINAL) for status in [*range(300, 408), 409, 410, 413, 415, 422, 425, 431, 499, 501, 505]),
     *((f"{status}", answered(status), AMBIGUOUS) for status in [408, 500, 502, 503, 504, 506, 507, 511, 520, 599, 600]),
     ("a 500 that asks to wait", answered(500, retry_after="1"), AMBIGUOUS),
     ("a 400 that asks to wait", answered(400, retry_after="1"), FINAL),
