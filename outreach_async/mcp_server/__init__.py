@@ -1,7 +1,7 @@
 """MCP server: tools that let an assistant read workspaces, audit mailboxes and, if allowed, create contacts.
 
-Install the extras `cli` and `mcp`. Assistants start the command `outreach-async mcp` themselves, and communicate with it over
-stdin and stdout (Model Context Protocol). Most assistants read a configuration such as this one for Claude Desktop:
+Install the extras `cli` and `mcp`. Assistants start the command `outreach-async mcp` and communicate with it over stdin and
+stdout (Model Context Protocol). Most assistants read a configuration such as this one for Claude Desktop:
 
     {"mcpServers": {"outreach": {
       "command": "outreach-async", "args": ["mcp", "--workspace", "space_1"], "env": {"OUTREACH_BASE_URL": "https://api.example"}
@@ -25,11 +25,10 @@ the service requires no workspace to read steps. `--deadline` sets the time limi
 
 Third-party data
 ----------------
-Anyone who can name a campaign or reply to an e-mail can write text that an assistant reads. Every result with data of the service
-is one JSON object. Its first member, `notice`, states that the other members are data and never instructions. Long strings are
-truncated; control characters, characters that change the direction of text, and invisible characters are escaped. This cannot be
-complete: an assistant may still follow an instruction in the data. Allow only actions that are acceptable in the worst case.
-Without `--allow-writes`, an assistant can only read.
+Anyone who can name a campaign or reply to an e-mail can write text that an assistant reads. The first member, `notice`, of every
+result with such data states that the other members are data and never instructions. Long strings are truncated; control
+characters, characters that change the direction of text, and invisible ones are escaped. An assistant may still follow an
+instruction in the data: allow only actions that are acceptable in the worst case. Without `--allow-writes`, it can only read.
 
 Creating contacts
 -----------------
@@ -38,8 +37,8 @@ Creating contacts
 are never overwritten. Before anything is sent, the assistant's program shows a form with every contact and every field (MCP
 elicitation), and a person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for
 another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
-fails, and the error lists the alternatives. For every contact, the result contains `status`, `certain` (whether this status is
-certain) and `possible` (all statuses that the contact may have).
+fails, and the error lists the alternatives. The result has `status`, `certain` and `possible` (all statuses that the contact may
+have) for every contact.
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from hmac import compare_digest
-from typing import Any, Final
+from typing import Any
 
 import uvicorn
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
-
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 def require_token(app: ASGIApp, token: str) -> ASGIApp:
@@ -28,7 +26,7 @@ def require_token(app: ASGIApp, token: str) -> ASGIApp:
 
 def build_app(server: MCPServer[Any], host: str, token: str | None) -> ASGIApp:
     """Return the ASGI application of a server. Requests of web pages of other hosts are refused, as the protocol demands."""
-    names = (*_LOOPBACK, host)
+    names = "127.0.0.1", "localhost", "[::1]", host
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=[f"{name}:*" for name in names],

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: the MCP SDK builds the schemas of the tools from the evaluated annotations.
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Final
@@ -18,14 +18,7 @@ from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import suggest_name
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
-from outreach_async.audit.reports._summary import (
-    Task,
-    format_changes,
-    format_counts,
-    format_headline,
-    subject_name,
-    summarize,
-)
+from outreach_async.audit.reports._summary import Task, format_changes, format_counts, format_headline, subject_name, summarize
 from outreach_async.audit.reports._wording import format_time
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
@@ -33,20 +26,11 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import CODE, UnmappedColumns
-from outreach_async.importer._table import Row
-from outreach_async.mcp_server._answers import (
-    MAX_PROSE,
-    PAGE_SIZE,
-    AnswerWriter,
-    NamedWorkspaces,
-    cut_page,
-    pick,
-)
-from outreach_async.models import CampaignSteps, Page
+from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
+from outreach_async.models import Page
 
-MAX_CONTACTS: Final = 50
+MAX_CONTACTS: Final = 50  # contacts in a call, and fields of a contact: a person must be able to read all of them
 MAX_FIELDS: Final = 50
-"""Maximum number of contacts in a call of a tool, and of fields of a contact. A person must be able to read all of them."""
 
 PageNumber = Annotated[int, Field(ge=1)]
 Contacts = Annotated[list[Annotated[dict[str, Any], Field(max_length=MAX_FIELDS)]], Field(min_length=1, max_length=MAX_CONTACTS)]
@@ -61,8 +45,7 @@ _MAILBOX: Final = (
 )
 _STEP: Final = ("order", "status", "wait_time", "left_to_send", "already_sent")
 _TEMPLATE: Final = (
-    *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num"),
-    "unsubscribed",
+    *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num", "unsubscribed"),
 )
 _CAMPAIGN_NEWS: Final = (
     *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
@@ -93,8 +76,11 @@ class ReadTools:
         return await self._list(self._client.campaigns.list, "campaigns", _CAMPAIGN, workspace, page)
 
     async def campaign_steps(self, campaign: str, page: PageNumber = 1) -> str:
-        steps = await self._client.campaigns.steps(campaign)
-        rows = cut_page("templates", list(_list_templates(steps)), page, dict)
+        steps, templates = await self._client.campaigns.steps(campaign), list[dict[str, Any]]()
+        for step in steps.data:
+            row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
+            templates += [{**row, **pick(template, _TEMPLATE)} for template in step.templates] or [row]
+        rows = cut_page("templates", templates, page, dict)
         return self._answers.write(campaign=campaign, **pick(steps, ("days_left", "days_left_display")), **rows)
 
     async def list_mailboxes(self, workspace: str | None = None, page: PageNumber = 1) -> str:
@@ -192,10 +178,21 @@ class ReadTools:
         try:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
         except UnmappedColumns as error:
-            raise InvalidRequest(_explain_columns(error, columns or {})) from None
+            proposed = {**(columns or {}), **{column.header: column.proposals[0] for column in error.columns}}
+            raise InvalidRequest(
+                f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
+                f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
+                f"replace {CODE}, or pass 'ignore' if the column is not needed"
+            ) from None
         checked = list(file.rows(mapped))
         findings = Checks(mapped, policy := CheckPolicy.of()).findings(checked)
-        results = [_describe_row(row, [found.message for found in findings.get(at, ())]) for at, row in enumerate(checked)]
+        results = []
+        for at, row in enumerate(checked):
+            # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
+            refusal = row.refusal()
+            reason = {} if refusal is None else {"reason": str(refusal)}
+            messages = [found.message for found in findings.get(at, ())]
+            results.append({"row": row.line, "sendable": refusal is None, **reason, "findings": messages})
         return self._answers.write(
             MAX_PROSE,
             **self._workspaces.describe(space),
@@ -258,34 +255,10 @@ def require_rule(rule: str) -> str:
     return name
 
 
-def _list_templates(steps: CampaignSteps) -> Iterator[Mapping[str, Any]]:
-    for step in steps.data:
-        row = {f"step_{name}": value for name, value in pick(step, _STEP).items()}
-        yield from ({**row, **pick(template, _TEMPLATE)} for template in step.templates)
-        if not step.templates:
-            yield row
-
-
 def _describe_task(task: Task) -> dict[str, Any]:
     places = [f"{name} ({count})" for name, count in task.groups[:_MAX_PLACES]]
     if more := len(task.groups) - len(places):
         places.append(f"and {more:,} more")
     return (
         pick(task, ("rule", "title", "severity", "findings", "mailboxes")) | {"where": places} | pick(task, ("example", "remedy"))
-    )
-
-
-def _describe_row(row: Row, findings: list[str]) -> dict[str, Any]:
-    # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
-    refusal = row.refusal()
-    reason = {} if refusal is None else {"reason": str(refusal)}
-    return {"row": row.line, "sendable": refusal is None, **reason, "findings": findings}
-
-
-def _explain_columns(error: UnmappedColumns, given: Mapping[str, str]) -> str:
-    proposed = {**given, **{column.header: column.proposals[0] for column in error.columns}}
-    return (
-        f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
-        f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
-        f"replace {CODE}, or pass 'ignore' if the column is not needed"
     )

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from threading import Thread
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from outreach_async.audit.history import History
     from outreach_async.client import OutreachClient
 
-DEADLINE: Final = 50.0
-"""Default time limit of a tool call, in seconds. Many clients give up after a minute."""
+DEADLINE: Final = 50.0  # default time limit of a tool call, in seconds; many clients give up after a minute
 
 _READS: Final = ToolAnnotations(read_only_hint=True)
 _CREATES: Final = ToolAnnotations(destructive_hint=False)
@@ -80,8 +79,14 @@ class ToolServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
+        # The MCP SDK ignores unknown arguments: a misspelled `campaign` would create the contacts without a campaign.
+        known = list(self._tools[name].parameters["properties"]) if name in self._tools else list(arguments)
         try:
-            self._check_names(name, arguments)
+            for argument in arguments:
+                if argument not in known:
+                    near = get_close_matches(argument, known, n=1)
+                    meant = f"did you mean {near[0]}?" if near else f"the arguments are {', '.join(known)}"
+                    raise ToolError(f"{argument!r}: unknown argument of {name}; {meant}")  # noqa: TRY301 - its text is masked below
             return await super().call_tool(name, arguments, context)
         except MCPError as error:  # the client could not show the form
             raise ToolError(f"{self._answers.write_error(f'{name}: {error}')}; nothing was sent") from None
@@ -93,15 +98,6 @@ class ToolServer(MCPServer[Any]):
     async def get_prompt(self, *_arguments: Any, **_options: Any) -> NoReturn:
         # The SDK would log a traceback, and answer that the server has a bug.
         raise MCPError(INVALID_PARAMS, "unknown prompt; this server has tools only")
-
-    def _check_names(self, name: str, arguments: dict[str, Any]) -> None:
-        # The MCP SDK ignores unknown arguments: a misspelled `campaign` would create the contacts without a campaign.
-        known = list(self._tools[name].parameters["properties"]) if name in self._tools else list(arguments)
-        for argument in arguments:
-            if argument not in known:
-                near = get_close_matches(argument, known, n=1)
-                meant = f"did you mean {near[0]}?" if near else f"the arguments are {', '.join(known)}"
-                raise ToolError(f"{argument!r}: unknown argument of {name}; {meant}")
 
     def _describe(self, error: ToolError) -> str | None:
         """Return the message to show for an error; `None` if the error is a bug in this package."""
@@ -134,8 +130,7 @@ def create_server(
     Args:
         client: The client that sends the requests. It must stay open while the server is used.
         workspaces: Ids of the workspaces that the tools may read; the first is the default.
-        allow_writes: Ids of the workspaces in which contacts may be created. The tools may read these workspaces too. By default,
-            no tool can create contacts.
+        allow_writes: Ids of the workspaces in which contacts may be created; the tools may read them too. By default, none.
         deadline: Time limit of a tool call, in seconds.
         clock: Function that returns the time of an audit, in Unix seconds; see `outreach_async.audit.audit`.
         history: History with which a brief compares, and which the tool `history` shows. The server only reads it.
@@ -153,11 +148,8 @@ def create_server(
     writable = list(allow_writes)
     readable = require_workspace_ids([*workspaces, *writable])
     require_seconds("deadline", deadline)
-    limited, named, allowed = (
-        client.with_options(deadline=deadline),
-        NamedWorkspaces(readable, names),
-        NamedWorkspaces(writable, names),
-    )
+    limited = client.with_options(deadline=deadline)
+    named, allowed = NamedWorkspaces(readable, names), NamedWorkspaces(writable, names)
     answers = AnswerWriter.of(limited)
     reading = ReadTools(limited, named, deadline, clock, history, answers)
     tools = [
@@ -208,23 +200,20 @@ async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = N
     Meanwhile, only messages of the protocol are written to stdout; the output of other code is redirected to stderr.
     """
     sender, receiver = anyio.create_memory_object_stream[str](0)
+    # Not `sys.stdin.buffer`: the interpreter aborts at exit if a daemon thread still reads from it.
+    lines = source or os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
     try:
         async with BlockingPortal() as portal:
             with sender, receiver:
                 # The SDK reads stdin in a thread that cannot be cancelled, so Ctrl-C would wait for the next line. A daemon
                 # thread does not keep the process running.
-                reader = partial(_read_lines, source or _open_stdin(), portal, sender)
+                reader = partial(_read_lines, lines, portal, sender)
                 Thread(target=reader, name="stdin", daemon=True).start()
                 async with stdio_server(stdin=cast("Any", receiver)) as (incoming, outgoing):
                     inner = server._lowlevel_server  # noqa: SLF001 - the SDK's `run_stdio_async` reads stdin itself
                     await inner.run(incoming, outgoing, inner.create_initialization_options())
     except* (BrokenPipeError, anyio.BrokenResourceError):  # the client has disconnected
         pass
-
-
-def _open_stdin() -> BinaryIO:
-    # Not `sys.stdin.buffer`: the interpreter aborts at exit if a daemon thread still reads from it.
-    return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
 
 
 def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryObjectSendStream[str]) -> None:

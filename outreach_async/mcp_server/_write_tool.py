@@ -22,17 +22,14 @@ from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
 
-Duplicates = Literal["skip", "update_missing_fields"]
-"""Policies for contacts that already exist. Neither policy overwrites a field."""
+Duplicates = Literal["skip", "update_missing_fields"]  # neither policy overwrites a field
 
 _CANNOT_ASK: Final = (
     "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
     "use a client that supports elicitation, or import the contacts with the command 'outreach-async import'"
 )
-_MAX_SHOWN: Final = 40
-"""Maximum number of characters of a value in the confirmation question."""
-_MAX_PROBLEMS: Final = 5
-"""Maximum number of invalid contacts that an error message names."""
+_MAX_SHOWN: Final = 40  # characters of a value in the confirmation question
+_MAX_PROBLEMS: Final = 5  # invalid contacts that an error message names
 
 
 class Confirmation(BaseModel):
@@ -58,7 +55,13 @@ class WriteTool:
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
         head = f"Create {count} in {into}? Existing contacts {existing}."
-        return Elicit(self._answers.mask("\n".join([head, *map(_describe_contact, checked)])), Confirmation)
+        lines = [head]
+        for contact in checked:
+            members = contact.to_dict()
+            email = clean_text(str(members.pop("email")))
+            values = [f"{clean_text(code)}={clean_text(str(value), _MAX_SHOWN)}" for code, value in members.items()]
+            lines.append(f"- {email}" + (f" ({', '.join(values)})" if values else ""))
+        return Elicit(self._answers.mask("\n".join(lines)), Confirmation)
 
     async def create(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
@@ -141,17 +144,9 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
             problems.append(f"contact {number}: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
     if problems:
         more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
-        raise InvalidRequest(
-            f"{'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was sent; correct the contacts and call again"
-        )
+        shown = "; ".join(problems[:_MAX_PROBLEMS])
+        raise InvalidRequest(f"{shown}{more}; nothing was sent; correct the contacts and call again")
     return checked
-
-
-def _describe_contact(contact: NewContact) -> str:
-    members = contact.to_dict()
-    email = clean_text(str(members.pop("email")))
-    values = [f"{clean_text(code)}={clean_text(str(value), _MAX_SHOWN)}" for code, value in members.items()]
-    return f"- {email}" + (f" ({', '.join(values)})" if values else "")
 
 
 def build_create_function(tool: WriteTool) -> Any:
