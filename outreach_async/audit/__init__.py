@@ -1,8 +1,8 @@
 """Audit mailboxes and campaigns: find problems, and report the cause and a remedy for each.
 
-This program checks every mailbox of two workspaces. `outreach-async audit --workspace all --output-folder reports` does so for
-all that a configuration file names (`outreach_async.config`), and writes a page for each, to send to a client. Whatever cannot be
-read is a finding. Audits need no API key:
+`outreach-async audit --workspace all --output-folder reports` checks all workspaces that a configuration file names
+(`outreach_async.config`), and writes a page for each, to send to a client. Audits need no API key, and whatever cannot be read is
+a finding:
 
 ```python
 import anyio
@@ -25,23 +25,21 @@ anyio.run(main)
 
 Rules
 -----
-`RULES` lists the rules. Most check one mailbox; some check all mailboxes of a domain or server. With `campaigns=True`, an audit
-also checks campaigns: see `outreach_async.audit.campaigns`. `CATALOGUE` also has the rules about reading errors (`OA9..`), which
-make an audit incomplete. `explain("OA170")` describes a rule and the source of its thresholds.
+`RULES` lists the rules about mailboxes, their domains and servers, and, with `campaigns=True`, about campaigns
+(`outreach_async.audit.campaigns`). `CATALOGUE` also has those about reading errors (`OA9..`), which make an audit incomplete.
+`explain("OA170")` describes a rule and the source of its thresholds. `check(mailbox)` checks a single mailbox.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a message with the relevant numbers, and a remedy.
 `confidence` is `low` if the sample is too small: 1 bounce in 10 e-mails proves little. The severity of a bounce rate therefore
 depends on its exact lower bound with 95 % confidence. A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for
 each error and 0.9 for each warning; see `Scores`. `report.exit_code("warning")` returns 77 if access was denied, 3 if the audit
-is incomplete, 1 if any finding is a warning or worse, and 0 otherwise. `check(mailbox)` checks a single mailbox.
+is incomplete, 1 if any finding is a warning or worse, and 0 otherwise.
 
 Policies
 --------
-A policy turns rules off and changes thresholds. Load it from a TOML file with `Policy.load`, or pass the same keys as a mapping
-to `Policy.of`. Unknown keys are rejected; the error suggests a similar key. The report states the name of its policy.
-
-To add a rule of your own, write a function that takes a `Case` (the mailbox and its context) and returns a `Violation` if it is
-broken. Choose an id that does not start with `OA`; that prefix is reserved:
+A policy turns rules off and changes thresholds: `Policy.load` reads it from a TOML file, and `Policy.of` takes the same keys. A
+rule of your own is a function that takes a `Case` (the mailbox and its context) and returns a `Violation` if it is broken. Ids
+that start with `OA` are reserved:
 
 ```python
 import anyio
@@ -63,10 +61,7 @@ policy = attrs.evolve(policy, rules=(*policy.rules, rule))
 async def main() -> None:
     async with OutreachClient() as client:
         report = await audit(client, ["space_1"], policy=policy)
-    for finding in report.findings:
-        print(finding.rule, finding.domain, finding.message)
-    # -> OA170 north.example 2 mailboxes share this domain
-    # -> MY001 north.example not in any campaign
+    print(report.findings[-1].rule, report.findings[-1].message)  # -> MY001 not in any campaign
 
 
 anyio.run(main)
@@ -76,24 +71,18 @@ Comparing reports, and writing them to files
 --------------------------------------------
 `since` compares a report with an earlier one, and marks findings as `new` or `unchanged`. `diff` has the resolved findings, those
 that could not be checked this time, and the changed numbers. `outreach_async.audit.history` stores every audit in one file, and
-compares with the last. `to_dict` and `Report.from_dict` convert a report to and from JSON.
+compares with the last.
 
-`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json`, `csv`, `markdown` or `html` (one page;
-extra `html`); `schema()` is the JSON schema. `write_prometheus(report, "audit.prom")` writes gauges for node_exporter.
-`reports.folder` writes a page for each workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids in
-every report, and as the label `name` of gauges.
+`outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json` (`schema()` describes it), `csv`,
+`markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for node_exporter), and `reports.folder` a page for each
+workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids everywhere, and as the label `name` of gauges.
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read, and waits until they have been consumed. It stores about 50 bytes for a
-mailbox, 60 more if it has findings, and 200 for each domain and server. Findings about a domain or a server, and those that
-depend on the whole domain (`OA101` to `OA103`), come last. The report is available once the iteration ends. Meanwhile,
-`findings.progress` shows what was read, the time left, and why it is paused.
-
-Auditing in parts
------------------
-`audit_part` audits some of the workspaces, in another process or on another host, and `merge` combines the parts into the report
-that one `audit` of all workspaces would return: see `outreach_async.audit.parts`.
+`stream` yields findings while mailboxes are being read, and waits until they have been consumed. An audit stores about 50 bytes
+for a mailbox, 60 more if it has findings, and 200 for each domain and server. `findings.progress` shows what was read, the time
+left, and why it is paused; the report is available once the iteration ends. `outreach_async.audit.parts` audits in several
+processes or on several hosts.
 """
 
 from __future__ import annotations

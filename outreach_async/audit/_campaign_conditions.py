@@ -27,6 +27,7 @@ from outreach_async.audit._values import (
     format_percent,
     lower_bound,
     parse_relative_time,
+    sum_or_none,
     upper_bound,
 )
 from outreach_async.audit.campaigns import CampaignRow
@@ -38,21 +39,11 @@ _PAUSED: Final = CampaignStatus.PAUSED.value
 _LIVE_STEP: Final = StepStatus.LIVE.value
 _LIVE_TEMPLATE: Final = TemplateStatus.LIVE.value
 _COMPLETE: Final = "Complete"
-_MAX_NAMED: Final = 5
-"""Maximum number of placeholders that a message names."""
-_MAX_DAYS_LEFT: Final = 3650
-"""Largest plausible `days_left` of a campaign. The service returns larger numbers for campaigns that cannot send."""
-
-
-def sum_or_none(values: Iterable[object]) -> Number | None:
-    """Return the sum of the values; `None` if any value is missing or an invalid number."""
-    figures = [figure_or_none(value) for value in values]
-    return sum(figure for figure in figures if figure is not None) if None not in figures else None
+_MAX_NAMED: Final = 5  # placeholders that a message names
+_MAX_DAYS_LEFT: Final = 3650  # larger ones are of campaigns that cannot send
 
 
 class FieldNames:
-    """Looks up the names of placeholders among the fields of a workspace, and suggests corrections."""
-
     def __init__(self, fields: Iterable[WorkspaceField]) -> None:
         self._codes: dict[str, str] = {}
         self._labels: dict[str, str] = {}

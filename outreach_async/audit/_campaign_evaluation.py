@@ -26,12 +26,10 @@ from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, s
 from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
 
-_LIVE_STEP_RULE: Final = "OA221"
-"""Id of the step rule that never applies to a draft."""
+_LIVE_STEP_RULE: Final = "OA221"  # never applies to a draft
 _PLACEHOLDER_RULE: Final = "OA222"
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
-_MIN_AGE: Final = 30 * DAY
-"""Minimum age, in seconds, of the mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days."""
+_MIN_AGE: Final = 30 * DAY  # of mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days
 
 
 def check_campaign(
@@ -68,14 +66,12 @@ def check_campaign(
 
 
 def needs_steps(campaign: Campaign, policy: Policy) -> bool:
-    """Return whether the steps of a campaign must be read, which takes one request."""
     if figure_or_none(campaign.steps) == 0:
         return False
     return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in rules_about(policy, "step"))
 
 
 def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
-    """Return whether checking these steps requires the fields of the workspace. Reading them takes one request."""
     is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.rules)
     return is_on and any(find_placeholders(step) for step in steps)
 
@@ -108,7 +104,6 @@ def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> tup
 
 
 def _mark(row: CampaignRow, findings: Sequence[Finding]) -> CampaignRow:
-    """Return a copy of a row, completed with the worst severity and the rule ids of its findings."""
     severity = min((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
     return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in findings)))
 
@@ -124,7 +119,6 @@ class WorkspaceUse:
         self._left: Number = 0
 
     def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
-        """Add mailboxes to the totals, except those that are certainly younger than 30 days."""
         now = self._now()
         for mailbox in mailboxes:
             if not build_case(mailbox, now).younger(_MIN_AGE / DAY):

@@ -31,8 +31,7 @@ from outreach_async.audit._values import (
 from outreach_async.errors import shorten
 from outreach_async.models import Mailbox, Number
 
-WORKDAYS = 22
-"""Number of working days in 30 days. E-mails are assumed to be sent only on working days."""
+WORKDAYS = 22  # in 30 days; e-mails are assumed to be sent only on working days
 
 
 @attrs.frozen(kw_only=True)
@@ -88,8 +87,7 @@ def check_shared_server(facts: ServerFacts, thresholds: Thresholds) -> Violation
     return Violation(message, {"mailboxes": facts.mailboxes, "listed": facts.listed})
 
 
-_MAX_STRING_SHOWN: Final = 40
-"""Maximum number of characters of a quoted string in a message. Responses and policy files may contain strings of any length."""
+_MAX_STRING_SHOWN: Final = 40  # characters of a quoted string: responses and policy files may contain strings of any length
 
 _NUMERIC_FIELDS: Final = (
     "campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days", "bounced_30days",
@@ -186,7 +184,6 @@ def _has_valid_figures(box: Mailbox) -> bool:
 
 
 def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:
-    """Return the `Violation` for missing SPF, DKIM or DMARC. Its severity depends on the daily limit of the whole domain."""
     volume = domain.daily_limit
     if not volume >= thresholds["critical"]:
         return Violation(f"no {what}")
@@ -196,7 +193,6 @@ def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thr
 
 
 def _missing_authentication(field: str, name: str) -> Condition:
-    """Return a condition that applies if the mailbox field `spf`, `dkim` or `dmarc` is false."""
 
     def check_field(case: Case, thresholds: Thresholds) -> Violation | None:
         return None if getattr(case.mailbox, field) else build_missing_authentication(name, case.domain, thresholds)
@@ -361,7 +357,6 @@ def format_days(seconds: float) -> str:
 
 
 def quote(text: str) -> str:
-    """Return a string in quotes for a message, shortened if it is long."""
     return repr(shorten(str(text), _MAX_STRING_SHOWN))
 
 

@@ -112,13 +112,9 @@ class AuditState:
                 about = Flagged(row, mailbox.id, mailbox.email, str(mailbox.status), figures, violations)
                 flagged.append(about)
                 if wanted:
-                    final += [self.builder.build(place, about, each) for each in violations if not self._is_late(each)]
+                    final += [self.builder.build(place, about, each) for each in violations if self.rules[each.rule].lack is None]
         self.add_facts(workspace, facts)
         return final
-
-    def _is_late(self, violation: StoredViolation) -> bool:
-        """Return whether the severity of a finding depends on mailboxes that may not have been read yet."""
-        return self.rules[violation.rule].lack is not None
 
     def _facts(self, case: Case) -> MailboxFacts:
         mailbox = case.mailbox
@@ -191,13 +187,12 @@ class AuditState:
         return list(self._check_groups({names[domain]: flags for domain, flags in lacking.items()}))
 
     def late_findings(self) -> Iterator[Finding]:
-        """Yield the findings about mailboxes that `add_page` did not return."""
         for place, flagged in enumerate(self.flagged):
             for mailbox in flagged:
-                yield from (self.builder.build(place, mailbox, each) for each in mailbox.violations if self._is_late(each))
+                late = (each for each in mailbox.violations if self.rules[each.rule].lack is not None)
+                yield from (self.builder.build(place, mailbox, each) for each in late)
 
     def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
-        """Yield the findings about domains, sorted by name, and then the findings about servers with a blacklisted mailbox."""
         domain_rules, server_rules = rules_about(self.policy, "domain"), rules_about(self.policy, "server_ip")
         for domain in sorted(self._domains):
             once, lacks = self._domains.once(domain), lacking.get(domain, 0)

@@ -14,7 +14,6 @@ import attrs
 from outreach_async.models import Number
 
 Thresholds: TypeAlias = Mapping[str, float]
-"""Thresholds of a rule, by name."""
 
 FindingState = Literal["new", "unchanged", "resolved"]
 """State of a finding compared with an earlier audit. `resolved` means that an earlier finding no longer applies."""
@@ -27,8 +26,7 @@ GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
-_PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")
-"""Pattern of `%` or `.0%` after a digit. Reports show both `2%` and `2.0%` as `2 %`."""
+_PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")  # reports show both `2%` and `2.0%` as `2 %`
 
 
 class Severity(StrEnum):
@@ -88,8 +86,7 @@ class Violation:
     sure: bool = True
 
 
-Condition: TypeAlias = Callable[[Any, Thresholds], Violation | None]
-"""The condition of a rule: a function of the facts about a subject and of the thresholds."""
+Condition: TypeAlias = Callable[[Any, Thresholds], Violation | None]  # of the facts about a subject
 
 
 @attrs.frozen(kw_only=True)
@@ -227,7 +224,6 @@ def _fill_remedy(remedy: str, domain: str | None) -> str:
 
 
 def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject: Any) -> list[Finding]:
-    """Return a finding for each rule that the facts about a subject break."""
     return [
         build_finding(rule, violation, workspace, **subject)
         for rule in rules

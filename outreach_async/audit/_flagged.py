@@ -18,12 +18,9 @@ from outreach_async.models import Number
 FIGURES: Final = (
     "sent_30days", "daily_limit", "sent_today", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
 )  # fmt: skip
-"""Names of the numeric fields that a report shows for a mailbox with findings."""
 
-_MAX_KEPT: Final = 20_000
-"""Up to this number, the findings of a report are built once and kept."""
-_BLOCK: Final = 256
-"""Number of mailboxes in a block of bytes."""
+_MAX_KEPT: Final = 20_000  # up to this number, the findings of a report are built once and kept
+_BLOCK: Final = 256  # mailboxes in a block of bytes
 _RECORD_BITS: Final = 32
 _VIOLATION_BITS: Final = 8
 _OTHER: Final = 1 << 63
@@ -55,8 +52,6 @@ _decoder: Final = msgspec.msgpack.Decoder(Flagged)
 
 
 class FlaggedMailboxes:
-    """The mailboxes of a workspace with findings, as compressed blocks of bytes."""
-
     # A growing buffer would be copied again and again, and compression makes a mailbox three times as small.
 
     def __init__(self) -> None:
@@ -111,7 +106,6 @@ class MailboxFindings:
         return violation.rank if known is None else (known.severity or rule.severity).rank
 
     def build(self, place: int, mailbox: Flagged, violation: StoredViolation) -> Finding:
-        """Build the finding of a violation about a mailbox of the workspace with this place in the audit."""
         rule, domain = self._rules[violation.rule], email_domain(mailbox.email)
         known = self._about_authentication(rule, domain)
         if known is None:

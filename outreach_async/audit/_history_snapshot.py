@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -48,13 +47,14 @@ def _checksum(values: Sequence[object]) -> int:
     return crc32(msgspec.json.encode(values)) & 0x7FFF
 
 
+_INSERTS: Final = {
+    table: f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' for _ in (*columns, 'crc'))})"  # noqa: S608 - a name of this package
+    for table, columns in COLUMNS.items()
+}
+
+
 def insert(db: sqlite3.Connection, table: str, *values: object) -> None:
-    db.execute(_insert_statement(table), (*values, _checksum(values)))
-
-
-@cache
-def _insert_statement(table: str) -> str:
-    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' for _ in (*COLUMNS[table], 'crc'))})"  # noqa: S608 - a name of this package
+    db.execute(_INSERTS[table], (*values, _checksum(values)))
 
 
 def find_damage(db: sqlite3.Connection) -> str | None:
@@ -76,17 +76,24 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     number: int
     ((number,),) = db.execute("SELECT coalesce(max(snapshot), 0) + 1 FROM snapshots")
     day = int(report.at // DAY)
-    _add_days(db, day)
+    query = "SELECT coalesce(min(day), ?1), coalesce(max(day), ?1 - 1) FROM days"
+    first, last = db.execute(query, (day,)).fetchone()
+    for each in range(day, first) if day < first else range(last + 1, day + 1):  # the calendar has no gaps
+        insert(db, "days", each, datetime.fromtimestamp(each * DAY, UTC).date().isoformat())
     campaigns = report.campaigns.checked if report.campaigns else None
     about = number, day, report.at, report.scores.overall, report.mailboxes, campaigns
     insert(db, "snapshots", *about, *compared.counts.values(), history_point(report).scope)
-    plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in _campaign_rows(compared)}
+    rows = compared.campaigns.rows if compared.campaigns else ()
+    plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in rows}
     writers = {entity: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in compared.findings:
         found[finding.workspace].append(finding)
+    # The last snapshots in which the mailboxes and the campaigns of a workspace were read.
+    query = """SELECT max(snapshot), max(CASE WHEN campaigns IS NOT NULL THEN snapshot END) FROM workspaces
+      WHERE workspace = ? AND reading <> 'none'"""
     for workspace in report.workspaces:
-        before = _previous_readings(db, workspace)
+        before = db.execute(query, (storable(workspace),)).fetchone()
         for entity, writer in writers.items():
             records = records_of(readings, workspace, entity)
             if entity is CAMPAIGN:
@@ -99,26 +106,6 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     return number
 
 
-def _campaign_rows(report: Report) -> Sequence[CampaignRow]:
-    return report.campaigns.rows if report.campaigns else ()
-
-
-def _add_days(db: sqlite3.Connection, day: int) -> None:
-    """Add all days between the known days and `day` to the calendar."""
-    query = "SELECT coalesce(min(day), ?1), coalesce(max(day), ?1 - 1) FROM days"
-    first, last = db.execute(query, (day,)).fetchone()
-    for each in range(day, first) if day < first else range(last + 1, day + 1):
-        insert(db, "days", each, datetime.fromtimestamp(each * DAY, UTC).date().isoformat())
-
-
-def _previous_readings(db: sqlite3.Connection, workspace: str) -> tuple[int | None, int | None]:
-    """Return the last snapshots in which the mailboxes and the campaigns of a workspace were read."""
-    query = """SELECT max(snapshot), max(CASE WHEN campaigns IS NOT NULL THEN snapshot END) FROM workspaces
-      WHERE workspace = ? AND reading <> 'none'"""
-    mailboxes, campaigns = db.execute(query, (storable(workspace),)).fetchone()
-    return mailboxes, campaigns
-
-
 class _EntityWriter:
     """Writes records of one kind: a new row if a record differs from the one before, otherwise a new `last`."""
 
@@ -129,6 +116,7 @@ class _EntityWriter:
         self._labels, self._figures = (_newest_rows(db, entity, table) for table in (entity.table, entity.figure_table))
         self._keys = {row[2 : 2 + len(entity.identity)]: key for key, row in self._labels.items()}
         self._next = max(self._labels, default=0) + 1
+        self._counters = [CAMPAIGN.figures.index(name) for name in CAMPAIGN_COUNTERS.values() if entity is CAMPAIGN]
 
     def write(self, records: Iterable[Record], before: int | None) -> None:
         """Write records. `before` is the snapshot of the last reading: rows that it lacks are not extended over it."""
@@ -141,14 +129,12 @@ class _EntityWriter:
             known = self._figures.get(key)
             if known is None:
                 self._figures[key] = self._store(self._entity.figure_table, key, figures, None)
-            elif known[0] != self._snapshot and not self._has_lost(known[2:], figures):  # else the service listed a thing twice
+                continue
+            # A campaign that lacks a counter which was known counts as not read, and the service may list a thing twice.
+            has_lost = any(known[2 + place] is not None and figures[place] is None for place in self._counters)
+            if known[0] != self._snapshot and not has_lost:
                 is_equal = known[2:] == figures and (before is None or known[1] == before)
                 self._figures[key] = self._store(self._entity.figure_table, key, figures, known if is_equal else None)
-
-    def _has_lost(self, values: Sequence[Any], figures: Sequence[Any]) -> bool:
-        """Return whether a counter of a campaign that was known is missing: the campaign then counts as not read."""
-        places = [CAMPAIGN.figures.index(name) for name in CAMPAIGN_COUNTERS.values() if self._entity is CAMPAIGN]
-        return any(values[place] is not None and figures[place] is None for place in places)
 
     def _store(self, table: str, key: int, values: tuple[Any, ...], known: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """Add a row, or extend the row `known`, which has these values. Return the row without its key."""
@@ -237,8 +223,11 @@ def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report |
         return None
     findings = [finding for _, finding in _open_findings(db, set(spaces))]
     at = max(read[space] for space in spaces if space in read)
-    history = _read_points(db)
-    before = [point for point in history if point.at <= at]
+    query = f"SELECT at, score, mailboxes, scope, {', '.join(COUNTS)} FROM snapshots WHERE at <= ? ORDER BY at, snapshot"  # noqa: S608 - names
+    before = [
+        HistoryPoint(at=moment, score=score, mailboxes=boxes, counts=dict(zip(Severity, counts, strict=True)), scope=scope)
+        for moment, score, boxes, scope, *counts in db.execute(query, (at,))
+    ]
     report = Report(
         mailboxes=0,
         unreadable=[],
@@ -253,14 +242,6 @@ def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report |
     scope = history_point(report).scope
     same = next((point for point in reversed(before) if point.scope == scope), before[-1])
     return attrs.evolve(report, mailboxes=same.mailboxes, scores=attrs.evolve(report.scores, overall=same.score))
-
-
-def _read_points(db: sqlite3.Connection) -> list[HistoryPoint]:
-    query = f"SELECT at, score, mailboxes, scope, {', '.join(COUNTS)} FROM snapshots ORDER BY at, snapshot"  # noqa: S608 - names
-    return [
-        HistoryPoint(at=at, score=score, mailboxes=mailboxes, counts=dict(zip(Severity, counts, strict=True)), scope=scope)
-        for at, score, mailboxes, scope, *counts in db.execute(query)
-    ]
 
 
 def _read_scores(db: sqlite3.Connection, workspaces: Collection[str]) -> Scores:
@@ -291,11 +272,7 @@ def _read_campaigns(db: sqlite3.Connection, workspaces: Collection[str]) -> Camp
         about = dict(zip(CAMPAIGN.labels, labels, strict=True))
         if about["workspace"] in workspaces and campaign in figures and last >= complete.get(about["workspace"], 0):
             counts = dict(zip(CAMPAIGN.figures, figures[campaign], strict=True))
-            rows.append(_campaign_row(about, counts))
+            about |= {name: value for name, value in counts.items() if name not in {"opens_num", "ends"}}
+            rows.append(CampaignRow(**about, severity=None, rules=[], opens=None, end=counts["ends"], last_activity=""))
     totals = {space: add_up([row for row in rows if row.workspace == space]) for space in workspaces if space in complete}
     return CampaignResults(checked=len(rows), totals=totals, rows=rows)
-
-
-def _campaign_row(about: Mapping[str, Any], counts: Mapping[str, Any]) -> CampaignRow:
-    own = {name: value for name, value in counts.items() if name not in {"opens_num", "ends"}}
-    return CampaignRow(**about, **own, severity=None, rules=[], opens=None, end=counts["ends"], last_activity="")

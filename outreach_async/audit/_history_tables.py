@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from outreach_async.audit._conditions import email_domain
-from outreach_async.audit._values import figure_or_none
+from outreach_async.audit._values import figure_or_none, sum_or_none
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.models import Campaign, Mailbox, Number, Step
 
@@ -25,8 +25,6 @@ COUNTS: Final = ("critical", "error", "warning", "info")
 
 @attrs.frozen(eq=False)
 class Entity:
-    """A kind of thing that a history follows, with the names of its tables and columns."""
-
     table: str
     key: str
     identity: tuple[str, ...]
@@ -73,7 +71,6 @@ STEP: Final = Entity(
 ENTITIES: Final = (MAILBOX, DOMAIN, CAMPAIGN, STEP)
 
 CAMPAIGN_COUNTERS: Final = {"sent": "sent", "opened": "opens_num", "replied": "replies_num", "bounced": "bounces_num"}
-"""The daily figures of a campaign, and the totals whose differences they are."""
 _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
 _WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
 """Age in seconds up to which no e-mail of a mailbox has left a total. Until then, its difference is the number of events."""
@@ -105,8 +102,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "sent_30days", "figures"),
 }
 """The columns of each table; `crc`, the checksum of a row, follows. Numbers have no type: SQLite then stores them as they are."""
-TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days"})
-"""The tables to export; `about` and `days` are internal."""
+TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days"})  # to export; `about` and `days` are internal
 
 
 def create_statements() -> Iterable[str]:
@@ -176,38 +172,27 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
     FROM readings JOIN days d ON d.day BETWEEN first_day AND last_day GROUP BY {key}, d.day)"""  # noqa: S608 - names of this module
 
 
-def _campaign_days() -> str:
-    ctes = _days_of(CAMPAIGN, CAMPAIGN_COUNTERS, "w.campaigns IS NOT NULL")
-    return f"""WITH {ctes}
-SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.bounced, l.contacts, l.left_to_send,
-  d.spread_over, d.gap
-FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign, day)"""  # noqa: S608 - names of this module
-
-
-def _mailbox_days() -> str:
-    ctes = _days_of(MAILBOX, _MAILBOX_COUNTERS, "w.reading <> 'none'")
-    levels = "sent_today, sent_30days, bounced_30days, daily_limit, blacklists, opened_14days"
-    return f"""WITH {ctes},
-  both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels)
-SELECT b.date, c.workspace, c.id, c.email, c.domain, d.sent, d.bounced, {levels}, coalesce(d.spread_over, 1) AS spread_over,
-  l.day IS NOT NULL AS was_read
-FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)"""  # noqa: S608 - no text
-
-
 def _sum_known(column: str) -> str:
     return f"CASE WHEN count({column}) = count(*) THEN sum({column}) END AS {column}"
 
 
 def domain_sums(condition: str) -> str:
-    """Return a query for the sums over the mailboxes of each domain that meet a condition."""
     sums = ", ".join(map(_sum_known, ("sent", "bounced", "sent_today", "sent_30days", "bounced_30days")))
     return f"""SELECT date, domain, count(*) AS mailboxes, {sums}, max(blacklists) AS blacklists, max(spread_over) AS spread_over
   FROM mailbox_days WHERE domain IS NOT NULL AND {condition} GROUP BY domain, date"""  # noqa: S608 - names of this module
 
 
+_LEVELS: Final = "sent_today, sent_30days, bounced_30days, daily_limit, blacklists, opened_14days"
 VIEWS: Final = {
-    "campaign_days": _campaign_days(),
-    "mailbox_days": _mailbox_days(),
+    "campaign_days": f"""WITH {_days_of(CAMPAIGN, CAMPAIGN_COUNTERS, "w.campaigns IS NOT NULL")}
+SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.bounced, l.contacts, l.left_to_send,
+  d.spread_over, d.gap
+FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign, day)""",  # noqa: S608 - names of this module
+    "mailbox_days": f"""WITH {_days_of(MAILBOX, _MAILBOX_COUNTERS, "w.reading <> 'none'")},
+  both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels)
+SELECT b.date, c.workspace, c.id, c.email, c.domain, d.sent, d.bounced, {_LEVELS}, coalesce(d.spread_over, 1) AS spread_over,
+  l.day IS NOT NULL AS was_read
+FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)""",  # noqa: S608 - no text
     "domain_days": f"""WITH scores AS (
     SELECT domain, d.day, d.date, max(f.first) AS newest, f.score FROM domains JOIN domain_figures f USING (number)
       JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
@@ -230,8 +215,7 @@ FROM both b JOIN names n USING (workspace) LEFT JOIN totals t USING (workspace, 
 }
 
 
-Record: TypeAlias = tuple[tuple[Any, ...], tuple[Number | None, ...]]
-"""The labels and the figures of a thing that was read."""
+Record: TypeAlias = tuple[tuple[Any, ...], tuple[Number | None, ...]]  # labels and figures
 
 
 class Readings:
@@ -259,7 +243,6 @@ class Readings:
 
 
 def records_of(readings: Readings, workspace: str, entity: Entity) -> list[Record]:
-    """Return the records of a workspace, a list to which the audit appends."""
     return readings._records[workspace, entity]  # noqa: SLF001 - users of a `Readings` have no use for it
 
 
@@ -280,25 +263,17 @@ def record_mailboxes(readings: Readings, workspace: str, mailboxes: Iterable[Mai
 
 
 def record_campaign(readings: Readings, row: CampaignRow, campaign: Campaign, steps: Iterable[Step] | None) -> None:
-    """Record a campaign with its steps; `steps` is `None` if they were not read."""
     given = {name: getattr(row, name, None) for name in CAMPAIGN.figures}
     given |= {"opens_num": campaign.opens_num, "ends": None if row.end is None else round(row.end)}
     # The last label is the planned end, which depends on earlier readings.
     labels = storable(row.workspace), storable(row.id), storable(row.name), storable(row.status), row.created, None
     records_of(readings, row.workspace, CAMPAIGN).append((labels, tuple(map(figure_or_none, given.values()))))
-    records_of(readings, row.workspace, STEP).extend(_step_record(row, step) for step in steps or ())
-
-
-def _step_record(row: CampaignRow, step: Step) -> Record:
-    labels = storable(row.workspace), storable(row.id), storable(step.id), figure_or_none(step.order), storable(step.status)
-    sums = (_total(getattr(each, name) for each in step.templates)
-            for name in ("sent", "opened_num", "replied_num", "unsubscribed_num"))  # fmt: skip
-    return labels, (*sums, *(figure_or_none(getattr(step, name)) for name in ("left_to_send", "already_sent", "out_of")))
-
-
-def _total(values: Iterable[Number]) -> Number | None:
-    known = [figure_or_none(value) for value in values]
-    return None if None in known else figure_or_none(sum(value or 0 for value in known))
+    for step in steps or ():
+        ids = storable(row.workspace), storable(row.id), storable(step.id), figure_or_none(step.order), storable(step.status)
+        names = ("sent", "opened_num", "replied_num", "unsubscribed_num")
+        sums = [figure_or_none(sum_or_none(getattr(each, name) for each in step.templates)) for name in names]
+        own = (figure_or_none(getattr(step, name)) for name in ("left_to_send", "already_sent", "out_of"))
+        records_of(readings, row.workspace, STEP).append((ids, (*sums, *own)))
 
 
 def storable(value: object) -> str:

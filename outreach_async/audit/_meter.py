@@ -49,8 +49,6 @@ class AuditProgress:
 
 
 class ProgressMeter:
-    """Counts the workspaces, mailboxes and campaigns that an audit has read, and measures the rate."""
-
     def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
         self._total = workspaces
         self._throttle = throttle

@@ -27,8 +27,7 @@ _GROUP_FIGURES: Final = (
     ("mailboxes", "Checked mailboxes of the {kind}", "mailboxes"),
     ("sent_30days_emails", "E-mails that the mailboxes of the {kind} sent in the last 30 days", "sent_30days"),
     ("daily_limit_emails", "Sum of the daily limits of the {kind}, in e-mails per day", "daily_limit"),
-)
-"""Gauges about groups: the name, the help text, and the field of `Group` that has the value."""
+)  # the name, the help text, and the field of `Group` with the value
 
 _UNSAFE: Final = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -109,8 +108,7 @@ _CAMPAIGN_FIGURES: Final = (
     ("campaign_replies", "Replies to the campaigns of the workspace", "replies_num"),
     ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
     ("campaign_left_to_send_emails", "E-mails left to send by the live campaigns of the workspace", "left_to_send"),
-)
-"""Gauges about campaigns. Each tuple has a gauge's name, its help text, and the field of `CampaignTotals` that has the value."""
+)  # the name, the help text, and the field of `CampaignTotals` with the value
 
 
 def _campaign_gauges(report: Report) -> Iterator[Gauge]:

@@ -39,14 +39,10 @@ from outreach_async.resources import RunResources
 T = TypeVar("T")
 Item = TypeVar("Item", Mailbox, Campaign)
 
-_MAX_ERROR_SHOWN: Final = 400
-"""Maximum number of characters of an error in a finding's message. An error about an item with many invalid fields is long."""
-_PAGES_AT_ONCE: Final = 2
-"""Maximum number of pages of one workspace to request concurrently."""
-_CAMPAIGNS_PER_PAGE: Final = 100
-"""The default of `campaigns.list`, because the API documentation states no maximum."""
-MAX_CLOCK_DIFFERENCE: Final = 60.0
-"""An audit uses the service's time if it differs from the local time by more than this many seconds."""
+_MAX_ERROR_SHOWN: Final = 400  # characters of an error in a message: one about an item with many invalid fields is long
+_PAGES_AT_ONCE: Final = 2  # of one workspace
+_CAMPAIGNS_PER_PAGE: Final = 100  # the default of `campaigns.list`: the API documentation states no maximum
+MAX_CLOCK_DIFFERENCE: Final = 60.0  # seconds from which on an audit uses the service's time
 _MIN_LARGE_AT_ONCE: Final = 2
 """This many workspaces with several pages can always be read concurrently, even if they exceed `_MAX_LATER_MAILBOXES`."""
 _MAX_LATER_MAILBOXES: Final = 8_000
@@ -69,7 +65,6 @@ class WorkspaceReading:
 def describe_mailboxes(
     workspace: str, count: int, undecodable: Sequence[Undecodable], missing: int, error: OutreachError | None
 ) -> WorkspaceReading:
-    """Return the result of reading the mailboxes of a workspace. What could not be read is a finding."""
     findings = list(_describe_errors(workspace, "mailboxes", count, error, undecodable=undecodable, missing=missing))
     denied = error is not None and explain_status(error.status_code).is_denied
     return WorkspaceReading(workspace, count, error is not None, denied, findings)
@@ -286,7 +281,6 @@ class WorkspaceReader:
             record_campaign(self.readings, row, campaign, steps)
 
     async def _read_fields(self, reading: _CampaignsOf, steps: list[Step]) -> None:
-        """Read the fields of the workspace if checking these steps requires them, at most once per workspace."""
         if not needs_fields(steps, self.state.policy):
             return
         async with reading.fields_lock:
@@ -313,7 +307,6 @@ class WorkspaceReader:
         return attrs.evolve(pager, fetch=fetch)
 
     async def _await_in_time(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a request; raise `DeadlineExceeded` if the audit's deadline passes first."""
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()

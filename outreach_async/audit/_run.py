@@ -33,8 +33,6 @@ from outreach_async.resources import open_run
 
 
 class PartOptions(TypedDict, total=False):
-    """The options of `audit_part`."""
-
     policy: Policy | None
     campaigns: bool
     display: int
@@ -43,8 +41,6 @@ class PartOptions(TypedDict, total=False):
 
 
 class AuditOptions(PartOptions, total=False):
-    """The options of `audit` and `stream`."""
-
     clock: Callable[[], float] | None
     names: Mapping[str, str] | None
 
@@ -169,7 +165,6 @@ class AuditRun:
         self.workspaces: list[WorkspaceReading] = []
 
     def __await__(self) -> Generator[Any, Any, Report]:
-        """Run the whole audit and return its report."""
         return self._run_to_end().__await__()
 
     async def _run_to_end(self) -> Report:
@@ -179,7 +174,6 @@ class AuditRun:
         return findings.report
 
     async def __aenter__(self) -> Findings:
-        """Start reading the workspaces, and return an iterator over the findings."""
         if self._started:
             raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
@@ -243,8 +237,6 @@ class AuditRun:
 
 
 class FindingsChannel:
-    """Passes findings from the tasks of an audit to its consumer, and keeps the result."""
-
     def __init__(self, *, discards: bool) -> None:
         # The stream has no buffer, so a batch is sent only when the iteration requests it.
         self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)

@@ -28,14 +28,11 @@ _KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
 _WHOLE: Final = 1_000_000
 """The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
 
-MAX_SCORED_DOMAINS: Final = 10_000
-"""Maximum number of domains with a score in a report. The worst domains are kept."""
+MAX_SCORED_DOMAINS: Final = 10_000  # in a report: the worst
 
-MAX_GROUPS: Final = 1_000
-"""Maximum number of groups of one kind in a report. A million mailboxes may have 250,000 domains. The worst are kept."""
+MAX_GROUPS: Final = 1_000  # of each kind in a report, the worst; a million mailboxes may have 250,000 domains
 
-MAX_ROWS: Final = 1_000
-"""Maximum number of mailboxes that a report lists individually. The worst mailboxes are kept."""
+MAX_ROWS: Final = 1_000  # mailboxes that a report lists individually, the worst
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +96,6 @@ def _healthy_share(findings: Iterable[Finding]) -> int:
 
 
 def mailbox_score(findings: Iterable[Finding]) -> int:
-    """Return the score of a mailbox from its own findings."""
     return round(MAX_SCORE * _healthy_share(findings) / _WHOLE)
 
 
@@ -171,7 +167,6 @@ class GroupScores:
         }
 
     def _shared_share(self, domain: int, server: int, flags: int) -> int:
-        """Return the share of a mailbox that remains after the findings about its domain and its server."""
         share = self._shared["domain"].get(domain, _WHOLE)
         # Findings about servers count mailboxes of type `SMTP & IMAP` only.
         return share * self._shared["server_ip"].get(server, _WHOLE) // _WHOLE if flags & OWN_SERVER else share
@@ -198,11 +193,11 @@ class GroupScores:
     def _add_findings(self, others: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[int, int, Number, int, int]]:
         """Add all findings in their order. Yield the mailboxes with findings, each with its place and a key for sorting."""
         for place, workspace in enumerate(self._state.workspaces):
-            index = self._totals["workspace"].index(workspace)
+            index, found = self._totals["workspace"].index(workspace), others.get(workspace, ())
             for number, mailbox in enumerate(self._state.flagged[place]):
                 yield *self._add_mailbox(place, number, mailbox, index), place, number
-            self.findings.extend(others.get(workspace, ()))
-            self._stats["workspace"].add(index, [finding.severity.rank for finding in others.get(workspace, ())])
+            self.findings.extend(found)
+            self._stats["workspace"].add(index, [finding.severity.rank for finding in found])
 
     def _add_mailbox(self, place: int, number: int, mailbox: Flagged, workspace: int) -> tuple[int, int, Number]:
         columns, builder = self._state.columns[place], self._state.builder

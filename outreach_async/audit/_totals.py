@@ -12,8 +12,7 @@ import attrs
 
 from outreach_async.models import Number
 
-_MAX_SUM: Final = 2**63 - 1
-"""Largest sum that can be stored, in thousandths. Larger sums are capped at this value."""
+_MAX_SUM: Final = 2**63 - 1  # in thousandths; larger sums are capped
 
 
 def to_thousandths(figure: Number) -> int:
@@ -39,8 +38,6 @@ class MailboxTotals:
 
 
 class GroupTotals:
-    """Totals of mailboxes by key. The keys are workspaces, domains, types or servers."""
-
     # A million mailboxes may have 250,000 domains. To save memory, the totals are stored in arrays. Each key has an index in
     # these arrays.
 
@@ -51,7 +48,6 @@ class GroupTotals:
         self._repeated: dict[int, tuple[int, int, int]] = {}
 
     def add(self, key: str, sent: int, limit: int, workspace: int, mailboxes: int = 1) -> int:
-        """Add mailboxes to the totals of a key. Return the index of the key."""
         index = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = len(self._first)
@@ -74,7 +70,6 @@ class GroupTotals:
         return self._indexes.get(key, -1)
 
     def add_own(self, index: int, *, listed: bool) -> None:
-        """Count a mailbox of type `SMTP & IMAP` on a server; `listed` is true if the mailbox is on a blacklist."""
         self._own[index] += 1
         self._listed[index] += listed
 
@@ -109,19 +104,15 @@ class GroupTotals:
         )
 
     def own_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the address, the number of mailboxes and the number of blacklisted mailboxes of each server."""
         # Only mailboxes of type `SMTP & IMAP` count. Servers without a blacklisted mailbox are left out.
         for key, own, listed in zip(self._indexes, self._own, self._listed, strict=True):
             if listed:
                 yield key, own, listed
 
 
-OWN_SERVER: Final = 1
-"""Flag for a mailbox of type `SMTP & IMAP`."""
-BLACKLISTED: Final = 2
-"""Flag for a mailbox on a blacklist."""
+OWN_SERVER: Final = 1  # of type `SMTP & IMAP`
+BLACKLISTED: Final = 2  # on a blacklist
 LACKS_SPF, LACKS_DKIM, LACKS_DMARC = 4, 8, 16
-"""Flags for a mailbox without SPF, DKIM or DMARC."""
 
 
 class MailboxColumns:
@@ -174,7 +165,6 @@ class CompactSet:
         return True
 
     def _insert(self, digest: int) -> bool:
-        """Store a digest in its slot or in the next free slot, and return whether the digest is new."""
         slots = self._slots
         last = len(slots) - 1  # the size is a power of two, so `&` computes the remainder
         slot = digest & last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
@@ -27,7 +28,6 @@ MAX_FIGURE: Final = 10**15
 
 
 def valid_or_none(value: Number) -> Number | None:
-    """Return the number; `None` if it is negative, NaN or larger than `MAX_FIGURE`."""
     return value if 0 <= value <= MAX_FIGURE else None
 
 
@@ -37,8 +37,13 @@ def figure_or_none(value: object) -> Number | None:
     return None
 
 
+def sum_or_none(values: Iterable[object]) -> Number | None:
+    """Return the sum of the values; `None` if any value is missing or an invalid number."""
+    figures = [figure_or_none(value) for value in values]
+    return sum(figure for figure in figures if figure is not None) if None not in figures else None
+
+
 def valid_or_zero(value: Number) -> Number:
-    """Return the number, or 0 if it is invalid. Use this function for sums."""
     return valid_or_none(value) or 0
 
 
@@ -47,7 +52,6 @@ def format_number(value: Number) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a fraction, such as 0.25, as a percentage."""
     return f"{100 * share:.1f} %"
 
 
@@ -134,7 +138,6 @@ _RELATIVE_TIME: Final = re.compile(r"(?:(an?)|(\d{1,6})) (second|minute|hour|day
 
 @lru_cache(maxsize=16_384)  # the same words occur thousands of times in a page of mailboxes
 def parse_relative_time(text: str) -> Interval | None:
-    """Parse a relative time in English; return `None` for any other string."""
     words = " ".join(text.lower().split())
     if words.startswith("in "):
         span = _parse_span(words[3:])

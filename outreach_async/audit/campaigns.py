@@ -44,8 +44,7 @@ from outreach_async._vocabulary import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.models import Number
 
-MAX_CAMPAIGN_ROWS: Final = 10_000
-"""Maximum number of campaigns that a report lists individually. The worst come first."""
+MAX_CAMPAIGN_ROWS: Final = 10_000  # campaigns that a report lists individually, the worst
 
 LIVE: Final = CampaignStatus.LIVE.value
 

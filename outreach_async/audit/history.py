@@ -26,31 +26,29 @@ anyio.run(main)
 ```
 
 `outreach-async audit --history history.db` and `brief --history history.db` do the same; with `--no-append`, they only compare.
-`outreach-async history show|export|prune` shows daily figures, writes every table and view to a Parquet or CSV file, and deletes
-old snapshots.
+`outreach-async history show|export|prune` shows daily figures, writes tables and views to Parquet or CSV, and deletes snapshots.
 
 Days
 ----
-Days are in UTC. A figure of a day is the difference between the last reading on this day and the last reading before it, so an
-audit at 08:00 shows what happened since 08:00 of the day before. If days lack a reading, the difference is spread over them, and
-`spread_over` is their number. A figure is `NULL` if it is not known:
+Days are in UTC. A figure of a day is the difference between its last reading and the last one before it, so an audit at 08:00
+shows what happened since 08:00 of the day before. If days lack a reading, the difference is spread over them, and `spread_over`
+is their number. A figure is `NULL` if it is not known:
 
 - on the day of the first reading, unless the campaign was created after the reading before;
 - if a total has fallen, because a campaign was reset; `gap` is then 1;
 - on the day on which a campaign or mailbox was deleted or moved to another workspace;
-- while a workspace cannot be read; later, the difference is spread over these days.
-
-A sum over campaigns or mailboxes is `NULL` if one of them is not known: a sum that is too low looks like a bad day.
+- while a workspace cannot be read; later, the difference is spread over these days;
+- for a sum of which a part is not known: one that is too low looks like a bad day.
 
 The totals of mailboxes cover 30 or 90 days, so their differences are no daily figures, except for new mailboxes: `sent` is known
-up to an age of 89 days, and `bounced` up to 29 days. For older mailboxes, use the levels `sent_30days` and `bounced_30days`, and
-`sent_today`, which the service counts itself. E-mails, opens, replies and bounces of a day come from campaigns.
+up to an age of 89 days, and `bounced` up to 29 days. For older ones, use `sent_30days`, `bounced_30days` and `sent_today`, which
+the service counts itself. E-mails, opens, replies and bounces of a day come from campaigns.
 
 Tables
 ------
-`snapshots` has a row for each audit, and `workspaces` one for each workspace of an audit. Its column `reading` is `complete`,
-`partial` or `none`. What an audit could not read leaves the earlier rows valid. In all other tables, a row is valid from the
-snapshot `first` to the snapshot `last`, and rows that do not change are not repeated. `crc` is a checksum.
+`snapshots` has a row for each audit, and `workspaces` one for each workspace of an audit, whose `reading` is `complete`,
+`partial` or `none`. In all other tables, a row is valid from the snapshot `first` to the snapshot `last`: rows that do not change
+are not repeated, and stay valid while they cannot be read. `crc` is a checksum.
 
 | table or view | columns |
 |---|---|
@@ -76,11 +74,10 @@ GROUP BY workspace, name HAVING sum(sent) > 0 ORDER BY percent DESC
 
 Size and safety
 ---------------
-100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB.
-A snapshot is one transaction: a kill, a full disk or a loss of power loses at most the snapshot that is being written. Several
-processes can append: each waits for the others. Each use checks the whole file, and refuses a damaged one. A file that is not a
-history is never changed, and a history belongs to the address of one service. The file contains the addresses of mailboxes, so
-only its owner can read it.
+100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB. A kill, a full
+disk or a loss of power loses at most the snapshot that is being written. Processes that append wait for each other. Each use
+checks the whole file, and refuses a damaged one. A file that is not a history is never changed, and a history belongs to the
+address of one service. It contains the addresses of mailboxes, so only its owner can read it.
 """
 
 from __future__ import annotations
@@ -117,8 +114,7 @@ __all__ = ["DayFigures", "History", "HistoryError", "Readings"]
 
 Kind = Literal["workspace", "campaign", "domain", "mailbox"]
 
-_WAIT: Final = 60.0
-"""Seconds to wait for another process that writes a snapshot, which takes less than a second."""
+_WAIT: Final = 60.0  # seconds to wait for another process that writes a snapshot, which takes less than one
 _MOVE: Final = "move it away and restore a copy, or start a new history"
 
 
@@ -202,13 +198,14 @@ class History:
         ```python
         history, readings = History("history.db"), Readings()
         history.append(await audit(client, ["space_1"], readings=readings), readings)
-        print(len(history.daily("mailbox")), len(history.daily("workspace", "space_1")))  # -> 2 1
+        print(len(history.daily("mailbox")))  # -> 2
         ```
     """
 
     def __init__(self, path: str | os.PathLike[str], *, address: str | None = None) -> None:
         self.path = Path(path)
-        self._address = None if address is None else _normalize(address)
+        # `fake:` is the embedded service of the command line.
+        self._address = str(parse_base_url(address)) if address and "//" in address else address
         self._identity: str | None = None
         if self.exists:
             with self._reading():
@@ -255,9 +252,9 @@ class History:
         Example:
             ```python
             history, readings = History("history.db"), Readings()
-            history.append(await audit(client, ["space_1"], readings=readings), readings)
-            report = await audit(client, ["space_1"])
-            print(report.since(history.baseline(report.workspaces)).diff.counts.unchanged)  # -> 1
+            report = await audit(client, ["space_1"], readings=readings)
+            history.append(report, readings)
+            print(report.since(history.baseline(["space_1"])).diff.counts.unchanged)  # -> 1
             ```
         """
         if not self.exists:
@@ -284,7 +281,7 @@ class History:
             ```python
             history, readings = History("history.db"), Readings()
             history.append(await audit(client, ["space_1"], campaigns=True, readings=readings), readings)
-            print([(day.name, day.sent) for day in history.daily("campaign", workspaces=["space_1"])])  # -> [('Spring', None)]
+            print(history.daily("campaign")[0].name)  # -> Spring
             ```
         """
         if kind not in get_args(Kind):
@@ -459,9 +456,7 @@ class History:
         if (found := find_damage(db) if result == "ok" else result) is not None:
             raise HistoryError(f"history {self.path} is damaged: {found}; {_MOVE}")
         about = dict(db.execute("SELECT name, value FROM about"))
-        self._require_same(about.get("identity"), about.get("address"))
-
-    def _require_same(self, identity: str | None, address: str | None) -> None:
+        identity, address = about.get("identity"), about.get("address")
         if identity is None or address is None:
             raise HistoryError(f"history {self.path} is damaged: it does not name its service; {_MOVE}")
         if self._address and address and self._address != address:
@@ -471,11 +466,6 @@ class History:
         if self._identity not in {None, identity}:
             raise InvalidRequest(f"history: {self.path} was replaced by another history; start again")
         self._identity = identity
-
-
-def _normalize(address: str) -> str:
-    # `fake:` is the embedded service of the command line.
-    return str(parse_base_url(address)) if "//" in address else address
 
 
 def _select(db: sqlite3.Connection, name: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:

@@ -67,7 +67,6 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, shorten
 
 PART_VERSION: Final = 1
-"""Version of the format of parts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,8 +81,6 @@ class WorkspacePart:
 
 
 class _Content(msgspec.Struct, kw_only=True):
-    """The content of `WorkspacePart.data`, which is compressed JSON."""
-
     denied: bool
     errors: list[Finding]
     facts: list[MailboxFacts]

@@ -34,11 +34,9 @@ from outreach_async.audit._findings import HEALTHY_PERCENT, Rule, RuleScope, Sev
 from outreach_async.errors import InvalidRequest
 
 _KEYS: Final = ("name", "off")
-_CORRECTION: Final = "; correct or remove it"
-"""End of the message about an unknown name in a policy, if no known name is similar."""
+_CORRECTION: Final = "; correct or remove it"  # unless a known name is similar
 
-_FINGERPRINT_LENGTH: Final = 12
-"""Number of hexadecimal digits in a fingerprint; enough to distinguish the policies of one organization."""
+_FINGERPRINT_LENGTH: Final = 12  # hexadecimal digits; enough to distinguish the policies of one organization
 
 
 @attrs.frozen(kw_only=True)
@@ -127,11 +125,15 @@ class Policy:
             print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
             ```
         """
-        name, off = values.get("name", "unnamed"), _require_off(values.get("off", []))
+        name, off = values.get("name", "unnamed"), values.get("off", [])
+        if not isinstance(off, list):
+            raise InvalidRequest(f'policy: off: expected a list of rule ids, got {type_name(off)}; write off = ["OA160"]')
+        ids = {_require_rule_id(each, "off: ") for each in off}
         thresholds = {key: _changed_thresholds(key, value) for key, value in values.items() if key not in _KEYS}
         changed = {key: figures for key, figures in thresholds.items() if figures}
         if not isinstance(name, str):
             raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
+        off = [rule.id for rule in rules.RULES if rule.id in ids]
         used = PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
         return cls(used=used, rules=tuple(_apply_thresholds(rule, used) for rule in rules.RULES if rule.id not in off))
 
@@ -154,7 +156,7 @@ class Policy:
 
 
 def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
-    """Return the rules about one kind of subject, in the order in which their findings are listed."""
+    """Return the rules about one kind of subject, in the order of their findings."""
     return tuple(rule for rule in policy.rules if rule.scope == scope)
 
 
@@ -171,22 +173,17 @@ def explain(name: str, policy: Policy | None = None) -> str:
     """
     policy = policy or Policy.default()
     rule = policy.rule(name.strip().upper())
+    kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
+    has_no_score = rule.id in rules.ABOUT_CAMPAIGNS or rule.id in rules.INCOMPLETE
     lines = {
         "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
-        "Score": _describe_score(rule),
+        "Score": "not affected" if has_no_score else f"a mailbox keeps {', '.join(kept)}",
         "Condition": rule.condition,
         "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
         "Source": rule.source,
         "Remedy": rule.remedy,
     }
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
-
-
-def _describe_score(rule: Rule) -> str:
-    if rule.id in rules.ABOUT_CAMPAIGNS or rule.id in rules.INCOMPLETE:
-        return "not affected"
-    kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
-    return f"a mailbox keeps {', '.join(kept)}"
 
 
 def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
@@ -197,13 +194,6 @@ def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
 def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:
     changed = used.thresholds.get(rule.id)
     return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **changed})) if changed else rule
-
-
-def _require_off(value: object) -> list[str]:
-    if not isinstance(value, list):
-        raise InvalidRequest(f'policy: off: expected a list of rule ids, got {type_name(value)}; write off = ["OA160"]')
-    ids = {_require_rule_id(name, "off: ") for name in value}
-    return [rule.id for rule in rules.RULES if rule.id in ids]
 
 
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
@@ -218,7 +208,6 @@ def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) ->
 
 
 def _changed_thresholds(key: str, value: object) -> dict[str, float]:
-    """Check the thresholds that a policy sets for a rule, and return those that differ from the defaults."""
     rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
         raise InvalidRequest(
@@ -231,7 +220,14 @@ def _changed_thresholds(key: str, value: object) -> dict[str, float]:
             hint = suggest_name(name, rule.thresholds) or _CORRECTION
             raise InvalidRequest(f"policy: {key}: expected {has}, got {quote(name)}{hint}")
     figures = {name: _require_figure(f"{key}.{name}", figure) for name, figure in value.items()}
-    _check_order(key, {**rule.thresholds, **figures})
+    known = {**rule.thresholds, **figures}
+    # The threshold of a severity is at least that of a milder one.
+    graded = [(severity, known[severity]) for severity in Severity if severity in known]
+    for (worse, high), (milder, low) in pairwise(graded):
+        if high < low:
+            raise InvalidRequest(
+                f"policy: {key}.{worse}: expected at least {low:g} (the value of {milder}), got {high:g}; raise it"
+            )
     return {name: figure for name, figure in figures.items() if figure != rule.thresholds[name]}
 
 
@@ -242,16 +238,6 @@ def _require_figure(where: str, value: object) -> float:
         remedy = "correct the number, or add the rule's id to the list `off`"
         raise InvalidRequest(f"policy: {where}: expected a finite number of at least 0, got {value}; {remedy}")
     return int(value) if value == int(value) else value
-
-
-def _check_order(key: str, figures: Mapping[str, float]) -> None:
-    """Raise `InvalidRequest` if the threshold of a severity is lower than that of a milder severity."""
-    graded = [(severity, figures[severity]) for severity in Severity if severity in figures]
-    for (worse, high), (milder, low) in pairwise(graded):
-        if high < low:
-            raise InvalidRequest(
-                f"policy: {key}.{worse}: expected at least {low:g} (the value of {milder}), got {high:g}; raise it"
-            )
 
 
 def _fingerprint(off: list[str], thresholds: Mapping[str, Mapping[str, float]]) -> str:

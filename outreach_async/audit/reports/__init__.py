@@ -170,7 +170,6 @@ SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {".txt": "terminal", ".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
     | {".html": "html", ".htm": "html", ".prom": "prometheus"}
 )
-"""Format names by file suffix."""
 
 _FIRST_BYTES: Final = {
     Report: {

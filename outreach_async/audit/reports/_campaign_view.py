@@ -47,7 +47,6 @@ def format_share(part: Number | None, whole: Number | None) -> str:
 
 
 def list_active(brief: Brief) -> list[CampaignBrief]:
-    """Return the campaigns that are live and have e-mails left to send, or that have changed."""
     return [
         each
         for each in brief.campaigns or []
@@ -58,7 +57,6 @@ def list_active(brief: Brief) -> list[CampaignBrief]:
 
 
 def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
-    """Return the numbers of e-mails sent, replies, bounces and contacts since the earlier report."""
     # If the earlier report does not contain the campaign, the numbers cover the whole campaign.
     if campaign.status_before is None:
         return campaign.sent, campaign.replies_num, campaign.bounces_num, campaign.contacts
@@ -66,7 +64,6 @@ def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
 
 
 def format_recent(campaign: CampaignBrief) -> str:
-    """Return the recent numbers of a campaign and its estimated end, in one phrase."""
     sent, *others = recent_figures(campaign)
     start = campaign.status_before is None
     first = "sent unknown" if sent is None else f"{format_figure(sent)} sent" if sent else "nothing sent"
@@ -95,7 +92,6 @@ def describe_end(campaign: CampaignBrief) -> str:
 
 
 def format_hidden(brief: Brief, shown: int) -> str:
-    """Return a sentence with the number of campaigns that are not shown; an empty string if all are shown."""
     hidden, active = len(brief.campaigns or []) - shown, len(list_active(brief))
     quiet = " sends nothing" if hidden == 1 else " send nothing"
     return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
@@ -110,7 +106,6 @@ _SUMS: Final = {
 
 
 def format_sums(brief: Brief) -> str:
-    """Return what all campaigns have gained since the earlier report, as a sentence; an empty string if it is unknown."""
     campaigns = brief.campaigns
     if brief.since is None or not campaigns:  # if no campaigns were read, zeros would be misleading
         return ""

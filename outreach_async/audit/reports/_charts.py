@@ -22,7 +22,6 @@ TOP: Final = 9
 FLOOR: Final = 72
 """The area of the values, in units of the chart's viewBox."""
 TONES: Final = {"sent": "info", "replied": "good", "bounced": "critical"}
-"""The figures with a chart, and their tones."""
 
 _FIGURES: Final = (*TONES, "opened")
 _MAX_DATES: Final = 4
@@ -66,7 +65,6 @@ def _sum(figures: Iterable[Number | None]) -> Number | None:
 
 
 def total(series: Series, name: str) -> Number | None:
-    """Return the sum of a figure over days; `None` if no day has it."""
     return _sum(known_figure(each, name) for each in series.values())
 
 
@@ -109,7 +107,10 @@ def draw_days(
     first, last = min(known), max(known)
     days = [first + timedelta(days=place) for place in range((last - first).days + 1)]
     values = [None if (value := known.get(day)) is None else valid_or_none(value) for day in days]
-    top, step = _ceiling(value for value in values if value is not None), (RIGHT - LEFT) / len(days)
+    most = max((value for value in values if value is not None), default=0)
+    # The scale ends at 1, 2 or 5 times a power of ten.
+    unit: int = 10 ** math.floor(math.log10(most)) if most > 1 else 1
+    top, step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= most), (RIGHT - LEFT) / len(days)
     width = max(1.0, step - min(2.0, step / 4))
     paths = {"gap": "", tone: "", f"{tone} pale": ""}
     for place, (day, value) in enumerate(zip(days, values, strict=True)):
@@ -133,12 +134,3 @@ def draw_days(
         dates=[(LEFT + (place + 0.5) * step, format_day(days[place]), anchors.get(place, "middle")) for place in shown],
         spoken=f"{title}, {format_day(first)} to {format_day(last)}: {', '.join(map(format_figure, values))}",
     )
-
-
-def _ceiling(values: Iterable[Number]) -> Number:
-    """Return the end of the scale: 1, 2 or 5 times a power of ten, at least the largest value."""
-    most = max(values, default=0)
-    if most <= 1:
-        return 1
-    unit: int = 10 ** math.floor(math.log10(most))
-    return next(step * unit for step in (1, 2, 5, 10) if step * unit >= most)

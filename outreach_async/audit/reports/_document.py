@@ -9,9 +9,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._findings import Group, Severity
+from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import Report
-from outreach_async.audit.campaigns import CampaignResults, CampaignRow
+from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.reports._campaign_view import (
     describe_status,
     format_amount,
@@ -34,7 +34,6 @@ from outreach_async.audit.reports._summary import (
 )
 from outreach_async.audit.reports._view import (
     AUTHENTICATION_RULES,
-    Authentication,
     build_authentication,
     describe_points,
     describe_scope,
@@ -69,10 +68,8 @@ _MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
 _MAX_CAMPAIGNS: Final = 20
 _MAX_DOMAINS: Final = 50
-_MAX_GAPS: Final = 5
-"""Maximum number of workspaces that a brief lists as missing or out of date."""
+_MAX_GAPS: Final = 5  # workspaces that a brief lists as missing or out of date
 _COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
-"""Severities with a column in the table of domains and a line in the history."""
 
 
 @attrs.frozen
@@ -171,7 +168,6 @@ def _named(name: str, text: str, style: str = CODE) -> Entry:
 
 
 def _join(lines: Iterable[Line]) -> Iterator[Span]:
-    """Yield the spans of several lines, with a comma between the lines."""
     for place, line in enumerate(lines):
         if place:
             yield Span(", ")
@@ -242,41 +238,38 @@ def _history_blocks(report: Report) -> Iterator[Block]:
 
 def _campaign_blocks(results: CampaignResults) -> Iterator[Block]:
     yield from _section("Campaigns, worst first", _text(format_totals(results)))
-    if rows := results.rows[:_MAX_CAMPAIGNS]:
-        yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), list(map(_campaign_row, rows)))
-    if more := len(results.rows) - len(rows):
+    lines = []
+    for row in results.rows[:_MAX_CAMPAIGNS]:
+        replied, bounced = format_share(row.replies_num, row.sent), format_share(row.bounces_num, row.sent)
+        figures = (format_amount(row.sent), replied, bounced, format_amount(row.left_to_send), format_date(row.end))
+        status = Span(format_status(row.status), "" if row.severity is None else row.severity.value)
+        lines.append([Span(campaign_label(row.name, row.id), CODE), status, *map(Span, figures)])
+    if lines:
+        yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), lines)
+    if more := len(results.rows) - len(lines):
         yield _text(f"and {format_count(more, 'more campaign')}.")
-
-
-def _campaign_row(row: CampaignRow) -> Line:
-    replied, bounced = format_share(row.replies_num, row.sent), format_share(row.bounces_num, row.sent)
-    figures = (format_amount(row.sent), replied, bounced, format_amount(row.left_to_send), format_date(row.end))
-    status = Span(format_status(row.status), "" if row.severity is None else row.severity.value)
-    return [Span(campaign_label(row.name, row.id), CODE), status, *map(Span, figures)]
 
 
 def _domain_blocks(report: Report) -> Iterator[Block]:
     shown = [group for group in report.groups if group.kind == "domain" and group.severity is not None][:_MAX_DOMAINS]
     authentication = build_authentication(report)
+    rows = []
+    for group in shown:
+        row = [
+            Span(replace_unprintable(group.key), CODE),
+            Span(f"{group.score:g}", f"score {score_tone(group.score, group.severity)}"),
+        ]
+        row += [Span(each.status, each.tone) for each in authentication(group.key, group.mailboxes)]
+        counts = [(severity, group.counts[severity]) for severity in _COUNTED]
+        rows.append([*row, *(Span(f"{count:,}", severity.value if count else SOFT) for severity, count in counts)])
     if shown:
         heads = ("Domain", "Score", *AUTHENTICATION_RULES, *_COUNTED.values())
-        rows = [_domain_row(group, authentication(group.key, group.mailboxes)) for group in shown]
         yield from _section("Domains, worst first", Grid(heads, rows))
     clean = len(report.scores.domains.keys() - {finding.domain for finding in report.findings})
     more = max(0, len(report.scores.domains) - clean - len(shown))
     further = f"{format_count(more, 'more domain')} with findings; " if more else ""
     rest = f"{further}{format_count(clean, 'domain')} without findings."
     yield Paragraph([[Span(rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
-
-
-def _domain_row(domain: Group, authentication: Iterable[Authentication]) -> Line:
-    counts = [(severity, domain.counts[severity]) for severity in _COUNTED]
-    return [
-        Span(replace_unprintable(domain.key), CODE),
-        Span(f"{domain.score:g}", f"score {score_tone(domain.score, domain.severity)}"),
-        *(Span(each.status, each.tone) for each in authentication),
-        *(Span(f"{count:,}", severity.value if count else SOFT) for severity, count in counts),
-    ]
 
 
 def _brief_blocks(brief: Brief) -> Iterator[Block]:

@@ -16,8 +16,6 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
-
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
@@ -29,7 +27,6 @@ from outreach_async.audit.reports._charts import TONES, Chart, Series, day_of, d
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
 from outreach_async.audit.reports._summary import (
     Summary,
-    Task,
     campaign_label,
     format_changes,
     format_counts,
@@ -70,8 +67,7 @@ _LIMITS: Final = {
     "max_campaigns": 15,  # always visible
     "max_rows": 500,  # of each table that opens on demand
 }
-_MAX_ITEMS: Final = 100
-"""Maximum number of findings that are listed for a task."""
+_MAX_ITEMS: Final = 100  # findings that are listed for a task
 _MAX_CAMPAIGNS: Final = 200
 _MAX_CAMPAIGN_CHARTS: Final = 60
 _TREND_DAYS: Final = 30
@@ -83,8 +79,7 @@ _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": 
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
 """The space between a number and its unit, where a line must not break."""
 
-Opened = Mapping[tuple[str, str, str], float]
-"""The time since which a finding has been open, by workspace, rule and severity."""
+Opened = Mapping[tuple[str, str, str], float]  # since when findings are open, by workspace, rule and severity
 
 
 def iterate_html(
@@ -171,13 +166,6 @@ def _render(template: str, title: str, summary: Summary, workspaces: Sequence[st
     )
 
 
-@attrs.frozen
-class _TaskView:
-    task: Task
-    since: str
-    findings: Sequence[Finding] = ()
-
-
 _Findings = Mapping[tuple[str, Severity], Sequence[Finding]]
 
 
@@ -191,7 +179,7 @@ def _list_worst(report: Report) -> _Findings:
     return {key: nsmallest(_MAX_ITEMS, known, key=worst_first_key) for key, known in worst.items()}
 
 
-def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, findings: _Findings) -> list[_TaskView]:
+def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, findings: _Findings) -> list[dict[str, Any]]:
     covered, first = set(workspaces), dict[tuple[str, str], float]()
     for (workspace, rule, severity), at in opened.items():
         if workspace in covered:
@@ -205,7 +193,7 @@ def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, f
             since = ""
         elif not since:
             since = f"before {format_day(day_of(summary.since))}"
-        views.append(_TaskView(task, since, findings.get(key, ())))
+        views.append({"task": task, "since": since, "findings": findings.get(key, ())})
     return views
 
 
@@ -217,28 +205,7 @@ def _describe_change(before: Number | None, after: Number | None) -> tuple[str, 
     return judged, f"{after - before:+.1f} ({judged})".replace(".0", "")
 
 
-@attrs.frozen(kw_only=True)
-class _Card:
-    """A workspace: its score, its figures, and the number of its tasks by severity. `page` is the file of its own page."""
-
-    id: str
-    page: str
-    score: float | None
-    change: tuple[str, str] | None
-    tone: str
-    figures: Sequence[tuple[str, str]]
-    chart: Chart | None
-    tasks: Sequence[tuple[int, str]]
-    unread: bool
-
-    @property
-    def is_clean(self) -> bool:
-        """True if nothing is to be done: the workspace was read, and has at most notes."""
-        return not self.tasks and not self.unread
-
-
-def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: Mapping[str, str]) -> list[_Card]:
-    """Return a card for each workspace, the worst first."""
+def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: Mapping[str, str]) -> list[dict[str, Any]]:
     tasks: defaultdict[str, Counter[Severity]] = defaultdict(Counter)
     for workspace, severity, _ in {(finding.workspace, finding.severity, finding.rule) for finding in report.findings}:
         tasks[workspace][severity] += 1
@@ -251,21 +218,24 @@ def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: M
     def worst_first(workspace: str) -> tuple[object, ...]:
         return workspace not in unread, [-tasks[workspace][each] for each in _COUNTED], scores.get(workspace, 0.0)
 
-    def view_card(workspace: str) -> _Card:
+    cards = []
+    for workspace in sorted(report.workspaces, key=worst_first):
         score, recent = scores.get(workspace), last_days(days.get((workspace,), {}), _TREND_DAYS)
-        return _Card(
-            id=workspace,
-            page=pages.get(workspace, ""),
-            score=score,
-            change=_describe_change(before.get(workspace), score),
-            tone=score_tone(score, worst.get(workspace)),
-            figures=_workspace_figures(report, workspace, recent),
-            chart=_draw_trend(recent, "sent") if recent else None,
-            tasks=[(count, tone) for severity, tone in _COUNTED.items() if (count := tasks[workspace][severity])],
-            unread=workspace in unread,
-        )
-
-    return list(map(view_card, sorted(report.workspaces, key=worst_first)))
+        counts = [(count, tone) for severity, tone in _COUNTED.items() if (count := tasks[workspace][severity])]
+        card = {
+            "id": workspace,
+            "page": pages.get(workspace, ""),
+            "score": score,
+            "change": _describe_change(before.get(workspace), score),
+            "tone": score_tone(score, worst.get(workspace)),
+            "figures": _workspace_figures(report, workspace, recent),
+            "chart": _draw_trend(recent, "sent") if recent else None,
+            "tasks": counts,
+            "unread": workspace in unread,
+            "is_clean": not counts and workspace not in unread,
+        }
+        cards.append(card)
+    return cards
 
 
 def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tuple[str, str]]:
@@ -283,15 +253,7 @@ def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tup
     return [(label, format_figure(sent)), *zip(("Replied", "Bounced"), shares, strict=True)]
 
 
-@attrs.frozen(kw_only=True)
-class _Trends:
-    title: str
-    charts: Sequence[Chart]
-    note: str
-    days: Sequence[tuple[str, DayFigures]] = ()
-
-
-def _view_trends(report: Report, whole: Series) -> _Trends | None:
+def _view_trends(report: Report, whole: Series) -> dict[str, Any] | None:
     """Return charts of the last days, or else of the earlier audits; `None` if there are neither."""
     points = list_points(report)
     if whole or not points:
@@ -304,29 +266,26 @@ def _view_trends(report: Report, whole: Series) -> _Trends | None:
         known = dict(zip(shown, values, strict=True))
         return draw_days(known, title, format_figure(known[max(known)]), tone)
 
-    urgent = ("Critical findings and errors", "critical")
-    return _Trends(
-        title="Earlier audits",
-        charts=[
-            draw("Score", "good", (point.score for point in shown.values())),
-            draw(*urgent, (sum(point.counts.get(each, 0) for each in list(_COUNTED)[:2]) for point in shown.values())),
-            draw("Mailboxes", "info", (point.mailboxes for point in shown.values())),
-        ],
-        note=describe_points(points),
-    )
+    urgent = [sum(point.counts.get(each, 0) for each in list(_COUNTED)[:2]) for point in shown.values()]
+    charts = [
+        draw("Score", "good", (point.score for point in shown.values())),
+        draw("Critical findings and errors", "critical", urgent),
+        draw("Mailboxes", "info", (point.mailboxes for point in shown.values())),
+    ]
+    return {"title": "Earlier audits", "charts": charts, "note": describe_points(points), "days": ()}
 
 
-def _view_days(whole: Series) -> _Trends | None:
+def _view_days(whole: Series) -> dict[str, Any] | None:
     if not whole:
         return None
     shown = last_days(whole, _TREND_DAYS)
     estimated = any(each.spread_over > 1 for each in shown.values())
-    return _Trends(
-        title=f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
-        charts=[_draw_trend(shown, name) for name in TONES],
-        note="Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
-        days=[(format_day(day), figures) for day, figures in reversed(shown.items())],
-    )
+    return {
+        "title": f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
+        "charts": [_draw_trend(shown, name) for name in TONES],
+        "note": "Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
+        "days": [(format_day(day), figures) for day, figures in reversed(shown.items())],
+    }
 
 
 def _draw_trend(series: Series, name: str) -> Chart:

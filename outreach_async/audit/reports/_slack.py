@@ -101,7 +101,6 @@ def _escape(text: str) -> str:
 
 
 def _pack(lines: Iterable[str]) -> Iterator[str]:
-    """Join lines, of which there is at least one, to texts that fit into a section."""
     packed = ""
     for line in lines:
         fitting = line if len(line) <= MAX_SECTION else f"{line[: MAX_SECTION - 1]}…"

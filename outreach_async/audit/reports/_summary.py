@@ -16,8 +16,7 @@ from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.reports._wording import format_count, format_span, format_time, replace_unprintable
 from outreach_async.errors import shorten
 
-MAX_NAME_SHOWN: Final = 60
-"""Maximum number of characters of a campaign's name in a human-readable report."""
+MAX_NAME_SHOWN: Final = 60  # characters of a campaign's name
 
 
 @attrs.frozen(kw_only=True)
@@ -159,7 +158,6 @@ def format_counts(counts: Mapping[Severity, int]) -> str:
 
 
 def count_severity(severity: Severity, count: int) -> str:
-    """Return the number of findings of one severity as text, such as `2 errors` or `1 critical`."""
     noun = "note" if severity is Severity.INFO else severity.value
     return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
 
@@ -210,8 +208,6 @@ def _format_verdict(report: Report) -> str:
 
 
 class Tally:
-    """Counts findings, and the mailboxes and groups that they are about, without keeping the findings."""
-
     def __init__(self) -> None:
         self.findings = 0
         self.first: Finding
@@ -297,7 +293,6 @@ Worse = Mapping[tuple[str | None, float | None], int]
 
 
 def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
-    """Group findings into tasks: the most severe first, then those with news, then the largest."""
     tallies: defaultdict[tuple[str, Severity], Tally] = defaultdict(Tally)
     for finding in findings:
         tallies[finding.rule, finding.severity].add(finding, report.names)

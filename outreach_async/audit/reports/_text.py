@@ -42,8 +42,7 @@ _LABEL_WIDTH: Final = 8  # the longest name of a severity
 _RULE_INDENT: Final = " " * 12  # of the lines below the first line of a finding
 _MIN_NAME_WIDTH: Final = 16  # of the first column of a table
 
-_NO_BREAK: Final = "\0"
-"""Placeholder for a non-breaking space. It cannot occur in a span, because spans have no control characters."""
+_NO_BREAK: Final = "\0"  # placeholder for a non-breaking space; spans have no control characters
 
 _STYLES: Final = {
     "critical": "bold white on red",
@@ -67,11 +66,9 @@ _SPECIAL_CHARACTERS: Final = re.compile(
     r"|#(?=\w)"  # a reference to an issue, such as #1
 )
 
-_SPECIAL_STARTS: Final = frozenset("-+#=>")
-"""Characters that begin a list, a heading, an underline or a quotation at the start of a line."""
+_SPECIAL_STARTS: Final = frozenset("-+#=>")  # begin a list, a heading, an underline or a quotation at the start of a line
 
-_NUMBERED: Final = re.compile(r"\d+[.)]")
-"""The start of a line that Markdown would render as a numbered item."""
+_NUMBERED: Final = re.compile(r"\d+[.)]")  # would become a numbered item
 
 _BACKTICKS: Final = re.compile("`+")
 
@@ -84,8 +81,6 @@ def render_text(view: Report | Brief) -> str:
 
 @attrs.frozen
 class StyledReport:
-    """A report or brief as a rich renderable: the content of the plain text, coloured and wrapped to the console width."""
-
     report: Report | Brief
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -176,7 +171,7 @@ def _markdown_block(block: Block) -> Iterator[str]:
         case Entries(entries=entries, numbered=numbered):
             for number, entry in enumerate(entries, 1):
                 yield from _markdown_entry(entry, f"{number}. " if numbered else "- ")
-        case Grid():
+        case _:
             rows = [[escape_markdown(head) for head in block.heads]]
             rows += [[_markdown_span(span, in_table=True) for span in row] for row in block.rows]
             widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
@@ -220,12 +215,10 @@ def _markdown_span(span: Span, *, in_table: bool = False) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape a string so that Markdown shows it verbatim within a line."""
     return _SPECIAL_CHARACTERS.sub(r"\\\g<0>", replace_unprintable(text))
 
 
 def format_code(text: str, *, in_table: bool = False) -> str:
-    """Return a string as a code span, in which links and markup have no effect."""
     shown = replace_unprintable(text)
     shown = shown.replace("|", "\\|") if in_table else shown
     fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))

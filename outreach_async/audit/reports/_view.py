@@ -27,7 +27,6 @@ GOOD_SCORE: Final = 90
 FAIR_SCORE: Final = 40
 """Lowest scores that count as good, and as fair; a lower score is critical."""
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-"""Ids of the rules that report missing SPF, DKIM and DMARC."""
 
 _TONES: Final = {"yes": "good", "some": "warning", "no": "error"}
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -35,7 +34,6 @@ _MAX_NAMES: Final = 5
 
 
 def list_unread(report: Report) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the workspaces that could not be read: the first ones with their errors, and the names of the others."""
     unread = [finding for finding in findings_of(report, Severity.ERROR) if is_about_reading(finding)]
     names = [workspace_label(finding.workspace, report.names) for finding in unread]
     errors = [replace_unprintable(finding.message) for finding in unread[:MAX_UNREAD]]
@@ -43,7 +41,6 @@ def list_unread(report: Report) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def describe_scope(report: Report) -> str:
-    """Return a sentence if the compared audits cover different workspaces; otherwise an empty string."""
 
     def name_some(workspaces: Sequence[str]) -> str:
         more, shown = len(workspaces) - _MAX_NAMES, [workspace_label(each, report.names) for each in workspaces[:_MAX_NAMES]]
@@ -72,6 +69,10 @@ class FigureChange:
 
 
 def list_figure_changes(report: Report) -> list[FigureChange]:
+    def importance(delta: Delta) -> tuple[bool, bool, float, str]:
+        gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
+        return delta.kind != "audit", delta.figure != "score", describe_figure(delta.figure)[1] * gain, delta.key
+
     deltas = (*report.diff.scores, *report.diff.deltas) if report.diff else ()
     return [
         FigureChange(
@@ -82,7 +83,7 @@ def list_figure_changes(report: Report) -> list[FigureChange]:
             after=_format_value(delta, delta.after),
             judged=judge_change(delta.figure, delta.before, delta.after),
         )
-        for delta in sorted(deltas, key=_importance_key)
+        for delta in sorted(deltas, key=importance)
     ]
 
 
@@ -91,11 +92,6 @@ def _format_value(delta: Delta, value: Number | None) -> str:
     if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
         return list(Severity)[-int(value)].value
     return format_figure(value)
-
-
-def _importance_key(delta: Delta) -> tuple[bool, bool, float, str]:
-    gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
-    return delta.kind != "audit", delta.figure != "score", describe_figure(delta.figure)[1] * gain, delta.key
 
 
 def score_tone(score: float | None, severity: Severity | None = None) -> str:
@@ -143,7 +139,6 @@ def list_points(report: Report) -> list[HistoryPoint]:
 
 
 def describe_points(points: Sequence[HistoryPoint]) -> str:
-    """Return how many audits a trend shows, since when, and whether some cover other workspaces."""
     others = sum(point.scope != points[-1].scope for point in points)
     differ = format_count(others, "of them does not cover", "of them do not cover")
     scope = f" {differ} the same workspaces as this audit." if others else ""
@@ -151,7 +146,6 @@ def describe_points(points: Sequence[HistoryPoint]) -> str:
 
 
 def draw_sparkline(values: Sequence[Number | None]) -> str:
-    """Return the values as a line of block characters, with a middle dot for a missing value."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0), max(known, default=0)
     heights = [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in values]

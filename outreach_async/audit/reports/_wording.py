@@ -20,12 +20,10 @@ def replace_unprintable(text: str) -> str:
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
-    """Split a string at its backticks. Each piece has a flag, which is true for code, such as a DNS record."""
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
 def format_count(count: int, noun: str, plural: str = "") -> str:
-    """Format a count with its noun, such as `1 mailbox` or `2 mailboxes`."""
     regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
     return f"{count:,} {noun if count == 1 else plural or regular}"
 
@@ -45,7 +43,6 @@ def format_time(at: float) -> str:
 
 
 def format_date(at: Number | None) -> str:
-    """Format a date in UTC, such as `2026-03-02`; `-` if the time is unknown."""
     return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 

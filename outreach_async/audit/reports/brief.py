@@ -53,12 +53,9 @@ from outreach_async.models import Number
 __all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_brief"]
 
 BRIEF_VERSION: Final = 1
-"""Version of the JSON format of briefs."""
 
 _GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
-"""Fields with the increase of a figure of a campaign, and the figure."""
 _COPIED: Final = ("id", "name", "workspace", "status", *_GROWING.values(), "left_to_send", "end")
-"""Fields that a campaign of a brief has in common with the campaign of the report."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,8 +1,7 @@
 """Render a page for each workspace, which contains nothing of the others, and an index of all.
 
-An agency can send a page to its client: the page is the report of an audit of this client's workspace alone. A domain or server
-that clients share is judged by this client's mailboxes only. Beside each page is its JSON report, with which the next page is
-compared:
+An agency can send a page to its client: it is the report of an audit of this client's workspace alone. Beside each page is its
+JSON report, with which `outreach-async audit --output-folder reports` compares the next page:
 
 ```python
 import anyio
@@ -21,9 +20,6 @@ async def main() -> None:
 
 anyio.run(main)
 ```
-
-The command `outreach-async audit --output-folder reports` writes these files, and compares each page with the JSON report that it
-replaces.
 """
 
 from __future__ import annotations
