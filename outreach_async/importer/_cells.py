@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 
@@ -103,16 +104,9 @@ def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
         lost = f"{text!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
         yield CellIssue(column, "scientific", lost)
     for garbled in () if cell.isascii() else _MOJIBAKE.finditer(cell):
-        if (meant := _repair(garbled[0])) is not None:
-            message = f"{garbled[0]!r} is probably {meant!r}, read in the wrong encoding; export the file again as UTF-8"
-            yield CellIssue(column, "mojibake", message)
+        # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
+        with suppress(UnicodeDecodeError):
+            bytes_read = (char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in garbled[0])  # noqa: PLR2004 - a byte
+            message = f"{garbled[0]!r} is probably {b''.join(bytes_read).decode()!r}, read in the wrong encoding"
+            yield CellIssue(column, "mojibake", f"{message}; export the file again as UTF-8")
             return
-
-
-def _repair(text: str) -> str | None:
-    """Undo the decoding of UTF-8 as Windows-1252; return `None` if that is not possible."""
-    # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
-    try:
-        return b"".join(char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in text).decode()  # noqa: PLR2004 - a byte
-    except UnicodeDecodeError:
-        return None

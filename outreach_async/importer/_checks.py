@@ -40,7 +40,7 @@ def check_email(text: str) -> str | None:
 
 
 def check_role(text: str) -> str | None:
-    """Return a message if an e-mail address probably belongs to a role, such as `info@`; `None` for other addresses."""
+    """Return the problem with the address of a role, such as `info@`; `None` for other addresses."""
     local = text.partition("@")[0].casefold()
     return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
 
@@ -63,13 +63,11 @@ def _validate_email(text: str) -> str | None:
 
 @cache
 def _load_roles() -> frozenset[str]:
-    """Return the mailbox names of RFC 2142, and other names that mailing list services commonly reject."""
-    return frozenset(_read_table("roles.txt").split())
+    return frozenset(_read_table("roles.txt").split())  # of RFC 2142, and others that mailing list services reject
 
 
 @cache
 def _load_typo_domains() -> dict[str, str]:
-    """Return a mapping from mistyped domains to the correct domains of large e-mail providers."""
     providers = _read_table("providers.txt").split()
     known = {*providers, *_read_table("neighbours.txt").split()}
     return {typo: provider for provider in reversed(providers) for typo in _typos_of(provider) if typo not in known}
@@ -80,7 +78,6 @@ def _read_table(name: str) -> str:
 
 
 def _typos_of(word: str) -> set[str]:
-    """Return a domain with one letter omitted, doubled, swapped with the next, or replaced by a neighbour on the keyboard."""
     splits = [(word[:at], word[at:]) for at in range(len(word))]
     left_out = {before + rest[1:] for before, rest in splits}
     doubled = {before + rest[0] + rest for before, rest in splits}
@@ -142,7 +139,7 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the digits after a calling code, and its length; `None` and 0 if no country has the code."""
+    """Return a pattern for the digits after a calling code, and the length of the code."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -154,7 +151,7 @@ def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]
 
 @cache
 def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[str] | None]:
-    """Return a pattern for the phone numbers of a country, if there is one, and for the prefix dialled within the country."""
+    """Return a pattern for the phone numbers of a country, and for the prefix dialled within the country."""
     from phonenumbers import PhoneMetadata
 
     metadata = PhoneMetadata.metadata_for_region(region, None)
@@ -166,7 +163,7 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
 
 @cache
 def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for phone numbers of the given countries, written without calling code and prefix."""
+    """Return a pattern for phone numbers without calling code and prefix."""
     from phonenumbers import PhoneMetadata
 
     regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
@@ -200,7 +197,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
-    """Return the two-letter code of a country, if it is known, and the problem with `text`, if there is one."""
+    """Return the two-letter code of a country and the problem with `text`, each if there is one."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
     if key in codes:
@@ -219,7 +216,7 @@ def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
 
 @cache
 def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str, str]]:
-    """Return two-letter country codes by the same code in lower case, by folded name, and by three-letter code in lower case."""
+    """Return two-letter codes by the same code in lower case, by folded name, and by three-letter code in lower case."""
     rows = [line.split("\t") for line in _read_table("countries.tsv").splitlines()]
     names = {fold_name(name): code for code, _, *names in rows for name in names}
     return {code.casefold(): code for code, *_ in rows}, names, {longer.casefold(): code for code, longer, *_ in rows}
@@ -261,8 +258,7 @@ def check_timezone(text: str) -> str | None:
 
 
 @cache
-def _load_timezones() -> Mapping[str, str]:
-    """Return time zone names by their lower-case form; none if neither the system nor tzdata has the database."""
+def _load_timezones() -> Mapping[str, str]:  # empty if neither the system nor tzdata has the database
     return {name.casefold(): name for name in available_timezones()}
 
 
@@ -314,8 +310,14 @@ class CheckPolicy:
         levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
         requested: set[str] = set()
         for text in texts:
-            name, sign, level = _parse_setting(text)
-            names = {name} if sign else set(CHECKS)
+            name, sign, word = map(str.strip, text.rpartition("="))
+            if word not in get_args(Level):
+                raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
+            if sign and name not in CHECKS:
+                raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
+            if name == "repeat" and word == "error":
+                raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
+            level, names = cast("Level", word), {name} if sign else {*CHECKS}
             requested = requested | names if level != "off" else requested - names
             levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
         lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
@@ -325,29 +327,15 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """A note on the checks that are off because a library is not installed, if there are any."""
+        """A note on the checks that are off because a library is not installed."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
 
 
-def _parse_setting(text: str) -> tuple[str, str, Level]:
-    """Split a setting into the check and the sign `=`, which are empty in a setting for all checks, and the level."""
-    check, sign, level = map(str.strip, text.rpartition("="))
-    if level not in get_args(Level):
-        raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
-    if sign and check not in CHECKS:
-        raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-    if check == "repeat" and level == "error":
-        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
-    return check, sign, cast("Level", level)
-
-
 # Rows.
 
-ValueCheck: TypeAlias = Callable[[Any], str | None]
-"""A function that returns the problem with a cell, or with a pair of a cell and the row's two-letter country code, or `None`."""
-
+ValueCheck: TypeAlias = Callable[[Any], str | None]  # takes a cell, or a pair of a cell and the row's two-letter country code
 _MAX_VALUE_LENGTH: Final = 60
 _CHUNK_SIZE: Final = 250
 
@@ -381,7 +369,6 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
 }
-"""The fields that each check applies to, and the function that checks a cell."""
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
 
 

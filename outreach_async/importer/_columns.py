@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,7 +15,14 @@ from outreach_async._service.operations import order_fields
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.importer._known_exports import ExportFormat, detect_export, fold_column_name, fold_name, load_common_headers
+from outreach_async.importer._known_exports import (
+    ExportFormat,
+    detect_export,
+    find_ambiguous,
+    fold_column_name,
+    fold_name,
+    load_common_fields,
+)
 from outreach_async.models import WorkspaceField
 
 if TYPE_CHECKING:
@@ -77,7 +83,7 @@ class Columns:
     email_at: int | None = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Divide the columns: values of fields that are neither standard nor custom are sent in `extra`."""
+        """Divide the columns into those of a contact and those sent in `extra`, the fields neither standard nor custom."""
         used = [(at, code) for at, code in enumerate(self.codes) if code]
         known = tuple((at, code) for at, code in used if _is_contact_member(code))
         extra = tuple((at, code) for at, code in used if not _is_contact_member(code))
@@ -89,8 +95,7 @@ class Columns:
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the values of a row by field code, as `create_many` accepts them.
 
-        Blank cells are omitted, but `email` is always present. Values of fields that are neither standard nor custom are in a
-        dict under `extra`.
+        Blank cells are omitted, but `email` is always present. Values of other fields are in a dict under `extra`.
 
         Example:
             ```python
@@ -138,11 +143,8 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    A tool is recognised by the header of its export (`outreach_async.importer._known_exports`). A name matches the code of a
-    standard or custom field if they differ only in case, accents, blanks and punctuation ("First Name", "E-mail"). Next, the name
-    is compared in the same way with the code, the label and the searchable names of each workspace field. Last, the name is
-    compared with a table of common column names in nine languages. If a name has several meanings ("Name"), the other columns
-    determine the meaning. A name that remains ambiguous is an error.
+    A name is compared, regardless of case, accents, blanks and punctuation, first with the codes of standard and custom fields,
+    then with the code, the label and the searchable names of each workspace field, and last with common names.
 
     Args:
         headers: Column names.
@@ -166,7 +168,7 @@ def map_columns(
     mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields, samples)
     decisions = mapper.decide_all(headers)
     unmapped = [at for at, decision in enumerate(decisions) if decision is None]
-    ambiguous = [at for at in unmapped if load_common_headers().find_ambiguous(headers[at])]
+    ambiguous = [at for at in unmapped if find_ambiguous(headers[at])]
     if rejected := ambiguous if ignore_unknown else unmapped:
         raise _create_unmapped_error(headers, decisions, fields, rejected, ambiguous_count=len(ambiguous), samples=samples)
     codes, reasons = zip(*(decision or (None, "unknown, ignored") for decision in decisions), strict=True)
@@ -175,7 +177,7 @@ def map_columns(
 
 
 def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
-    """Return whether every column and every override can be mapped without the workspace's fields."""
+    """True if no column and no override needs the workspace's fields."""
     chosen = {column.strip(): code for column, code in overrides.items()}
     if not all(_is_known(code, ()) for code in chosen.values()):
         return False
@@ -185,7 +187,7 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
 
 @attrs.frozen
 class ColumnMapper:
-    """Maps one column at a time: by an override, else by the tool that wrote the file, else by name."""
+    """Maps one column at a time."""
 
     overrides: Mapping[str, str | None]
     export: ExportFormat | None
@@ -210,20 +212,25 @@ class ColumnMapper:
         """Return the code and the reason for each column; `None` for an unknown or ambiguous column."""
         decisions = [self.decide(header) for header in headers]
         names = frozenset(map(fold_name, headers))
-        taken = _list_taken(decisions)  # not changed below, so that the order of the columns does not matter
+        taken = {
+            decision[0] for decision in decisions if decision and decision[0]
+        }  # not changed below, so that the order of the columns does not matter
         for at, header in enumerate(headers):
-            if decisions[at] is None and (ambiguous := load_common_headers().find_ambiguous(header)):
+            if decisions[at] is None and (ambiguous := find_ambiguous(header)):
                 decisions[at] = ambiguous.decide(names, taken)
         return decisions
 
     def decide(self, header: str) -> Decision | None:
         """Return the code and the reason for a column; `None` if the column is unknown, or ambiguous without the others."""
-        if decision := self.decide_known(header) or self._decide_by_workspace(header):
+        if decision := self.decide_known(header):
             return decision
+        for name in (header, *(self.export.workspace_names(header) if self.export else ())):
+            if code := _find_code(name, self.workspace_tiers, self.samples):
+                return code, "workspace field" if name is header else f"workspace field {name!r}"
         if self.export and (reason := self.export.find_ignore_reason(header)):
             return None, f"{self.export.name}: {reason}"
-        code = load_common_headers().find(header)
-        return (code, "common name") if code else None
+        common = load_common_fields().get(fold_name(header))
+        return (common, "common name") if common else None
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
@@ -237,20 +244,13 @@ class ColumnMapper:
                 return self.export_codes[folded], f"{export.name} column"
             if any(folded in columns for columns in export.fields.values()):
                 return None, f"{export.name}: {export.find_ignore_reason(header)}"
-        code = _parse_custom_code(header) or _find_code(header, _create_standard_tiers(), self.samples)
+        if CUSTOM_CODE.fullmatch(name):
+            code = name
+        elif custom := _CUSTOM_NAME.fullmatch(fold_name(header)):
+            code = CUSTOM_PREFIX + custom[1]
+        else:
+            code = _find_code(header, _STANDARD_TIERS, self.samples)
         return (code, "by name") if code else None
-
-    def _decide_by_workspace(self, header: str) -> Decision | None:
-        if code := _find_code(header, self.workspace_tiers, self.samples):
-            return code, "workspace field"
-        for name in self.export.workspace_names(header) if self.export else ():
-            if code := _find_code(name, self.workspace_tiers, self.samples):
-                return code, f"workspace field {name!r}"
-        return None
-
-
-def _list_taken(decisions: Iterable[Decision | None]) -> frozenset[str]:
-    return frozenset(decision[0] for decision in decisions if decision and decision[0])
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
@@ -283,16 +283,12 @@ def _create_tier(normalise: Callable[[str], str], names: Iterable[tuple[str, str
     return normalise, index
 
 
-@cache
-def _create_standard_tiers() -> tuple[_Tier, ...]:
-    """Return the lookup tables for standard fields, from the strictest comparison of names to the loosest."""
-    return tuple(
-        _create_tier(normalise, zip(_STANDARD_CODES, _STANDARD_CODES, strict=True)) for normalise in (str.strip, fold_name)
-    )
+_STANDARD_TIERS: Final = tuple(
+    _create_tier(normalise, ((code, code) for code in _STANDARD_CODES)) for normalise in (str.strip, fold_name)
+)
 
 
 def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ...]:
-    """Return the lookup tables for workspace fields, in the order of precedence."""
     usable = [field for field in fields if _is_sendable(field.code)]
     return (
         _create_tier(str.strip, ((field.code, field.code) for field in usable)),
@@ -302,16 +298,7 @@ def _create_workspace_tiers(fields: Sequence[WorkspaceField]) -> tuple[_Tier, ..
     )
 
 
-def _parse_custom_code(header: str) -> str:
-    """Return the code of the custom field that a header such as `Custom 1` refers to; an empty string for any other header."""
-    if CUSTOM_CODE.fullmatch(name := header.strip()):
-        return name
-    custom = _CUSTOM_NAME.fullmatch(fold_name(header))
-    return CUSTOM_PREFIX + custom[1] if custom else ""
-
-
 def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) -> str:
-    """Return the field code for a header; an empty string if the header is unknown."""
     for normalise, index in tiers:
         if codes := index.get(normalise(header)):
             if len(codes) > 1:
@@ -340,7 +327,6 @@ def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
 def _resolve_overrides(
     headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
 ) -> dict[str, str | None]:
-    """Return the caller's codes by column name. The code `None` ignores the column."""
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
     for column, code in overrides.items():
@@ -389,7 +375,7 @@ class UnmappedColumn:
     sample: str = ""
 
     def option(self) -> str:
-        """Return the command-line option that maps the column to the best proposal, quoted for a shell."""
+        """Return the option that maps the column to the best proposal, quoted for a shell."""
         return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
 
     def __str__(self) -> str:
@@ -427,11 +413,22 @@ def _create_unmapped_error(
     ambiguous_count: int,
     samples: Sequence[str],
 ) -> UnmappedColumns:
-    taken, columns = set(_list_taken(decisions)), list[UnmappedColumn]()
+    usable = [field for field in fields if _is_sendable(field.code)]
+    codes = {**load_common_fields(), **{fold_name(code): code for code in _STANDARD_CODES}}
+    codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
+    taken, columns = {decision[0] for decision in decisions if decision}, list[UnmappedColumn]()
     for at in unmapped[:_MAX_PROPOSED]:
-        ambiguous = load_common_headers().find_ambiguous(headers[at])
-        similar = ambiguous.may_be if ambiguous else _find_similar_codes(headers[at], fields)
-        proposals = _propose_codes(similar, taken, any_is_likely=ambiguous is not None)
+        if ambiguous := find_ambiguous(headers[at]):
+            similar = ambiguous.may_be
+        else:
+            matches = get_close_matches(fold_name(headers[at]), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)
+            similar = tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
+        # The best proposal comes first. It never ignores the column, whose data would be lost.
+        proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
+        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column maps to the most similar field
+            proposals = (CODE, *proposals)
+        if proposals[0] == CODE or IGNORE in similar:
+            proposals = (*proposals, IGNORE)
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, samples[at]))
         taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
     others = len(unmapped) - len(columns)
@@ -444,23 +441,6 @@ def _create_unmapped_error(
     return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
 
 
-def _propose_codes(similar: Sequence[str], taken: Collection[str], *, any_is_likely: bool) -> tuple[str, ...]:
-    """Return the codes to propose for a column, best first. The first one never ignores the column, whose data would be lost."""
-    proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
-    if not proposals or (not any_is_likely and proposals[0] != similar[0]):  # another column maps to the most similar field
-        proposals = (CODE, *proposals)
-    return (*proposals, IGNORE) if proposals[0] == CODE or IGNORE in similar else proposals
-
-
-def _find_similar_codes(header: str, fields: Sequence[WorkspaceField]) -> tuple[str, ...]:
-    usable = [field for field in fields if _is_sendable(field.code)]
-    codes = dict(load_common_headers().fields)
-    codes |= {fold_name(code): code for code in _STANDARD_CODES}
-    codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
-    matches = get_close_matches(fold_name(header), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)
-    return tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
-
-
 async def columns_for(
     client: OutreachClient | None,
     headers: Sequence[str],
@@ -469,15 +449,12 @@ async def columns_for(
     ignore_unknown: bool = False,
     samples: Sequence[str] = (),
 ) -> Columns:
-    """Map each column to a field, as `map_columns` does.
+    """Map each column to a field, as `map_columns` does, and request the workspace's fields if a column or override needs them.
 
-    The client requests the workspace's fields only if a column cannot be mapped without them, or the code in an override is
-    not `ignore` and belongs to neither a standard nor a custom field.
     If `client` is `None`, columns are mapped without the workspace's fields.
 
     Raises:
-        InvalidRequest: A column is unknown or ambiguous, two columns map to one field, no column maps to `email`, or an override
-            names an unknown column or field.
+        InvalidRequest: As `map_columns` does.
         OutreachError: The workspace's fields could not be read.
 
     Example:

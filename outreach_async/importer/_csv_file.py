@@ -73,7 +73,7 @@ _MAX_CELLS: Final = 1 << 14  # cells of a row, as in Excel; spreadsheets may sav
 
 @attrs.frozen(kw_only=True)
 class CsvFile(File):
-    """A CSV file with a header. A line that declares the delimiter for Excel, such as `sep=;`, may precede the header."""
+    """A CSV file with a header. A line with the delimiter for Excel, such as `sep=;`, may precede the header."""
 
     delimiter: str
     encoding: str
@@ -84,8 +84,12 @@ class CsvFile(File):
         """Open a file, and read the header and the first rows."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
-            above = header_row - 1
-            delimiter, skip, delimiter_notes = detect_delimiter(_take_sample(islice(lines, above, None)))
+            above, sample = header_row - 1, list[str]()
+            for line in islice(lines, above, above + _SAMPLE_LINES):
+                sample.append(line)
+                if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
+                    break
+            delimiter, skip, delimiter_notes = detect_delimiter(sample)
         heading = Heading((), added=0, notes=())
         bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
         with closing(bare._read_all()) as records:
@@ -123,12 +127,3 @@ class CsvFile(File):
         if is_quoted:
             what = f"a cell in line {first} is longer than {csv.field_size_limit():,} characters"
             raise InvalidRequest(f"{self.name}: {what}; check its quotes: one is probably never closed")
-
-
-def _take_sample(lines: Iterator[str]) -> list[str]:
-    sample: list[str] = []
-    for line in islice(lines, _SAMPLE_LINES):
-        sample.append(line)
-        if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
-            break
-    return sample

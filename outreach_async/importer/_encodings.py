@@ -45,7 +45,12 @@ def describe_candidates(file: BinaryIO) -> str:
             continue
         if not any(category(char) in _IMPOSSIBLE for char in set(text) if not char.isascii()):
             texts.setdefault(text, encoding)
-    best = sorted(texts, key=_count_oddities)[:_MAX_SHOWN]
+
+    def count_oddities(text: str) -> int:
+        symbols = sum(not char.isascii() and not char.isalpha() and char not in _TYPOGRAPHIC for char in text)
+        return symbols + sum(map(_is_odd, _WORD.findall(text)))
+
+    best = sorted(texts, key=count_oddities)[:_MAX_SHOWN]
     samples = _choose_samples(best) if best else ()
     return "; ".join(
         f"--encoding {texts[text]} reads {' and '.join(masked_repr(shorten(cell.strip(), _MAX_LENGTH)) for cell in cells)}"
@@ -65,11 +70,6 @@ def _collect_evidence(file: BinaryIO) -> bytes:
     return b"".join(lines)
 
 
-def _count_oddities(text: str) -> int:
-    symbols = sum(not char.isascii() and not char.isalpha() and char not in _TYPOGRAPHIC for char in text)
-    return symbols + sum(map(_is_odd, _WORD.findall(text)))
-
-
 def _is_odd(word: str) -> bool:
     """Return whether a word mixes scripts, has an unusual capital letter, or consists mostly of letters with accents."""
     if word.isascii():
@@ -86,15 +86,14 @@ def _choose_samples(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the same few cells of each text: short ones, chosen so that no two texts have the same cells."""
     cells = list(zip(*map(_CELL.findall, texts), strict=False))  # multi-byte encodings may have other cells near the end
     samples: list[tuple[str, ...]] = [()] * len(texts)
+
+    def rate(cell: Sequence[str]) -> tuple[bool, bool, int, int]:
+        readings = len(set(zip(samples, cell, strict=True)))
+        return readings > len(set(samples)), max(map(len, cell)) <= _MAX_LENGTH, readings, len(set("".join(cell)))
+
     for _ in range(_MAX_SAMPLES):
-        cell = max(cells, key=lambda cell: _rate_sample(samples, cell))
+        cell = max(cells, key=rate)
         samples = [(*chosen, reading) for chosen, reading in zip(samples, cell, strict=True)]
         if len(set(samples)) == len(texts):
             break
     return samples
-
-
-def _rate_sample(samples: Sequence[tuple[str, ...]], cell: Sequence[str]) -> tuple[bool, bool, int, int]:
-    """Return a key by which the next sample is the largest, given the samples before it and a cell in several encodings."""
-    readings = len(set(zip(samples, cell, strict=True)))
-    return readings > len(set(samples)), max(map(len, cell)) <= _MAX_LENGTH, readings, len(set("".join(cell)))

@@ -29,9 +29,16 @@ class JsonLinesFile(File):
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
         """Open a file, and read the whole file once to collect its keys."""
         codec, notes = detect_encoding(source, encoding)
-        keys = _collect_keys(source, codec)
-        heading = Heading.of(source.name, keys)
-        return cls(source=source, heading=heading, encoding=codec, notes=(*notes, *heading.notes), keys=keys)
+        keys: dict[str, None] = {}  # in the order of their first occurrence
+        with closing(_read_objects(source, codec)) as objects:
+            for line, members in objects:
+                if not isinstance(members, str):
+                    keys.update(dict.fromkeys(key for key, _ in members))
+                if len(keys) > MAX_COLUMNS:
+                    limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
+                    raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
+        heading = Heading.of(source.name, tuple(keys))
+        return cls(source=source, heading=heading, encoding=codec, notes=(*notes, *heading.notes), keys=tuple(keys))
 
     def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}
@@ -39,21 +46,8 @@ class JsonLinesFile(File):
             yield Record(line, (), members) if isinstance(members, str) else _build_record(line, members, places)
 
 
-def _collect_keys(source: ByteSource, codec: str) -> tuple[str, ...]:
-    """Return all keys of a JSON Lines file, in the order of their first occurrence."""
-    keys: dict[str, None] = {}
-    with closing(_read_objects(source, codec)) as objects:
-        for line, members in objects:
-            if not isinstance(members, str):
-                keys.update(dict.fromkeys(key for key, _ in members))
-            if len(keys) > MAX_COLUMNS:
-                limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
-                raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
-    return tuple(keys)
-
-
 def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and either the keys and values of its object or an error message."""
+    """Yield the number of each line that is not blank, and the keys and values of its object, or an error message."""
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final
 
@@ -26,7 +26,6 @@ class EmailIndex:
     """Finds rows with the same e-mail and target in a file. These are stored as a hash of eight bytes."""
 
     # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
-
     def __init__(self) -> None:
         self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
@@ -45,15 +44,12 @@ class EmailIndex:
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
         """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has it."""
-        return nsmallest(few, self._pairs())
-
-    def _pairs(self) -> Iterator[tuple[int, int]]:
+        pairs: list[tuple[int, int]] = []
         for keys, lines in zip(self._keys, self._lines, strict=True):
-            earlier: dict[int, int] = {}
-            for key, line in zip(keys, lines, strict=True):
-                first = earlier.setdefault(key, line)
-                if first != line:
-                    yield line, first
+            first: dict[int, int] = {}
+            repeats = ((line, first.setdefault(key, line)) for key, line in zip(keys, lines, strict=True))
+            pairs = nsmallest(few, (*pairs, *(pair for pair in repeats if pair[0] != pair[1])))
+        return pairs
 
 
 MAX_EXAMPLES: Final = 3  # findings of each check that are stored with their lines
@@ -64,18 +60,12 @@ OnRejected = Callable[[Row, InvalidRequest], None]
 
 @attrs.define
 class CheckFindings:
-    """The findings of one check in a file."""
+    """The number of findings of one check in a file, and the first of them with their lines."""
 
     check: str
     level: Level
     count: int = 0
     first: list[tuple[int, str]] = attrs.Factory(list)
-
-    def add(self, line: int, message: str) -> None:
-        """Count a finding, and store the first findings with their lines."""
-        self.count += 1
-        if len(self.first) < MAX_EXAMPLES:
-            self.first.append((line, message))
 
 
 @attrs.define(kw_only=True)
@@ -155,7 +145,9 @@ class _PreflightRun:
         for at in sorted({*findings, *rows}):
             for finding in findings.get(at, ()):
                 kind = found.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
-                kind.add(numbers[at], finding.message)
+                kind.count += 1
+                if kind.count <= MAX_EXAMPLES:
+                    kind.first.append((numbers[at], finding.message))
                 if finding.level == "error":
                     refusals.setdefault(at, InvalidRequest(finding.message))
             # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.

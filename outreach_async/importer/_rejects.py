@@ -237,7 +237,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def export_rejects(path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line") -> int:
-    """Write the failed rows of a run to a rejects file, and return the number of failed rows."""
+    """Write the failed rows of a run to a rejects file, and return their number."""
     headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
     return write_rejects(path, headers, rows)
 
@@ -265,16 +265,11 @@ def find_field(outcome: ContactOutcome) -> str:
     if not isinstance(error, StatusError):
         return ""
     words = _ANSWER_PREFIX.sub("", str(error))
-    leading = [
-        match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part)) and _is_field(match["field"])
-    ]
-    if fields := leading or _CUSTOM_CODE.findall(words)[:1]:
+    leading = [match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part))]
+    known = [name for name in leading if name in {"email", *STANDARD_FIELDS} or _CUSTOM_CODE.fullmatch(name)]
+    if fields := known or _CUSTOM_CODE.findall(words)[:1]:
         return ", ".join(dict.fromkeys(fields))
     return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
-
-
-def _is_field(name: str) -> bool:
-    return name == "email" or name in STANDARD_FIELDS or _CUSTOM_CODE.fullmatch(name) is not None
 
 
 def is_rejects_file(path: Path) -> bool:

@@ -41,18 +41,15 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 class BinaryStream(Protocol):
     """A stream from which bytes can be read."""
 
-    def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes, or `b""` at the end of the stream."""
+    def read(self, size: int, /) -> bytes: ...
 
 
 class StoredBytes(Protocol):
-    """Bytes of an input, such as a copy of a stream. The bytes can be read any number of times."""
+    """Bytes that can be read any number of times, such as a copy of a stream; see `SharedFile`."""
 
-    def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the bytes and has its own position."""
+    def open(self) -> BinaryIO: ...
 
-    def lend_descriptor(self) -> AbstractContextManager[int]:
-        """Return a context manager that provides a file descriptor with which another process can read the bytes."""
+    def lend_descriptor(self) -> AbstractContextManager[int]: ...
 
 
 class InputChanged(InvalidRequest):
@@ -74,8 +71,7 @@ class SharedFile:
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
         """Yield the file's descriptor for another process."""
-        # The other process can move the position of the descriptor. Therefore, reads by this process wait until the `with` block
-        # ends.
+        # The other process can move the position of the descriptor, so reads by this process wait for the `with` block to end.
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek calls the operating system
             yield self._file.fileno()
@@ -85,13 +81,11 @@ class SharedFile:
         return io.BufferedReader(_SharedFileReader(self))
 
     def read_at(self, position: int, buffer: memoryview) -> int:
-        """Read bytes at a position into a buffer, and return the number of bytes, as `readinto` does."""
         with self._lock:
             self._file.seek(position)
             return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]  # typeshed's BinaryIO lacks it
 
     def size(self) -> int:
-        """Return the size of the file in bytes."""
         with self._lock:
             return self._file.seek(0, io.SEEK_END)
 
@@ -265,7 +259,14 @@ MAX_LINE_LENGTH: Final = 1 << 24  # characters: a file without line breaks must 
 
 def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
     """Return Python's name for the encoding of a file, and notes on how the encoding was determined."""
-    codec = _find_codec(requested) if requested is not None else None
+    codec = None
+    try:
+        if requested is not None:
+            "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
+            codec = codecs.lookup(requested).name
+    except (LookupError, ValueError):
+        remedy = "use, for example, cp1252, latin-1 or utf-16"
+        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
     for mark, own, name in _BYTE_ORDER_MARKS:
@@ -281,17 +282,8 @@ def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tup
     return codec, (f"encoding {requested}, as specified",)
 
 
-def _find_codec(requested: str) -> str:
-    try:
-        "".encode(requested)  # fails for codecs that are not text encodings, such as base64, which codecs.lookup accepts
-        return codecs.lookup(requested).name
-    except (LookupError, ValueError):
-        remedy = "use, for example, cp1252, latin-1 or utf-16"
-        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
-
-
 def is_utf16_like(head: bytes) -> bool:
-    """Return whether a file without a byte order mark looks like UTF-16: about every other byte is zero."""
+    """Return whether about every other byte is zero, as in UTF-16 without a byte order mark."""
     return head.count(b"\0") * 3 > len(head) and b"\0\0" not in head
 
 
@@ -310,16 +302,14 @@ def undecodable_error(source: ByteSource, codec: str) -> InvalidRequest:
 
 
 def _find_fault(source: ByteSource, codec: str) -> tuple[int, int, bool] | None:
-    """Return the line and the value of the first undecodable byte of a file, and whether earlier lines are not ASCII."""
+    """Return the line and the value of the first undecodable byte, and whether earlier lines are not ASCII."""
     is_mixed = False
-    try:
-        with source.open_unpacked() as file, TextIOWrapper(file, codec, _MARK_FAULTS, newline="") as text:
-            for number, line in enumerate(iter(partial(text.readline, MAX_LINE_LENGTH), ""), 1):
-                if fault := _FAULT.search(line):
-                    return number, ord(fault[0]) - 0xDC00, is_mixed
-                is_mixed = is_mixed or not line.isascii()
-    except UnicodeError:  # a missing byte order mark, which is not passed to the error handler
-        pass
+    # A missing byte order mark raises an error, which is not passed to the error handler.
+    with suppress(UnicodeError), source.open_unpacked() as file, TextIOWrapper(file, codec, _MARK_FAULTS, newline="") as text:
+        for number, line in enumerate(iter(partial(text.readline, MAX_LINE_LENGTH), ""), 1):
+            if fault := _FAULT.search(line):
+                return number, ord(fault[0]) - 0xDC00, is_mixed
+            is_mixed = is_mixed or not line.isascii()
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -14,7 +14,7 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import RowFinding
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._known_exports import fold_name, load_common_headers
+from outreach_async.importer._known_exports import find_ambiguous, fold_name
 from outreach_async.importer._table import File, Row
 
 REASON: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
@@ -28,7 +28,7 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
     places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
     for at, header in enumerate(file.headers):
         # The table of common names takes time to load, and most files need no name of it.
-        meanings = None if fold_name(header) in _FIELD_NAMES else load_common_headers().find_ambiguous(header)
+        meanings = None if fold_name(header) in _FIELD_NAMES else find_ambiguous(header)
         code = chosen.get(header.strip(), meanings.may_be[0] if meanings else None)
         if code in places:
             places[code].append(at)
@@ -37,24 +37,20 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
     if not found or any(len(several) > 1 for several in places.values()):
         return {}
     columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
-    for number, pair in enumerate(_list_values(file, columns)):
-        if number == _MAX_VALUES:
+    seen: set[tuple[str, ...]] = set()
+    for _, cells, fault in file.records():
+        pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
+        if fault is not None or pair in seen:
+            continue
+        if len(seen) == _MAX_VALUES:
             return {}
+        seen.add(pair)
         try:
             await targets.apply(targets.find, Target(*pair))
         except InvalidRequest:
             if not targets.refuses(Target(*pair)):
                 return {}
     return found
-
-
-def _list_values(file: File, columns: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
-    seen: set[tuple[str, ...]] = set()
-    for _, cells, fault in file.records():
-        pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
-        if fault is None and pair not in seen:
-            seen.add(pair)
-            yield pair
 
 
 def named_target(row: Row) -> Target:

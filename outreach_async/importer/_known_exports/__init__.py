@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 from unicodedata import combining, normalize
 
@@ -34,16 +34,16 @@ def fold_column_name(name: str) -> str:
     return name.strip().casefold()
 
 
-def _fold_names(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(fold_column_name, names))
-
-
-def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
-    return {fold_column_name(column): reason for column, reason in reasons.items()}
+def _fold_all(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(fold_column_name, names))
 
 
 def _fold_values(columns: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(map(fold_column_name, group)) for name, group in columns.items()}
+    return {name: _fold_all(group) for name, group in columns.items()}
+
+
+def _fold_keys(reasons: Mapping[str, str]) -> dict[str, str]:
+    return dict(zip(_fold_all(reasons), reasons.values(), strict=True))
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +52,7 @@ class ExportFormat:
 
     name: str
     known_from: str
-    marks: frozenset[str] = attrs.field(converter=_fold_names)
+    marks: tuple[str, ...] = attrs.field(converter=_fold_all)
     least: int
     fields: Mapping[str, tuple[str, ...]] = attrs.field(converter=_fold_values)
     workspace: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
@@ -62,7 +62,7 @@ class ExportFormat:
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
         """Return field codes by folded column name. For each code, only the most preferred column in the header is used."""
-        folded = _fold_names(headers)
+        folded = _fold_all(headers)
         matches: dict[str, str] = {}
         for code, columns in self.fields.items():
             best = next((column for column in columns if column in folded and column not in matches), None)
@@ -89,9 +89,9 @@ class ExportFormat:
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
     """Return the export format of the tool whose exports have this header; `None` if no known tool matches."""
-    folded = _fold_names(headers)
-    export = max(load_exports(), key=lambda export: len(export.marks & folded))
-    return export if len(export.marks & folded) >= export.least else None
+    folded = {*_fold_all(headers)}
+    found, export = max(((len(folded.intersection(export.marks)), export) for export in load_exports()), key=itemgetter(0))
+    return export if found >= export.least else None
 
 
 @cache
@@ -104,57 +104,22 @@ def load_exports() -> tuple[ExportFormat, ...]:
 # Common names.
 
 
-def _fold_all(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(fold_name, names))
-
-
-@attrs.frozen(kw_only=True)
-class NeighbourRule:
-    """A rule that decides the meaning of an ambiguous column name by the other columns of the file."""
-
-    field: str
-    reason: str
-    beside: frozenset[str] = attrs.field(default=(), converter=_fold_all)
-    present: frozenset[str] = attrs.field(default=(), converter=frozenset)
-    absent: frozenset[str] = attrs.field(default=(), converter=frozenset)
-
-    def fits(self, names: Collection[str], taken: Collection[str]) -> bool:
-        """Return whether the rule applies, given the folded names and the codes of the other columns."""
-        beside = not self.beside or not self.beside.isdisjoint(names)
-        return beside and self.present <= {*taken} and self.absent.isdisjoint(taken)
-
-
-def _create_rules(rules: Iterable[Mapping[str, Any]]) -> tuple[NeighbourRule, ...]:
-    return tuple(NeighbourRule(**rule) for rule in rules)
-
-
 @attrs.frozen(kw_only=True)
 class AmbiguousHeader:
-    """A column name with several meanings."""
+    """A column name with several meanings. Each rule chooses one by the other columns of the file."""
 
-    names: tuple[str, ...] = attrs.field(converter=tuple)
+    names: Sequence[str]
     may_be: tuple[str, ...] = attrs.field(converter=tuple)
-    rules: tuple[NeighbourRule, ...] = attrs.field(default=(), converter=_create_rules)
+    rules: Sequence[Mapping[str, Any]] = ()
 
     def decide(self, names: Collection[str], taken: Collection[str]) -> tuple[str, str] | None:
-        """Return the field code and the reason of the first rule that applies; `None` if no rule applies."""
-        return next(((rule.field, rule.reason) for rule in self.rules if rule.fits(names, taken)), None)
-
-
-@attrs.frozen
-class CommonHeaders:
-    """The table of common column names: fields of names with a single meaning, and ambiguous names, both by folded name."""
-
-    fields: Mapping[str, str]
-    ambiguous: Mapping[str, AmbiguousHeader]
-
-    def find(self, name: str) -> str | None:
-        """Return the code of the field that a name refers to; `None` if the name is unknown or has several meanings."""
-        return self.fields.get(fold_name(name))
-
-    def find_ambiguous(self, name: str) -> AmbiguousHeader | None:
-        """Return the meanings of a name; `None` if the name is unknown or has a single meaning."""
-        return self.ambiguous.get(fold_name(name))
+        """Return the field code and the reason of the first rule that fits the folded names and the codes of other columns."""
+        for rule in self.rules:
+            beside, present, absent = (rule.get(key, ()) for key in ("beside", "present", "absent"))
+            is_beside = not beside or any(fold_name(name) in names for name in beside)
+            if is_beside and {*present}.issubset(taken) and {*absent}.isdisjoint(taken):
+                return rule["field"], rule["reason"]
+        return None
 
 
 @cache
@@ -164,12 +129,19 @@ def read_common_headers() -> dict[str, Any]:
 
 
 @cache
-def load_common_headers() -> CommonHeaders:
-    """Return the table of common column names."""
-    table = read_common_headers()
-    groups = [group for language in table["languages"].values() for group in language["fields"].items()]
-    ambiguous = [AmbiguousHeader(**header) for header in table["ambiguous"]]
-    return CommonHeaders(
-        {fold_name(name): code for code, names in groups for name in names},
-        {fold_name(name): header for header in ambiguous for name in header.names},
-    )
+def load_common_fields() -> Mapping[str, str]:
+    """Return the field codes of the names with a single meaning, by folded name."""
+    groups = [group for language in read_common_headers()["languages"].values() for group in language["fields"].items()]
+    return {fold_name(name): code for code, names in groups for name in names}
+
+
+@cache
+def load_ambiguous_headers() -> Mapping[str, AmbiguousHeader]:
+    """Return the names with several meanings, by folded name."""
+    headers = [AmbiguousHeader(**header) for header in read_common_headers()["ambiguous"]]
+    return {fold_name(name): header for header in headers for name in header.names}
+
+
+def find_ambiguous(name: str) -> AmbiguousHeader | None:
+    """Return the meanings of a name; `None` if the name is unknown or has a single meaning."""
+    return load_ambiguous_headers().get(fold_name(name))
