@@ -68,7 +68,7 @@ the part `repeats`, regardless of case. To map columns by the labels of the work
 A plan is a value without secrets, and can be pickled or stored as JSON. It records the size of each file, and its modification
 time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other machines must have
 the same modification time. Planning reads JSON Lines files twice, of a Parquet file only the e-mail column, and all other files
-once. It needs less than 32 bytes of memory per row, in addition to the memory of pyarrow.
+once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
 
 ```python
 from pathlib import Path

@@ -12,8 +12,9 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
+from tempfile import TemporaryFile, gettempdir
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar, cast, get_args
+from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
 
 import attrs
 import msgspec
@@ -264,33 +265,52 @@ class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KeyIndex:
-    """Finds rows with equal keys. Each row needs about 17 bytes, most of them for a hash and the row's position."""
+    """Finds rows with equal keys. In memory, each row needs one byte, because its hash is in a temporary file."""
 
-    # If different keys have the same hash, their rows are treated as equal.
+    # If different keys have the same hash, their rows are treated as equal. Rows with the same hash are in the same bucket, so
+    # one bucket at a time is compared.
 
-    def __init__(self, hash_size: int = 8) -> None:
+    def __init__(self, file: BinaryIO, hash_size: int = 8, block_size: int = 2_048) -> None:
         self.rows = 0
-        self._hash_size = hash_size
-        self._hashes = [array("Q") for _ in range(_BUCKET_COUNT)]
-        self._positions = [array("Q") for _ in range(_BUCKET_COUNT)]
+        self._file, self._hash_size, self._block_size = file, hash_size, block_size
+        self._buckets = [array("Q") for _ in range(_BUCKET_COUNT)]  # hashes, each followed by the position of its row
+        self._stored: list[list[int]] = [[] for _ in range(_BUCKET_COUNT)]  # where the full blocks of each bucket are in the file
 
     def add(self, key: str | None) -> None:
         """Add a row. A key has the same hash in every process, so the same files always result in the same plan."""
         if key is not None:
             digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
-            self._hashes[digest[0]].append(int.from_bytes(digest))
-            self._positions[digest[0]].append(self.rows)
+            (bucket := self._buckets[digest[0]]).append(int.from_bytes(digest))
+            bucket.append(self.rows)
+            if len(bucket) == self._block_size:
+                self._store(digest[0])
         self.rows += 1
+
+    def _store(self, number: int) -> None:
+        try:
+            self._stored[number].append(self._file.seek(0, os.SEEK_END))
+            self._buckets[number].tofile(self._file)
+        except OSError as error:
+            where = f"cannot store the keys of {self.rows} rows in {gettempdir()}: {error.strerror}"
+            raise InvalidRequest(f"files: {where}; free space there, or set TMPDIR to another folder") from None
+        del self._buckets[number][:]
 
     def find_repeats(self) -> bytearray:
         flags = bytearray(self.rows)
-        for hashes, positions in zip(self._hashes, self._positions, strict=True):
+        for bucket, places in zip(self._buckets, self._stored, strict=True):
             first: dict[int, int] = {}
-            for key, position in zip(hashes, positions, strict=True):
-                earlier = first.setdefault(key, position)
-                if earlier != position:
-                    flags[earlier] = flags[position] = 1
+            for block in (*map(self._read, places), bucket):
+                for key, position in zip(block[::2], block[1::2], strict=True):
+                    earlier = first.setdefault(key, position)
+                    if earlier != position:
+                        flags[earlier] = flags[position] = 1
         return flags
+
+    def _read(self, place: int) -> array[int]:
+        self._file.seek(place)
+        block = array("Q")
+        block.fromfile(self._file, self._block_size)
+        return block
 
 
 def plan(
@@ -362,25 +382,28 @@ def plan(
     targets = Targets(Target(workspace, campaign), list_campaigns and _to_async(list_campaigns), workspaces)
     given = {column.strip(): code for column, code in (overrides or {}).items()}
     mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
-    planned, counted, index = list[PlannedFile](), list[tuple[int, int, int]](), KeyIndex()
-    for location in _list_locations(files):
-        version = read_version(location)
-        file = options.open(location, version)
-        columns = mapped(file)
-        email = columns.codes.index("email")
-        for number, piece in enumerate(file.split()):
-            before = index.rows
-            for cell in piece.column(email):
-                # A row without an e-mail is never sent.
-                index.add(order_key(cell) if cell and not cell.isspace() else None)
-            counted.append((len(planned), number, index.rows - before))
-        planned.append(PlannedFile(location, version, columns.headers, columns.codes))
-        require_version(location, version)
+    planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
+    with TemporaryFile(buffering=0) as keys:
+        index = KeyIndex(keys)
+        for location in _list_locations(files):
+            version = read_version(location)
+            file = options.open(location, version)
+            columns = mapped(file)
+            email = columns.codes.index("email")
+            for number, piece in enumerate(file.split()):
+                before = index.rows
+                for cell in piece.column(email):
+                    # A row without an e-mail is never sent.
+                    index.add(order_key(cell) if cell and not cell.isspace() else None)
+                counted.append((len(planned), number, index.rows - before))
+            planned.append(PlannedFile(location, version, columns.headers, columns.codes))
+            require_version(location, version)
+        flags = index.find_repeats()
     if unused := given.keys() - {header.strip() for file in planned for header in file.headers}:
         raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
-    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, index.find_repeats())), options)
+    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options)
 
 
 def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> Iterator[Piece]:
