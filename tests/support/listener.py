@@ -300,6 +300,13 @@ def hang(peer: Peer) -> None:
         peer.stick()
 
 
+def ignore_greeting(peer: Peer) -> None:
+    """Read a TLS greeting and never respond."""
+    peer.read()
+    peer.note(b"")
+    peer.outlast()
+
+
 def hang_after(answer: bytes) -> Behaviour:
     """Return a behaviour that sends part of a response to one request, then nothing more."""
 

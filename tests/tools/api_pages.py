@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from pdoc import doc, render
@@ -94,7 +93,6 @@ ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n     .*)*)", re.MU
 """An entry in an `Attributes:` section, about one attribute or several."""
 
 PROGRAM: Final = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
-"""A program in a guide."""
 
 QUALIFIER: Final = re.compile(r"\b(?:outreach_async|collections\.abc|msgspec|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
 """The module name in front of a class name."""
@@ -175,14 +173,8 @@ def split_attributes(docstring: str) -> tuple[str, str, str]:
 def find_constant_docs(name: str, value: object) -> Iterator[str]:
     """Yield the docstring of a constant from the module that defines it. Modules that import the constant do not have it."""
     for home in [module for key, module in sys.modules.items() if key.startswith("outreach_async.")]:
-        if vars(home).get(name) is value and (found := get_docs(home, name)):
-            yield found
-
-
-def get_docs(module: ModuleType, name: str) -> str:
-    """Return the documentation of a name in a module, or an empty string."""
-    member = doc.Module(module).get(name)
-    return member.docstring if member is not None else ""
+        if vars(home).get(name) is value and (member := doc.Module(home).get(name)) and member.docstring:
+            yield member.docstring
 
 
 def render_overview(chapters: dict[str, doc.Module]) -> str:
@@ -197,13 +189,8 @@ def render_overview(chapters: dict[str, doc.Module]) -> str:
     for name, chapter in chapters.items():
         if names := ", ".join(f"`{public}`" for public in chapter.members):
             lines.append(f"- [{name}]({page_of(name)}): {names}")
-    lines += [
-        "",
-        "## Optional",
-        "",
-        "- [All guides](llms-full.txt): the chapters in one file, with the signatures of their names",
-    ]
-    return "\n".join([*lines, ""])
+    every = "- [All guides](llms-full.txt): the chapters in one file, with the signatures of their names"
+    return "\n".join([*lines, "", "## Optional", "", every, ""])
 
 
 def render_full(chapters: dict[str, doc.Module]) -> str:
@@ -248,7 +235,6 @@ def summarize(member: doc.Doc[Any]) -> str:
 
 
 def read_guide(name: str) -> str:
-    """Return the docstring of a module."""
     return inspect.getdoc(importlib.import_module(name)) or ""
 
 
@@ -263,7 +249,6 @@ def build_search_index(chapters: dict[str, doc.Module]) -> Iterator[dict[str, st
 
 
 def describe_found(member: doc.Doc[Any]) -> dict[str, str]:
-    """Return what the search shows of a name."""
     about = {"fullname": member.fullname, "modulename": member.modulename, "qualname": member.qualname, "kind": member.kind}
     if isinstance(member, doc.Function):
         signature = sign(member).removeprefix(f"{member.funcdef} {member.name}")
@@ -273,19 +258,11 @@ def describe_found(member: doc.Doc[Any]) -> dict[str, str]:
     return about | {"doc": f"<p>{html.escape(summarize(member))}</p>"}
 
 
-def make_accessible(page: str) -> str:
-    """Give links to names a name of their own, and make the titles of sections in docstrings bold instead of headings."""
-    page = re.sub(r'<a class="headerlink" href="#([^"]*)"', r'<a class="headerlink" aria-label="Link to \1" href="#\1"', page)
-    return re.sub(r"<h6[^>]*>(.*?)</h6>", r"<p><strong>\1</strong></p>", page)
-
-
 def page_of(name: str) -> str:
-    """Return the path of a chapter's page in the folder."""
     return f"{name.replace('.', '/')}.html"
 
 
 def main(folder: Path) -> None:
-    """Write the pages into a folder."""
     # A class of typed rows has no bases at run time, so pdoc cannot know that its fields are inherited.
     warnings.filterwarnings("ignore", r"Cannot determine where outreach_async\.ContactRow\.")
     templates = Path(__file__).parent / "templates"
@@ -295,7 +272,10 @@ def main(folder: Path) -> None:
     for name, chapter in chapters.items():
         page = folder / page_of(name)
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(make_accessible(render.html_module(chapter, chapters)), encoding="utf-8")
+        text = render.html_module(chapter, chapters)
+        # Accessible pages: links to names have a name of their own, and titles of sections in docstrings are bold, not headings.
+        text = re.sub(r'<a class="headerlink" href="#([^"]*)"', r'<a class="headerlink" aria-label="Link to \1" href="#\1"', text)
+        page.write_text(re.sub(r"<h6[^>]*>(.*?)</h6>", r"<p><strong>\1</strong></p>", text), encoding="utf-8")
     (folder / "index.html").write_text(render.env.get_template("start.html.jinja2").render(), encoding="utf-8")
     found = render.env.get_template("search.js.jinja2").render(search_index=json.dumps(list(build_search_index(chapters))))
     (folder / "search.js").write_text(found, encoding="utf-8")

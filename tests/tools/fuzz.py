@@ -18,14 +18,10 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-Target: TypeAlias = Callable[[bytes], object]
+from typing import Any, Final
 
 LARGEST: Final = 4_096
 """Maximum size of an input in bytes. Small inputs suffice to find faults."""
-_SLOW: Final = 10
-_MEMORY: Final = 1_024
 _STATUSES: Final = (200, 201, 400, 429, 500)
 
 
@@ -91,12 +87,11 @@ def request(data: bytes) -> None:
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
     with suppress(InvalidRequest):
-        raw_operation = operations.raw_request(
-            method, target, b"", require_headers({name: value}), RequestDefaults.from_headers({})
-        ).request
-        assert require_origin_form(raw_operation.target) == target
-        assert fields_to_send(raw_operation, {})[name.lower()] == value or name.lower() == "accept-encoding"
-        assert re.fullmatch(r"[!-~]+", raw_operation.method + raw_operation.target)
+        defaults = RequestDefaults.from_headers({})
+        raw = operations.raw_request(method, target, b"", require_headers({name: value}), defaults).request
+        assert require_origin_form(raw.target) == target
+        assert fields_to_send(raw, {})[name.lower()] == value or name.lower() == "accept-encoding"
+        assert re.fullmatch(r"[!-~]+", raw.method + raw.target)
     with suppress(InvalidRequest):
         listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({})).request
         assert re.fullmatch(r"/campaigns/[A-Za-z0-9_.~%-]+/steps", listed.target)
@@ -119,7 +114,6 @@ def base_url(data: bytes) -> None:
 
 
 def journal(data: bytes) -> None:
-    """Read a file as the journal of a bulk run."""
     from outreach_async.bulk.journal import Journal
     from outreach_async.errors import InvalidRequest, JournalError
 
@@ -146,7 +140,6 @@ def audit(data: bytes) -> None:
 
 
 def world(data: bytes) -> None:
-    """Load a world file."""
     import click
 
     from outreach_async._cli.commands.serving import find_entry_ids, load_world
@@ -156,17 +149,15 @@ def world(data: bytes) -> None:
 
 
 def behaviour(data: bytes) -> None:
-    """Load a behaviour file."""
     from outreach_async.fake.behaviour import BehaviourFileError, load_behaviour
 
     with suppress(BehaviourFileError):
         load_behaviour(scratch("behaviour.toml", data))
 
 
-TARGETS: Final[dict[str, Target]] = {
+TARGETS: Final[dict[str, Callable[[bytes], object]]] = {
     target.__name__: target for target in (answer, fields, intake, request, base_url, journal, audit, world, behaviour)
 }
-"""The functions to fuzz, by name."""
 
 
 @cache
@@ -222,7 +213,7 @@ def main(name: str, *options: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))
     for number, seed in enumerate(seeds):
         (folder / str(number)).write_bytes(seed)
-    limits = [f"-timeout={_SLOW}", f"-rss_limit_mb={_MEMORY}", f"-max_len={max(LARGEST, *map(len, seeds))}"]
+    limits = ["-timeout=10", "-rss_limit_mb=1024", f"-max_len={max(LARGEST, *map(len, seeds))}"]
     atheris.Setup([sys.argv[0], *limits, *options, str(folder)], TARGETS[name])
     atheris.Fuzz()
 

@@ -80,7 +80,6 @@ ACTIONS: dict[str, Callable[[str], int]] = {"read": read, "plan": lambda path: p
 
 
 def measure(action: str, path: str) -> None:
-    """Carry out an action, and print its peak memory in KiB and its duration in seconds."""
     began = perf_counter()
     rows = ACTIONS[action](path)
     if rows != int(Path(path).stem):

@@ -33,7 +33,6 @@ IDENTITY = Identity("space_1", {"duplicates": "skip", "campaign": None}, source=
 
 
 def outcome(index: int, status: Outcome = Outcome.ADDED, **values: Any) -> ContactOutcome:
-    """Return an outcome with default values, except for those given."""
     facts = {"contact": None, "id": f"contact_{index}", "possible": frozenset({status}), "attempts": 1, **values}
     return ContactOutcome(index=index, status=status, **facts)
 
@@ -51,7 +50,6 @@ def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> Marke
 
 
 def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
-    """Open a journal with a clock that stands still."""
     return open_file(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
 
 
@@ -74,11 +72,6 @@ def _break_log() -> None:
     for entry in Path("/proc/self/fd").iterdir():
         if entry.is_symlink() and (name := str(entry.readlink())).endswith("-wal"):
             os.dup2(os.open(name, os.O_RDONLY), int(entry.name))
-
-
-def _limit_files(size: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def _write(arguments: argparse.Namespace) -> None:
@@ -125,7 +118,8 @@ def main() -> int:
     parser.add_argument("--file-size", type=int)
     arguments = parser.parse_args()
     if arguments.file_size is not None:
-        _limit_files(arguments.file_size)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (arguments.file_size, arguments.file_size))
     try:
         _write(arguments)
     except JournalError:

@@ -26,6 +26,7 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Literal, get_args
 
 import anyio
@@ -47,11 +48,8 @@ from outreach_async.transport._wire import Request
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]
 Place = Literal["before a request", "after a request", "before a late request", "after a write", "at a random time"]
 FAULTS: Final = (
-    faults.reset(),
-    faults.status(429),
-    faults.status(500),
-    faults.commit_then(faults.reset()),
-    faults.commit_then(faults.status(500)),
+    *(faults.reset(), faults.status(429), faults.status(500)),
+    *map(faults.commit_then, (faults.reset(), faults.status(500))),
 )
 _LATE: Final = Late("late", commits=False, requests=4)
 _PATIENCE: Final = 60.0
@@ -156,11 +154,9 @@ class Killer:
         if place == "at a random time":
             due = time.monotonic() + self._chance.uniform(0, self._longest)
             return lambda: time.monotonic() >= due
-        if place == "after a write":
-            return self._after_writes(self._chance.randint(1, 8), self._chance.uniform(0, 0.005))
-        return lambda: False
-
-    def _after_writes(self, writes: int, seconds: float) -> Callable[[], bool]:
+        if place != "after a write":
+            return lambda: False
+        writes, seconds = self._chance.randint(1, 8), self._chance.uniform(0, 0.005)
         state, seen, due = _files(self.folder), 0, float("inf")
 
         def is_due() -> bool:
@@ -174,7 +170,6 @@ class Killer:
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return the size and the time of the last change of each file."""
     found = {}
     for path, _, names in os.walk(folder):
         for name in names:
@@ -215,16 +210,8 @@ class KilledRun(Run):
         """Start or resume the run in a process, and kill it if `ending` is true."""
         self._requests = 0
         scene = self.scene
-        options = {
-            "duplicates": scene.duplicates,
-            "repeats": scene.repeats,
-            "order": scene.order,
-            "spool": scene.spool,
-            "concurrency": scene.concurrency,
-            "strict_validation": False,
-            "journal": self.location,
-            "resume": True,
-        }
+        options = {name: getattr(scene, name) for name in ("duplicates", "repeats", "order", "spool", "concurrency")}
+        options |= {"strict_validation": False, "journal": self.location, "resume": True}
         job = {"url": self._url, "rows": scene.rows, "streamed": scene.seed % 3 == 0, "attempts": scene.attempts}
         *delivered, last = [None, *self.killer.run(kill=bool(ending), **job, options=options)]
         self.delivered += [message for message in (*delivered, last) if isinstance(message, ContactOutcome)]
@@ -266,15 +253,12 @@ class KilledNights:
         self._chance = chance
 
     def change(self) -> None:
-        """Change, add, remove, repeat and reorder rows."""
         for row in self.rows:
             if self._chance.random() < 0.1:
                 row["city"] = self._chance.choice(_CITIES)
         while len(self.rows) < _ROWS:
-            email = f"user{self._chance.randrange(2 * _ROWS)}@a.example"
-            self.rows.append(
-                {"email": email, "city": self._chance.choice(_CITIES), "campaign": self._chance.choice([*_CAMPAIGNS])}
-            )
+            email, city = f"user{self._chance.randrange(2 * _ROWS)}@a.example", self._chance.choice(_CITIES)
+            self.rows.append({"email": email, "city": city, "campaign": self._chance.choice([*_CAMPAIGNS])})
         self._chance.shuffle(self.rows)
         del self.rows[_ROWS - 10 :]
 
@@ -302,14 +286,7 @@ class KilledNights:
         return wrong
 
 
-@attrs.define
-class _Served:
-    """The service of the run that is under way."""
-
-    exchange: Callable[[Request], Exchange] = lambda _request: Exchange(None, None)
-
-
-def kill_run(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> Counter[Place]:
+def kill_run(kind: Kind, seed: int, folder: Path, served: SimpleNamespace, url: str) -> Counter[Place]:
     """Kill the processes of one run with a journal, and check the result. Return the kills."""
     chance = random.Random(f"places {seed}")  # noqa: S311 - repeatable, not secret
     locations: dict[str, Path | str] = {"folder": f"file://{folder}/journal", "s3": f"s3://journals/{folder.name}"}
@@ -320,7 +297,7 @@ def kill_run(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> 
     return run.killer.kills
 
 
-def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) -> Counter[Place]:
+def kill_nights(kind: Kind, seed: int, folder: Path, served: SimpleNamespace, url: str) -> Counter[Place]:
     """Kill the processes of a few nights with one ledger, and check the result after each. Return the kills."""
     chance = random.Random(f"nights {seed}")  # noqa: S311 - repeatable, not secret
     fake = new_fake(seed=seed)
@@ -341,7 +318,7 @@ def kill_nights(kind: Kind, seed: int, folder: Path, served: _Served, url: str) 
 def loop(kills: int, seed: int, kinds: Sequence[Kind]) -> Counter[tuple[Kind, Place]]:
     """Kill processes, and check what they leave. Return the kills by kind and place."""
     done: Counter[tuple[Kind, Place]] = Counter()
-    served = _Served()
+    served = SimpleNamespace(exchange=None)  # of the run that is under way
     get_context("forkserver").set_forkserver_preload(["support.crashes", "support.cli", "httpx", "obstore.store"])
     with serve_in_thread(served) as url, tempfile.TemporaryDirectory() as name:
         while done.total() < kills:

@@ -43,7 +43,6 @@ def check_page(browser: Browser, path: Path, pictures: Path | None) -> Iterator[
 
 
 def check_search(browser: Browser, path: Path) -> Iterator[str]:
-    """Search by keyboard, as a reader does."""
     browser.resize(WIDTHS["desktop"])
     for term, expected in SEARCHES.items():
         browser.open(path)
@@ -57,7 +56,6 @@ def check_search(browser: Browser, path: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Check every page; return 1 if any check fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path, metavar="FOLDER")
     parser.add_argument("--keep", type=Path, metavar="PICTURES")

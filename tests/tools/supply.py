@@ -27,9 +27,8 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LOCKED: Final = ROOT / ".ci" / "locked.txt"
@@ -59,6 +58,9 @@ DEPENDENT: Final = (
 """The tests that depend on other libraries."""
 
 
+PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def floors(project: Mapping[str, Any]) -> dict[str, str]:
     """Return the lowest version that the package and its users' extras allow, by name."""
     extras = project["optional-dependencies"]
@@ -73,12 +75,10 @@ def floors(project: Mapping[str, Any]) -> dict[str, str]:
 
 
 def locked_versions(text: str) -> dict[str, str]:
-    """Return the versions of a list of pinned requirements, by name."""
     return dict(re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;]+)", text, re.MULTILINE))
 
 
 def update_hooks(text: str, versions: Mapping[str, str]) -> str:
-    """Return the text of the hooks' configuration with these versions."""
     return re.sub(r"\b([\w-]+)==[\w.]+", lambda found: f"{found[1]}=={versions[found[1]]}", text)
 
 
@@ -88,23 +88,12 @@ def find_unchecked(audits: Sequence[Mapping[str, Any]]) -> set[str]:
     return set.intersection(*skipped) if skipped else {"everything"}
 
 
-def vulnerable(audits: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return a line for each known vulnerability of the packages."""
-    return {
-        f"{one['name']} {one['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
-        for audit in audits
-        for one in audit["dependencies"]
-        for known in one.get("vulns", ())
-    }
-
-
 def say(*lines: str) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
-    """Run a command, and exit if it fails."""
     arguments = [str(part) for part in command]
     say("+ " + " ".join(arguments))
     done = subprocess.run(arguments, cwd=cwd, env={**os.environ, **environment}, check=False)
@@ -151,7 +140,13 @@ def audit_locked(directory: Path) -> int:
             say(f"{service} checked {len(audits[-1]['dependencies']) - skipped} packages and skipped {skipped}")
         else:
             say(f"{service} failed: {done.stderr.strip().rpartition(chr(10))[2]}")
-    known, unasked = vulnerable(audits), find_unchecked(audits)
+    known = {
+        f"{one['name']} {one['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'no version'}"
+        for audit in audits
+        for one in audit["dependencies"]
+        for known in one.get("vulns", ())
+    }
+    unasked = find_unchecked(audits)
     say(*sorted(known))
     if unasked:
         say(f"NOT AUDITED: no service checked {len(unasked)}: {', '.join(sorted(unasked))}")
@@ -160,21 +155,7 @@ def audit_locked(directory: Path) -> int:
     return 1 if known else UNKNOWN if unasked else 0
 
 
-def sources(directory: Path) -> Path:
-    """Copy the files that a build uses, and return the folder."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    ignored = shutil.ignore_patterns("__pycache__", ".?*_cache", ".hypothesis")
-    directory.mkdir()
-    for name in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, directory / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, directory / name)
-    return directory
-
-
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """The conditions of a build."""
 
     place: Path
@@ -202,7 +183,13 @@ def build_copy(python: Path, source: Path, way: Way, epoch: str | None) -> dict[
 
 def find_differences(python: Path, directory: Path) -> Iterator[str]:
     """Build under different conditions, with and without SOURCE_DATE_EPOCH; yield a line for each file that differs."""
-    source = sources(directory / "source")
+    source = directory / "source"
+    source.mkdir()
+    for name in PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]:  # the files that a build uses
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", ".?*_cache", ".hypothesis"))
+        else:
+            shutil.copy(ROOT / name, source / name)
     for epoch in (None, "1600000000"):
         one = Way(directory / f"one-{epoch}", 1_500_000_000, umask=0o022, of_tree=True)
         other = Way(directory / f"some-{epoch}" / "where else", 1_700_000_001, umask=0o077, of_tree=False)
@@ -212,15 +199,6 @@ def find_differences(python: Path, directory: Path) -> Iterator[str]:
             for name in first_build | second_build
             if first_build.get(name) != second_build.get(name)
         )
-
-
-def check_reproducibility(directory: Path) -> int:
-    """Build with the locked tools under different conditions, and compare the files; return the exit code."""
-    tools = programs(directory / "tools", INSTALLER)
-    run(tools / "uv", "pip", "install", "--quiet", "--python", tools / "python", "--require-hashes", "-r", LOCKED)
-    found = list(find_differences(tools / "python", directory))
-    say(*found or ["wheel and sdist are the same in all builds"])
-    return 1 if found else 0
 
 
 def write_lock(directory: Path) -> None:
@@ -236,13 +214,11 @@ def write_lock(directory: Path) -> None:
     needed.write_text("".join(f"{name}\n" for name in OF_USER), encoding="utf-8")
     run(*compiler, "--extra", "cli", "--constraint", LOCKED, "--output-file", LOCKED_USER, "pyproject.toml", needed)
     run(*compiler, "--constraint", LOCKED, "--output-file", LOCKED_RELEASE, "--group", "release")
-    HOOKS.write_text(
-        update_hooks(HOOKS.read_text(encoding="utf-8"), locked_versions(LOCKED.read_text(encoding="utf-8"))), encoding="utf-8"
-    )
+    versions = locked_versions(LOCKED.read_text(encoding="utf-8"))
+    HOOKS.write_text(update_hooks(HOOKS.read_text(encoding="utf-8"), versions), encoding="utf-8")
 
 
 def main() -> int:
-    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=["floors", "newest", "audit", "wheel", "lock"])
     parser.add_argument("--whole", action="store_true", help="run all tests (floors, newest)")
@@ -251,14 +227,16 @@ def main() -> int:
         directory = Path(name)
         match command_options.what:
             case "floors" | "newest":
-                project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-                run_tests_against(
-                    directory, floors(project) if command_options.what == "floors" else None, whole=command_options.whole
-                )
+                lowest = floors(PYPROJECT["project"]) if command_options.what == "floors" else None
+                run_tests_against(directory, lowest, whole=command_options.whole)
             case "audit":
                 return audit_locked(directory)
             case "wheel":
-                return check_reproducibility(directory)
+                tools = programs(directory / "tools", INSTALLER)
+                run(tools / "uv", "pip", "install", "--quiet", "--python", tools / "python", "--require-hashes", "-r", LOCKED)
+                found = list(find_differences(tools / "python", directory))
+                say(*found or ["wheel and sdist are the same in all builds"])
+                return 1 if found else 0
             case _:
                 write_lock(directory)
     return 0

@@ -1,4 +1,4 @@
-"""The aiohttp adapter: construction, the requests it sends, sessions and event loops."""
+"""The aiohttp adapter: construction, the requests it sends, and sessions."""
 
 from __future__ import annotations
 
@@ -173,9 +173,6 @@ async def test_an_outer_cancellation_propagates_while_the_transport_closes() -> 
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert sending.cancelling() == 1
-
-
-# Event loops.
 
 
 # Sockets whose descriptor uvloop has closed.

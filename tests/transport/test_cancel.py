@@ -7,17 +7,7 @@ import anyio.to_thread
 import pytest
 from support.certificates import certificates
 from support.examples import scaled
-from support.listener import (
-    OK,
-    Behaviour,
-    Listener,
-    Peer,
-    answer_once,
-    drip,
-    hang,
-    hang_after,
-    serve,
-)
+from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, hang, hang_after, ignore_greeting, serve
 from support.stress import bursts, points, storm
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
 
@@ -65,7 +55,7 @@ async def test_a_request_waiting_for_a_connection_is_certainly_not_sent(make: Ma
 
 @over(*OWN, loops=EVERY_LOOP)
 async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: Make) -> None:
-    with Listener(mute) as listener:
+    with Listener(ignore_greeting) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
         progress = Progress()
         async with anyio.create_task_group() as group:
@@ -83,7 +73,7 @@ async def test_a_request_cancelled_while_reconnecting_leaves_no_connection(make:
         peer.start_tls(certificates().server)
         answer_once(OK)(peer)
 
-    with Listener(once_over_tls, mute) as listener:
+    with Listener(once_over_tls, ignore_greeting) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client, max_in_flight=1)
         await transport.send(POST, Progress())
         await anyio.to_thread.run_sync(listener.wait_asked)
@@ -94,13 +84,6 @@ async def test_a_request_cancelled_while_reconnecting_leaves_no_connection(make:
             group.cancel_scope.cancel()
         await anyio.to_thread.run_sync(listener.wait_idle)
         await transport.aclose()
-
-
-def mute(peer: Peer) -> None:
-    """Read a TLS greeting and never respond."""
-    peer.read()
-    peer.note(b"")
-    peer.outlast()
 
 
 @over(*ALL)

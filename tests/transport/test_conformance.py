@@ -34,8 +34,6 @@ ODD_QUERY: Final = {"workspace": "a&b=ç+ /", "page": "", "~tilde": "%7E"}
 
 
 class Echo:
-    """A service that returns the body of each request."""
-
     # The request header `x-status` sets the status of the response. `x-size` replaces the body by one of that size in bytes.
 
     def __init__(self) -> None:
@@ -111,7 +109,6 @@ def under_respx(make: Callable[[], Transport]) -> Open:
 
 
 def mocked(service: Service, request: httpx.Request) -> httpx.Response:
-    """Return the response of a service to an httpx request."""
     fields = {name.lower(): value for name, value in request.headers.items()}
     answer = service.exchange(Request(request.method, request.url.raw_path.decode(), fields, request.content)).response
     assert answer is not None

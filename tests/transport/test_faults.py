@@ -109,7 +109,6 @@ def service(peer: Peer) -> None:
 
 
 def answer_to(peer: Peer, request: bytes) -> bytes:
-    """Return the complete response to a request."""
     body = (ADDED if peer.seen(request) == 1 else SKIPPED) if request.startswith(b"POST ") else PAGE
     return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -133,13 +132,11 @@ def spell_out(peer: Peer) -> None:
 
 
 def answer_then_reset(peer: Peer) -> None:
-    """Respond once and reset the connection while it is idle."""
     peer.send(answer_to(peer, peer.request()))
     peer.reset()
 
 
 def answer_then_close(peer: Peer) -> None:
-    """Respond once and close the connection while it is idle."""
     peer.send(answer_to(peer, peer.request()))
 
 
@@ -283,7 +280,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "a stated length too large": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nxxx")),
     "a body without end": _exchange(_S, flood(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n")),
 }
-"""The faults by name."""
 
 
 @asynccontextmanager
@@ -318,12 +314,10 @@ TIMEOUT: Final = 30.0
 """Timeout of an attempt in seconds: enough on any machine. Tests of faults that only a timeout ends advance the clock."""
 
 
-Cell = tuple[str, str, str]
-"""A fault, a transport and an event loop."""
+Cell = tuple[str, str, str]  # a fault, a transport and an event loop
 
 
 def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDecorator:
-    """Run a test with each of these combinations."""
     known = [
         pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
         for fault, name, loop in cells
@@ -361,8 +355,6 @@ async def test_a_fault_is_a_response_or_an_error_that_never_denies_what_arrived(
 
 @attrs.frozen
 class Stage:
-    """The environment of a call."""
-
     client: OutreachClient
     fault: Fault
     says: frozenset[bool]
@@ -370,7 +362,6 @@ class Stage:
 
     @property
     def creations(self) -> list[bytes]:
-        """Creations that the service has received."""
         return [request for request in self.listener.requests if request.startswith(b"POST ")]
 
 
@@ -383,7 +374,6 @@ async def create(stage: Stage) -> None:
 
 
 async def read(stage: Stage) -> None:
-    """Check that a read is retried."""
     assert (await stage.client.mailboxes.list()).data == []
     assert len(stage.listener.peers) <= 2
 

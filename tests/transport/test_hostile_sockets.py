@@ -99,7 +99,6 @@ values = st.binary(max_size=8).map(lambda text: bytes(byte for byte in text if b
 
 @st.composite
 def framed(draw: st.DrawFn) -> bytes:
-    """Draw a complete HTTP response with any content."""
     status = draw(st.integers(200, 599).filter(lambda code: code not in {204, 205, 304}))
     coding = draw(st.sampled_from(sorted(CODINGS)))
     body = CODINGS[coding](draw(bodies))

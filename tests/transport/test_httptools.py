@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.certificates import certificates
-from support.listener import OK, PATIENCE, Listener, Peer, answer_once, serve
+from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, serve
 from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
 
 from outreach_async.errors import TransportError
@@ -147,12 +147,7 @@ async def test_a_copy_in_a_tls_record_of_its_own_is_no_later_response(make: Make
 
 @everywhere
 async def test_closing_while_connecting_is_an_error_with_nothing_sent(make: Make) -> None:
-    def mute(peer: Peer) -> None:
-        peer.read()
-        peer.note(b"")
-        peer.outlast()
-
-    with Listener(mute) as listener:
+    with Listener(ignore_greeting) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
         progress = Progress()
         errors: list[TransportError] = []

@@ -61,8 +61,6 @@ class Stage:
         self.connection.connection_made(self.wire)
 
     async def exchange(self) -> asyncio.Task[Response]:
-        """Start an exchange."""
-
         async def run() -> Response:
             return self.connection.finish(await self.connection.start(b"request", "POST", Progress()))
 
@@ -161,8 +159,6 @@ async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
 
 
 class LoggedProgress(Progress):
-    """Appends `sent` to a log when the request is sent."""
-
     def __init__(self, log: list[str]) -> None:
         super().__init__()
         self.log = log

@@ -198,9 +198,9 @@ def test_an_invalid_response_is_refused_with_a_reason(raw: bytes, reason: str) -
 
 
 def test_trailers_that_arrive_slowly_are_limited() -> None:
-    pieces = [CHUNKED + b"5\r\nhello\r\n0\r\n", *[b"x: y\r\n"] * 20_000, b"\r\n"]
+    pieces = [CHUNKED + b"5\r\nhello\r\n0\r\n", *[b"x: " + b"y" * 95 + b"\r\n"] * 2_000, b"\r\n"]
     with grows_by_at_most(3):
-        assert read(*pieces[:5_000], b"\r\n").body == b"hello"
+        assert read(*pieces[:500], b"\r\n").body == b"hello"
         assert read(*pieces).status is None
 
 

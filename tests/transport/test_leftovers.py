@@ -27,7 +27,6 @@ by_post_and_get = pytest.mark.parametrize("request_", [POST, GET], ids=["POST", 
 
 
 def numbered(number: int, field: str = "x-test: 1") -> bytes:
-    """Return a response with its number."""
     return f"HTTP/1.1 200 OK\r\n{field}\r\ncontent-length: 1\r\n\r\n{number}".encode()
 
 
@@ -67,7 +66,6 @@ async def bodies(transport: Transport, count: int, request: Request = POST) -> l
 
 
 def in_doubt(error: TransportError) -> None:
-    """Check that an error reports an ambiguous response."""
     assert error.maybe_sent
     assert "may belong to an earlier request" in str(error)
 
@@ -226,7 +224,7 @@ async def test_bytes_for_the_next_request_make_no_response_ambiguous() -> None:
 
 
 class OwnResponse(aiohttp.ClientResponse):
-    """The response class of a session."""
+    pass
 
 
 @on_asyncio
@@ -266,7 +264,7 @@ async def test_a_client_without_keepalive_uses_each_connection_once(library: Any
 
     with Listener(Scripted(*(numbered(number) * 2 for number in (1, 2, 3)))) as listener:
         once = library.Limits(max_keepalive_connections=0)
-        client = library.AsyncClient(base_url=listener.url, limits=once, event_hooks={"response": [read]})
+        client = library.AsyncClient(base_url=listener.url, verify=False, limits=once, event_hooks={"response": [read]})
         transport = HttpxTransport(client)
         assert await bodies(transport, 3) == [b"1", b"2", b"3"]
         await transport.aclose()

@@ -26,10 +26,7 @@ from outreach_async.transport._httpx_pool import HttpxPool, _HttpxConnection, wa
 from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
 from outreach_async.transport._wire import Progress, Request
 
-LIBRARIES: Final = {"httpx": httpx, "httpx2": httpx2}
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-
-both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 
 
 # In the kernel.
@@ -78,8 +75,6 @@ def test_a_closed_descriptor_has_no_waiting_bytes(pair: tuple[socket.socket, soc
 
 
 class Wrapped:
-    """A stream that wraps an endless chain of streams."""
-
     @property
     def _stream(self) -> Wrapped:
         return Wrapped()
@@ -104,8 +99,6 @@ def test_a_stream_without_known_attributes_has_no_state(stream: object) -> None:
 
 
 class Machine:
-    """The attributes of an h11 connection."""
-
     def __init__(self, trailing: bytes = b"") -> None:
         self.trailing_data = (trailing, False)
         self.failed = False
@@ -115,8 +108,6 @@ class Machine:
 
 
 class Network:
-    """A network stream with this extra info."""
-
     def __init__(self, **parts: object) -> None:
         self._parts = parts
 
@@ -229,8 +220,6 @@ def say_six(peer: Peer) -> None:
 
 
 class Foreign(httpx.AsyncByteStream):
-    """A stream of an unknown type."""
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield b"ok"
 

@@ -40,8 +40,6 @@ def test_a_forked_child_neither_uses_nor_releases_a_value_of_its_parent() -> Non
 
 
 def held(started: list[int], number: int, gate: anyio.Event) -> Callable[[], Awaitable[Response]]:
-    """Return an exchange that records its start and waits for a gate."""
-
     async def exchange() -> Response:
         started.append(number)
         await gate.wait()
@@ -91,8 +89,6 @@ async def test_waiting_exchanges_start_in_order_and_before_newcomers() -> None:
 
 
 class Spy:
-    """A connection that records what is done with it."""
-
     def __init__(self, number: int) -> None:
         self.number = number
         self.closed = False
@@ -119,7 +115,6 @@ class PoolHarness:
         return self.spies[-1]
 
     async def send(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
-        """Send a request and return the number of its connection."""
         used = []
 
         async def noted(connection: Spy) -> Response:
@@ -130,7 +125,6 @@ class PoolHarness:
         return used[0]
 
     async def send_together(self, count: int) -> None:
-        """Use `count` connections at once."""
         together = anyio.Event()
         started = []
 

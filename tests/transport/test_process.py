@@ -45,7 +45,6 @@ def run(script: str, *urls: str, pem: Path | str = "", loop: str = "asyncio") ->
 
 
 def answer_or_hang(peer: Peer) -> None:
-    """Respond unless the target is `/hang`."""
     while True:
         if not peer.request().startswith(b"POST /hang"):
             peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")

@@ -73,7 +73,7 @@ async def test_a_refused_tunnel_shows_no_password(make: Make) -> None:
 async def test_credentials_of_a_client_or_session_are_secrets(anyio_backend: Any) -> None:
     fields = {"authorization": "Bearer abcdef", "x-tenant": "tenant"}
     for library in (httpx, httpx2):
-        client = library.AsyncClient(base_url=f"http://{USER}@localhost:{refused_port()}", headers=fields)
+        client = library.AsyncClient(base_url=f"http://{USER}@localhost:{refused_port()}", headers=fields, verify=False)
         assert HttpxTransport(client).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
         await client.aclose()
     if anyio_backend[0] == "asyncio":

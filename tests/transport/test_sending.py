@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outreach_async._files.optional import require_module
-from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._sending import build_transport_error, describe_cause, mark_handed_over, mark_unsent, merge_headers
-from outreach_async.transport._urls import find_library, require_positive
+from outreach_async.errors import InvalidRequest
+from outreach_async.transport._sending import describe_cause, mark_handed_over, mark_unsent, merge_headers
+from outreach_async.transport._urls import require_positive
 from outreach_async.transport._wire import Progress, Request, Response
 
 POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
@@ -37,15 +36,6 @@ def test_what_was_sent_once_stays_sent() -> None:
     mark_unsent(progress)
     mark_handed_over(progress, POST, proof=True)
     assert progress.sent is True
-
-
-@pytest.mark.parametrize(("sent", "maybe"), [(None, True), (True, True), (False, False)])
-def test_an_error_says_what_the_progress_says(sent: bool | None, maybe: bool) -> None:
-    progress = Progress()
-    progress.sent = sent
-    error = build_transport_error("no answer", progress)
-    assert type(error) is TransportError
-    assert error.maybe_sent is maybe
 
 
 def test_headers_are_joined_under_lower_case_names_and_a_requests_own_win() -> None:
@@ -85,26 +75,11 @@ def test_the_error_of_a_library_becomes_one_short_line() -> None:
     assert describe_cause(silent) == "RuntimeError: the reason"
 
 
-def test_a_missing_library_is_named_with_what_to_install() -> None:
-    require_module("json", "nothing")
-    with pytest.raises(InvalidRequest) as caught:
-        require_module("no_such_module", "outreach_async[extra]")
-    assert str(caught.value) == "no_such_module is not installed; run: pip install 'outreach_async[extra]'"
-
-
 @pytest.mark.parametrize("value", [0, -1, True, 1.0, "4", None])
 def test_a_count_is_a_positive_integer(value: object) -> None:
     assert require_positive("max_in_flight", 1) == 1
     with pytest.raises(InvalidRequest, match=r"^max_in_flight: expected a whole number of 1 or more"):
         require_positive("max_in_flight", value)
-
-
-def test_a_library_is_recognised_by_the_base_classes_of_its_objects() -> None:
-    class Mine(InvalidRequest):
-        pass
-
-    assert find_library(Mine("x"), "InvalidRequest") == "outreach_async"
-    assert find_library(object(), "InvalidRequest") is None
 
 
 def test_the_repr_of_a_request_or_response_shows_no_header_values_or_bodies() -> None:

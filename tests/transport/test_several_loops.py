@@ -100,8 +100,6 @@ def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> 
 
 
 class Value:
-    """A value that records where it is closed."""
-
     def __init__(self) -> None:
         self.closed_in: Any = None
 

@@ -46,13 +46,14 @@ async def test_by_default_a_certificate_of_an_unknown_authority_is_refused(name:
 
 @over(*OWN)
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-async def test_certificates_of_the_environment_are_used_only_with_trust_env(
+async def test_certificates_of_the_environment_are_read_once_and_only_with_trust_env(
     make: Make, variable: str, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "")
     monkeypatch.setenv(variable, str(authority) if variable == "SSL_CERT_FILE" else str(hashed(authority)))
     with Listener(serve(), tls=certificates().server) as listener:
         trusting, distrusting = make(listener.url), make(listener.url, trust_env=False)
+        monkeypatch.delenv(variable)  # the environment is read when a transport is made
         assert (await trusting.send(POST, Progress())).status == 200
         await trusting.aclose()
         error, _ = await fail(distrusting, POST)
@@ -122,20 +123,6 @@ async def test_a_context_passed_by_the_user_takes_precedence(make: Make, monkeyp
 def test_others_trust_what_httpx_trusts(library: str) -> None:
     by_other, by_httpx = (load_context(name, None, None).get_ca_certs(binary_form=True) for name in (library, "httpx"))
     assert sorted(by_other) == sorted(by_httpx) != []
-
-
-@over(*OWN)
-async def test_the_environment_is_read_when_a_transport_is_created(
-    make: Make, authority: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Listener(serve(), tls=certificates().server) as listener:
-        before = make(listener.url)
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-        after = make(listener.url)
-        monkeypatch.delenv("SSL_CERT_FILE")
-        assert (await after.send(POST, Progress())).status == 200
-        await after.aclose()
-        await fail(before, POST)
 
 
 # Client certificates and proxies.
