@@ -11,22 +11,6 @@ tasks may use a transport at the same time. Choose a transport:
     HttptoolsTransport("https://api.example")  the fastest; no proxies; needs the extra `httptools`
     FakeTransport(FakeService())               an in-memory fake of the service; see `outreach_async.fake`
 
-```python
-import os
-
-import anyio
-from outreach_async import HttptoolsTransport, OutreachClient
-
-
-async def main() -> None:
-    transport = HttptoolsTransport(os.environ["OUTREACH_BASE_URL"], max_in_flight=16)
-    async with OutreachClient(transport=transport) as client:
-        print(len(await client.workspaces.fields()), "fields")  # -> 37 fields
-
-
-anyio.run(main)
-```
-
 A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects or retry, and have
 no timeouts: only the client sets them. A response larger than `max_answer` bytes (16 MiB by default) raises `TransportError`.
 

@@ -99,22 +99,14 @@ class HttptoolsTransport(BaseTransport):
         port = self._origin.port or DEFAULT_PORTS[self._origin.scheme]
         return open_pool(Origin(self._host, port, self._get_context()), self.max_in_flight, self._max_answer)
 
-    def _build_head(self, request: Request) -> bytes:
-        """Return the head of a request, without its content-length and the empty line."""
-        method, target = request.method, request.target
-        fields = merge_headers(request, self._default_headers)
-        fields.pop("content-length", None)
-        lines = [
-            f"{method} {self._origin.path}{require_origin_form(target)} HTTP/1.1",
-            *(f"{name}: {fields[name]}" for name in fields),
-        ]
-        return "".join(f"{line}\r\n" for line in lines).encode("ascii")
-
     def _encode(self, request: Request) -> bytes:
         # All requests of a bulk run have the same head.
         method, target, headers, head = self._last_head
         if request.method != method or request.target != target or request.headers != headers:
-            head = self._build_head(request)
+            fields = merge_headers(request, self._default_headers)
+            fields.pop("content-length", None)
+            line = f"{request.method} {self._origin.path}{require_origin_form(request.target)} HTTP/1.1\r\n"
+            head = (line + "".join(f"{name}: {value}\r\n" for name, value in fields.items())).encode("ascii")
             self._last_head = (request.method, request.target, dict(request.headers), head)
         if request.body or request.method in METHODS_WITH_BODY:
             return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(request.body), request.body)

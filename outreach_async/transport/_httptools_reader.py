@@ -117,7 +117,11 @@ class ResponseReader:
         if self._status in _BODILESS or self._method == "HEAD":
             left = 0
         elif coding is not None:
-            self._start_chunks()
+            # The parser that read the head would not decode the chunks if a space follows `chunked` in this header.
+            keeps_alive, self._is_chunked = self.keeps_alive, True
+            self._parser = httptools.HttpResponseParser(self)
+            self._parser.feed_data(_CHUNKED_HEAD)
+            self.keeps_alive = keeps_alive
         if left is not None and len(data) >= left <= self._limit and "content-encoding" not in headers:
             if len(data) > left:
                 self.has_leftovers = True
@@ -126,15 +130,6 @@ class ResponseReader:
         self._left = left
         self._body = BodyReader(headers, self._limit)
         return self._feed_body(self._body, data)
-
-    def _start_chunks(self) -> None:
-        # The parser that read the head would not decode the chunks if a space follows `chunked` in the `transfer-encoding`
-        # header.
-        self._is_chunked = True
-        keeps_alive = self.keeps_alive
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(_CHUNKED_HEAD)
-        self.keeps_alive = keeps_alive
 
     def _feed_body(self, body: BodyReader, data: bytes) -> Response | None:
         if self._is_chunked:

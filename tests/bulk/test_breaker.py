@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
 
-from outreach_async._engine import breaker
-from outreach_async._engine.breaker import Breaker, FailureWindow
+from outreach_async._engine import run_throttle
 from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._engine.run_throttle import Breaker, FailureWindow, RunThrottle
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
 from outreach_async.errors import TransportError
 
@@ -119,7 +118,7 @@ class Breakers(RuleBasedStateMachine):
 
     @invariant()
     def a_pause_has_an_end_and_what_began_before_the_probe_is_not_it(self) -> None:
-        assert self.breaker.opens_at <= self.now + max(breaker.MAX_PAUSE, breaker.PROBE_LEASE)
+        assert self.breaker.opens_at <= self.now + max(run_throttle.MAX_PAUSE, run_throttle.PROBE_LEASE)
         assert not self.breaker.closed or self.breaker.opens_at <= self.now
         assert not self.breaker.is_probe(-1.0)
         assert self.breaker.is_probe(self.now) is (self.probe is not None)

@@ -27,9 +27,8 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async._engine.breaker import MAX_PAUSE
 from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._engine.run_throttle import MAX_PAUSE, RunThrottle
 from outreach_async._service.responses import parse_retry_after
 from outreach_async._service.retry import (
     FailedAttempt,

@@ -245,17 +245,19 @@ def build_search_index(chapters: dict[str, doc.Module]) -> Iterator[dict[str, st
         yield {"fullname": name, "modulename": name, "kind": "module", "doc": f"<p>{html.escape(' '.join(text.split()))}</p>"}
         for member in chapter.members.values():
             parts = member.members.values() if isinstance(member, doc.Class) else ()
-            yield from map(describe_found, (member, *(part for part in parts if not part.name.startswith("_"))))
-
-
-def describe_found(member: doc.Doc[Any]) -> dict[str, str]:
-    about = {"fullname": member.fullname, "modulename": member.modulename, "qualname": member.qualname, "kind": member.kind}
-    if isinstance(member, doc.Function):
-        signature = sign(member).removeprefix(f"{member.funcdef} {member.name}")
-        about |= {"funcdef": member.funcdef, "signature": f'<span class="signature">{html.escape(signature)}</span>'}
-    if isinstance(member, doc.Variable):
-        about |= {"annotation": html.escape(member.annotation_str)}
-    return about | {"doc": f"<p>{html.escape(summarize(member))}</p>"}
+            for found in (member, *(part for part in parts if not part.name.startswith("_"))):
+                about = {
+                    "fullname": found.fullname,
+                    "modulename": found.modulename,
+                    "qualname": found.qualname,
+                    "kind": found.kind,
+                }
+                if isinstance(found, doc.Function):
+                    signature = html.escape(sign(found).removeprefix(f"{found.funcdef} {found.name}"))
+                    about |= {"funcdef": found.funcdef, "signature": f'<span class="signature">{signature}</span>'}
+                if isinstance(found, doc.Variable):
+                    about |= {"annotation": html.escape(found.annotation_str)}
+                yield about | {"doc": f"<p>{html.escape(summarize(found))}</p>"}
 
 
 def page_of(name: str) -> str:

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,9 +115,6 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], most), "scale": 1}
         shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
         path.write_bytes(base64.b64decode(shot["data"]))
-
-    def printed(self) -> bytes:
-        return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
 
     def asked_for(self) -> list[str]:
         """Return the URLs that pages requested although they must not."""
@@ -218,6 +215,14 @@ REPORTS: Final[dict[str, Callable[[], Report]]] = {
 }
 
 
+def audit_page(make: Callable[[], Report]) -> str:
+    return write(make(), "html")
+
+
+def brief_page(make: Callable[[], Report]) -> str:
+    return write_brief(build_brief(make()), "html")
+
+
 def brief_of_the_next_day() -> str:
     """Return the page of a brief with an earlier one: the world a day later, when campaigns have sent more e-mails."""
     report = anyio.run(world)
@@ -228,8 +233,8 @@ def brief_of_the_next_day() -> str:
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
-    **{name: lambda make=make: write(make(), "html") for name, make in REPORTS.items()},
-    **{f"brief-{name}": lambda make=make: write_brief(build_brief(make()), "html") for name, make in REPORTS.items()},
+    **{name: partial(audit_page, make) for name, make in REPORTS.items()},
+    **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
     "agency": lambda: write(agency(), "html", days=agency_days()),
     "brief-agency": lambda: write_brief(build_brief(agency()), "html"),
@@ -291,9 +296,8 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
     browser.scripts(run=False)
     browser.open(path)
     browser.photograph(pictures / f"{path.stem}-no-script.png", 3000)
-    dead = browser.ask(
-        "return [...document.querySelectorAll('button, input, select')].filter((each) => each.checkVisibility()).length"
-    )
+    controls = "[...document.querySelectorAll('button, input, select')]"
+    dead = browser.ask(f"return {controls}.filter((each) => each.checkVisibility()).length")
     browser.scripts(run=True)
     if dead:
         yield f"without JavaScript, {dead} controls are shown that have no effect"
@@ -302,7 +306,7 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
 def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
     browser.prefer("light")
     browser.open(path)
-    pdf = browser.printed()
+    pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
     (pictures / f"{path.stem}.pdf").write_bytes(pdf)
     if not 1 <= (sheets := len(re.findall(rb"/Type\s*/Page\b", pdf))) <= MOST_SHEETS:
         yield f"prints {sheets} pages"

@@ -35,7 +35,6 @@ def find_notes(tag: str, version: str, changelog: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("tag")
     parser.add_argument("file", nargs="?", type=Path, help="where to write the notes (default: standard output)")

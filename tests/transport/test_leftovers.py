@@ -94,11 +94,11 @@ async def test_only_a_later_response_followed_by_bytes_is_ambiguous(
 
 @over(*ALL)
 async def test_over_tls_a_later_response_followed_by_another_is_ambiguous(make: Make) -> None:
-    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=certificates().server) as listener:
-        transport = make(listener.url, tls=certificates().client)
+    keys = certificates()
+    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=keys.server) as listener:
+        transport = make(listener.url, tls=keys.client)
         assert await bodies(transport, 3) == [b"1", None, b"3"]
         await transport.aclose()
-        assert len(listener.peers) == 2
 
 
 @over(*ALL)

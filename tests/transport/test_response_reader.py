@@ -50,18 +50,13 @@ def take(intake: BodyReader, pieces: Iterable[bytes]) -> bytes:
 
 @pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
 @given(body=st.binary(max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
-def test_a_body_is_decoded_wherever_it_is_split(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
+def test_a_body_is_decoded_in_any_pieces_up_to_the_limit(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
     pieces = cut(ENCODERS[coding, kind](body), sizes)
     assert take(BodyReader({"content-encoding": coding}, len(body) or 1), pieces) == body
-
-
-@pytest.mark.parametrize(("coding", "kind"), ENCODERS, ids=lambda value: value)
-@given(body=st.binary(min_size=2, max_size=300), sizes=st.lists(st.integers(0, 40), max_size=8))
-def test_a_body_is_refused_as_soon_as_it_is_one_byte_too_large(coding: str, kind: str, body: bytes, sizes: list[int]) -> None:
-    intake = BodyReader({"content-encoding": coding}, len(body) - 1)
-    with pytest.raises(TransportError, match=f"too large.*max_answer={len(body) - 1} bytes") as caught:
-        take(intake, cut(ENCODERS[coding, kind](body), sizes))
-    assert caught.value.maybe_sent
+    if len(body) > 1:
+        with pytest.raises(TransportError, match=f"too large.*max_answer={len(body) - 1} bytes") as caught:
+            take(BodyReader({"content-encoding": coding}, len(body) - 1), pieces)
+        assert caught.value.maybe_sent
 
 
 @pytest.mark.parametrize(
