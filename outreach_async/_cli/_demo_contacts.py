@@ -97,17 +97,16 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", spelled) if letter.isascii() and letter.isalpha())
 
 
-def _retyped(person: _Record, rng: Random) -> _Record:
-    respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
-    return person | {"E-mail": rng.choice(respellings)(person["E-mail"]), "Title": rng.choice(_TITLES.split("|"))}
-
-
 def demo_contacts() -> str:
     """Return a CSV file of people, duplicates and errors in random order. One row has too few cells, one has too many."""
     rng = Random(7)  # noqa: S311 - reproducible, not secret
     source = _people(rng)
     known = [next(source) for _ in range(_PEOPLE)]
-    twice = [_retyped(person, rng) for person in rng.sample(known, _REPEATS)]
+    respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
+    twice = [
+        person | {"E-mail": rng.choice(respellings)(person["E-mail"]), "Title": rng.choice(_TITLES.split("|"))}
+        for person in rng.sample(known, _REPEATS)
+    ]
     damaged = [(next(source), fault) for fault in _FAULTS.values() for _ in range(_FAULTS_EACH)]
     wrong = [person | {column: damage(person)} for person, (column, damage) in damaged]
     rows = [list(person.values()) for person in [*known, *twice, *wrong]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, Final
@@ -25,22 +24,18 @@ def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> F
     world = tomllib.loads((files("outreach_async._cli") / "data" / "world.toml").read_text(encoding="utf-8"))
     for workspace in world["workspaces"]:
         service.add_workspace(workspace["id"], custom_fields=["Plan", "Account manager"])
-        boxes = [id_ for group in workspace["mailboxes"] for id_ in _add_mailboxes(service, workspace["id"], **group)]
+        boxes: list[str] = []
+        for group in workspace["mailboxes"]:
+            domain, count, size = group.pop("domain"), group.pop("count"), group.pop("per_domain", 4)
+            fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in group.items()}}
+            for number, first in enumerate(range(0, count, size), 1):
+                fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
+                boxes += service.add_mailboxes(workspace["id"], min(size, count - first), **fields)
         for campaign in workspace["campaigns"]:
             service.add_campaign(workspace["id"], mailboxes=boxes, **{name: _to_json(value) for name, value in campaign.items()})
     service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
     service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
     return service
-
-
-def _add_mailboxes(
-    service: FakeService, workspace: str, *, domain: str, count: int, per_domain: int = 4, **fields: Any
-) -> Iterator[str]:
-    """Add a group of similar mailboxes, at most `per_domain` for each domain, and yield their ids."""
-    fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in fields.items()}}
-    for number, first in enumerate(range(0, count, per_domain), 1):
-        fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
-        yield from service.add_mailboxes(workspace, min(per_domain, count - first), **fields)
 
 
 def _to_json(value: Any) -> Any:

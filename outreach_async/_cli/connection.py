@@ -63,12 +63,20 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
     if options.verbose:
         configure_logging("debug")
-    embedded = options.base_url == FAKE
     space = workspace or options.workspace or next(iter(_embedded_workspaces(options)), None)
-    transport, owner_key = _create_embedded() if embedded else (_create_transport(options, max_in_flight), None)
+    transport: Transport
+    owner_key: Any
+    if options.base_url == FAKE:
+        from outreach_async._cli._demo_world import OWNER_KEY, create_demo_world
+        from outreach_async.fake._transport import FakeTransport
+
+        transport, owner_key = FakeTransport(create_demo_world()), options.owner_key or OWNER_KEY
+    else:
+        transport = create_transport(_require_base_url(options), options.backend, max_in_flight)
+        owner_key = find_owner_key(options, space) if writes else options.owner_key
     return {
         "transport": transport,
-        "owner_key": options.owner_key or owner_key if embedded or not writes else find_owner_key(options, space),
+        "owner_key": owner_key,
         "workspace": space,
         "headers": options.headers,
         "timeout": options.timeout,
@@ -117,19 +125,8 @@ def _embedded_workspaces(options: Options) -> tuple[str, ...]:
     return WORKSPACES
 
 
-def _create_embedded() -> tuple[Transport, str]:
-    from outreach_async._cli._demo_world import OWNER_KEY, create_demo_world
-    from outreach_async.fake._transport import FakeTransport
-
-    return FakeTransport(create_demo_world()), OWNER_KEY
-
-
 def _require_base_url(options: Options) -> str:
     if options.base_url is None:
         remedy = f"pass --base-url URL (or --base-url {FAKE} for an embedded service), or set OUTREACH_BASE_URL."
         raise click.UsageError(f"--base-url: missing; {remedy}")
     return options.base_url
-
-
-def _create_transport(options: Options, max_in_flight: int) -> Transport:
-    return create_transport(_require_base_url(options), options.backend, max_in_flight)

@@ -83,14 +83,21 @@ def require_writable(*uses: Sequence[FileUse], force: bool) -> None:
         text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for file in outputs:
-        if file.has_format and not force and _has_content(file.path) and not file.has_format(file.path):
+        if not file.has_format or force or parse_descriptor(file.path) is not None or not file.path.is_file():
+            continue
+        if file.path.stat().st_size > 0 and not file.has_format(file.path):
             text = f"{file.flag} {file.path}: the file exists and does not look like an output of this option"
             raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
     for file in outputs:
         # Skip pipes and devices, which have no keys, and descriptors such as /dev/stdout, which are already open.
         if file.keys and parse_descriptor(file.path) is None:
             with explain_write_errors(file.flag, file.path):
-                _check_output(file)
+                if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
+                    check_writable(file.path)
+                    continue
+                with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal creates more files in its folder
+                    if file.path.exists():
+                        file.path.open("r+b").close()
 
 
 def find_conflicts(uses: Sequence[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:
@@ -101,31 +108,22 @@ def find_conflicts(uses: Sequence[FileUse]) -> Iterator[tuple[FileUse, FileUse]]
             yield one, other
 
 
-def _check_output(file: FileUse) -> None:
-    if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
-        check_writable(file.path)
-        return
-    with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal creates more files in its folder
-        if file.path.exists():
-            file.path.open("r+b").close()
-
-
 def find_keys(path: Path | int) -> frozenset[_Key]:
     """Return keys that identify a file. Two paths with a common key, such as a file and a link to it, refer to the same file."""
     # For a pipe or a device, the set is empty, because a pipe or a device stores nothing that a second use could overwrite.
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
-        return frozenset() if isinstance(path, int) else frozenset({_find_new_key(Path(os.path.realpath(path)))})
-    return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
-
-
-def _find_new_key(path: Path) -> _Key:
+        if isinstance(path, int):
+            return frozenset()
+    else:
+        return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
+    new = Path(os.path.realpath(path))
     try:
-        facts = path.parent.stat()
+        folder = new.parent.stat()
     except OSError:
-        return (str(path),)
-    return facts.st_dev, facts.st_ino, normalize("NFC", path.name.casefold())  # many file systems ignore case
+        return frozenset({(str(new),)})
+    return frozenset({(folder.st_dev, folder.st_ino, normalize("NFC", new.name.casefold()))})  # many file systems ignore case
 
 
 def require_folder(flag: str, path: Path) -> None:
@@ -151,7 +149,3 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
-
-
-def _has_content(path: Path) -> bool:
-    return parse_descriptor(path) is None and path.is_file() and path.stat().st_size > 0

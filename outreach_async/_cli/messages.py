@@ -54,6 +54,7 @@ _REPLACEMENTS: Final = (
 )
 """Patterns of Python-specific text in library messages, with their replacements."""
 
+_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})  # Unix times have no thousands separators
 _USUAL_WIDTH: Final = 80  # characters, of a terminal whose width is unknown
 _NO_CONNECTION: Final = 0
 _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
@@ -79,15 +80,11 @@ def find_remedy(error: OutreachError) -> str:
 
 def to_printable(value: Any) -> str:
     """Return a value as one line that cannot move the cursor, change colours or reverse the direction of the text."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.10g}"
-        case _:
-            return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
+    if value is None or isinstance(value, bool):
+        return "" if value is None else "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(value))
 
 
 def format_cell(value: Any, column: str = "") -> str:
@@ -95,9 +92,6 @@ def format_cell(value: Any, column: str = "") -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or column in _MOMENTS:
         return to_printable(value)
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
-
-
-_MOMENTS: Final = frozenset({"created", "created_at", "days_left_date"})  # Unix times have no thousands separators
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -131,26 +125,25 @@ def format_moment(value: Any) -> str:
 
 def format_period(seconds: float) -> str:
     """Format a duration in its two largest units, such as `3 days` or `1 hour 30 minutes`."""
+
+    def count_unit(count: float, unit: str) -> str:
+        return f"{count:,.3g} {unit}{'' if count == 1 else 's'}" if count < 1000 else f"{count:,.0f} {unit}s"  # noqa: PLR2004 - digits
+
     try:
         whole = timedelta(seconds=round(seconds))
     except (OverflowError, ValueError):
         return ""
     if whole < timedelta(minutes=1):
-        return _count_unit(seconds, "second")
+        return count_unit(seconds, "second")
     hours, rest = divmod(whole.seconds, 3600)
-    counts = {"day": whole.days, "hour": hours, "minute": rest // 60, "second": rest % 60}
-    units = list(counts)
-    first = next(place for place, unit in enumerate(units) if counts[unit])
-    return " ".join(_count_unit(counts[unit], unit) for unit in units[first : first + 2] if counts[unit])
+    counts = [(whole.days, "day"), (hours, "hour"), (rest // 60, "minute"), (rest % 60, "second")]
+    first = next(place for place, (count, _) in enumerate(counts) if count)
+    return " ".join(count_unit(*each) for each in counts[first : first + 2] if each[0])
 
 
 def format_seconds(seconds: float) -> str:
     """Format a duration in seconds, such as `1.5 s` or `90.0 s (1 minute 30 seconds)`."""
     return f"{seconds:,.1f} s" + (f" ({format_period(seconds)})" if seconds >= 60 else "")  # noqa: PLR2004 - a minute
-
-
-def _count_unit(count: float, unit: str) -> str:
-    return f"{count:,.3g} {unit}{'' if count == 1 else 's'}" if count < 1000 else f"{count:,.0f} {unit}s"  # noqa: PLR2004 - digits
 
 
 def translate_arguments(text: str) -> str:

@@ -37,8 +37,7 @@ class Screen:
     @classmethod
     def of(cls, *, as_json: bool, quiet: bool = False) -> Self:
         """Return the screen for the current stdout. A quiet screen shows only warnings and what `--json` prints."""
-        terminal = sys.stdout.isatty() and not as_json and not quiet
-        if not terminal:
+        if as_json or quiet or not sys.stdout.isatty():
             return cls(as_json, None, quiet)
         from rich.console import Console
 
@@ -83,9 +82,8 @@ class Screen:
         """Print a table; with `--json` or `--quiet`, print nothing."""
         if self.console:
             table = _build_table(columns, listed := list(rows))
-            if (
-                sum((column.min_width or 0) + 2 for column in table.columns) <= self.console.width
-            ):  # two spaces beside each column
+            # Each column has two spaces beside it.
+            if sum((column.min_width or 0) + 2 for column in table.columns) <= self.console.width:
                 self.console.print(table, crop=False)  # a truncated number would be wrong
                 return
             width = max(map(len, columns))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import click
+import httpx
 
 from outreach_async.transport._secret import Secret
 from outreach_async.transport._urls import is_loopback
-
-if TYPE_CHECKING:
-    import httpx
 
 _ENVIRONMENT: Final = "env:"
 _BUSY: Final = frozenset({429, 503})
@@ -38,26 +36,19 @@ def parse_webhook(value: str, environment: Mapping[str, str] = os.environ) -> Se
         text = environment.get(value.removeprefix(_ENVIRONMENT), "")
         if not text:
             raise click.UsageError("--post: expected the name of an environment variable after env:; this variable is not set.")
-    if not _is_allowed(text.strip()):
+    try:
+        url = httpx.URL(text.strip())
+        is_safe = url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host))
+        is_allowed = is_safe and bool(url.host) and not url.userinfo
+    except (httpx.InvalidURL, ValueError):
+        is_allowed = False
+    if not is_allowed:
         raise click.UsageError(f"--post: expected {_EXPECTED}; http is allowed for this computer only, such as 127.0.0.1.")
     return Secret(text.strip())
 
 
-def _is_allowed(text: str) -> bool:
-    import httpx  # slow to import
-
-    try:
-        url = httpx.URL(text)
-    except (httpx.InvalidURL, ValueError):
-        return False
-    is_safe = url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host))
-    return is_safe and bool(url.host) and not url.userinfo
-
-
 async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) -> None:
     """Post a message. Redirects are not followed. `PostError`: it was not delivered, or it is not known whether it was."""
-    import httpx  # slow to import
-
     problem = "not tried"
     for wait in waits:
         await anyio.sleep(wait)
@@ -79,8 +70,6 @@ async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) ->
 
 
 async def _post_once(url: Secret, message: str) -> httpx.Response:
-    import httpx  # slow to import
-
     # A transport is used without a client, because a client logs the URL of each request.
     limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _TIMEOUT)}
     headers = {"content-type": "application/json"}
@@ -103,7 +92,5 @@ def _explain(response: httpx.Response) -> str:
 
 def find_proxy(url: Secret, proxies: Mapping[str, str]) -> str | None:
     """Return the proxy for a URL; `None` on loopback, and for hosts that the system excludes."""
-    import httpx  # slow to import
-
     parsed = httpx.URL(url.reveal())
     return None if is_loopback(parsed.host) or proxy_bypass(parsed.host) else proxies.get(parsed.scheme)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
 from json import JSONDecodeError
 from tomllib import TOMLDecodeError
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from outreach_async._cli.messages import count_noun, find_remedy, to_printable, translate_arguments
 from outreach_async._service.retry import explain_status, is_refusal
@@ -83,16 +83,16 @@ class InterruptHandler:
         if self.count == 1:
             seconds = self.drain()
             self._screen.warn(f"waiting up to {seconds:.0f} s for requests in flight; press Ctrl-C again to cancel them")
-            # Wait in another task: a wait in this method would block the handling of the next Ctrl-C.
-            self.group.start_soon(self._cancel_after, seconds)
+            self.scope.deadline = anyio.current_time() + seconds
         elif self.count == 2:  # noqa: PLR2004 - the second
             self.scope.cancel()
         else:  # the cancelled run has not ended: do not wait for it
             self._exit(INTERRUPTED)
 
-    async def _cancel_after(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-        self.scope.cancel()
+    async def receive(self, signals: AsyncIterable[object]) -> None:
+        """Handle every Ctrl-C, until this task is cancelled."""
+        async for _ in signals:
+            self.handle()
 
 
 @asynccontextmanager
@@ -102,44 +102,35 @@ async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
     failure: Exception | None = None
     async with anyio.create_task_group() as group:
         interrupts = InterruptHandler(screen, group)
-        await group.start(_receive_signals, interrupts)  # returns once the handler is in place
-        try:
-            with interrupts.scope:
-                yield interrupts
-        except Exception as error:  # noqa: BLE001 - raised below, because the group would wrap it
-            failure = error
-        # The signal receiver and the tasks of the block, such as the progress display, run until they are cancelled.
-        group.cancel_scope.cancel()
+        with ExitStack() as stack:
+            with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
+                signals = stack.enter_context(anyio.open_signal_receiver(signal.SIGINT))
+                group.start_soon(interrupts.receive, signals)
+            try:
+                with interrupts.scope:
+                    yield interrupts
+            except Exception as error:  # noqa: BLE001 - raised below, because the group would wrap it
+                failure = error
+            # The signal receiver and the tasks of the block, such as the progress display, run until they are cancelled.
+            group.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
-async def _receive_signals(interrupts: InterruptHandler, *, task_status: TaskStatus[None]) -> None:
-    try:
-        receiver = anyio.open_signal_receiver(signal.SIGINT)
-    except NotImplementedError:  # pragma: no cover - Windows
-        task_status.started()
-        return
-    with receiver as signals:
-        task_status.started()
-        async for _ in signals:
-            interrupts.handle()
-
-
 def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = INTERRUPTED) -> int:
     """Run a command and return its exit code. Ctrl-C and SIGTERM cancel it, so that it can still print its progress."""
-    return anyio.run(_run_cancellable, main, terminated)
 
+    async def run() -> int:
+        import asyncio  # imported on demand: the command `report` and wrong usage need no event loop
 
-async def _run_cancellable(main: Callable[[], Awaitable[int | None]], terminated: int) -> int:
-    import asyncio  # imported on demand: the command `report` and wrong usage need no event loop
+        with anyio.CancelScope() as scope:
+            # By default, SIGTERM ends the process at once, and leaves the journal and the rejects file incomplete.
+            with suppress(NotImplementedError):  # Windows, as above
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+            return await main() or OK
+        return terminated
 
-    with anyio.CancelScope() as scope:
-        # By default, SIGTERM ends the process at once, and leaves the journal and the rejects file incomplete.
-        with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
-        return await main() or OK
-    return terminated
+    return anyio.run(run)
 
 
 def exit_code(error: BaseException) -> int:
@@ -229,36 +220,26 @@ def _format_message(error: BaseException) -> str:
 
 def _remove_foreign_text(error: BaseException, message: str) -> str:
     """Replace another library's text in a message, which users would not understand, by its reason, or remove it."""
+    in_journal = isinstance(error, JournalError)
     for link in iterate_linked_errors(error):
-        if _is_own_error(link, journal=isinstance(error, JournalError)):
+        # Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
+        # A damaged journal makes Python itself raise built-in exceptions, but none of them is an `OSError` without a code.
+        package = type(link).__module__.partition(".")[0]
+        is_foreign = in_journal or isinstance(link, OSError | EOFError | UnicodeError)
+        is_own = in_journal and type(link) is OSError and link.errno is None
+        if is_own or package in {"outreach_async", "click"} or (package == "builtins" and not is_foreign):
             continue
-        reason = _find_reason(link)
-        for pattern in _quotation_patterns(link):
-            if match := pattern.search(message):
-                replacement = f"{match[1]}{reason}{match[2]}" if reason else ""
-                return message[: match.start()] + replacement + message[match.end() :]
+        # The message may quote the class and the text, or only the text, whose `strerror` a library may have changed:
+        # asyncio adds the address to the operating system's message.
+        texts = dict.fromkeys((str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)))
+        quoted = [re.escape(text) for text in texts if text and text != os.strerror(getattr(link, "errno", None) or 0)]
+        patterns = [rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)"]
+        patterns += [pattern for text in quoted for pattern in (rf"(: ){text}()(?=;|\Z)", rf"( \(){text}(\))")]
+        for match in filter(None, (re.search(pattern, message) for pattern in patterns)):
+            reason = _find_reason(link)
+            replacement = f"{match[1]}{reason}{match[2]}" if reason else ""
+            return message[: match.start()] + replacement + message[match.end() :]
     return message
-
-
-def _is_own_error(link: BaseException, *, journal: bool) -> bool:
-    """Return whether this library or click wrote the text of an exception."""
-    # Most built-in exceptions, such as `ValueError`, count as written by this library, because its checks raise them.
-    # A damaged journal makes Python itself raise built-in exceptions, but none of them is an `OSError` without a code.
-    if journal and type(link) is OSError and link.errno is None:
-        return True
-    package = type(link).__module__.partition(".")[0]
-    python = journal or isinstance(link, OSError | EOFError | UnicodeError)
-    return package in {"outreach_async", "click"} or (package == "builtins" and not python)
-
-
-def _quotation_patterns(link: BaseException) -> Iterator[re.Pattern[str]]:
-    """Yield patterns that find an exception in a message. The message may quote the class and the text, or only the text."""
-    yield re.compile(rf"(: ){type(link).__name__}(?:: [^;]*)?()(?=;|\Z)")
-    # A library may change `strerror`: asyncio adds the address to the operating system's message.
-    for text in (str(link), str(link).partition("\n")[0], getattr(link, "strerror", None)):
-        if text and text != os.strerror(getattr(link, "errno", None) or 0):
-            yield re.compile(rf"(: ){re.escape(text)}()(?=;|\Z)")
-            yield re.compile(rf"( \(){re.escape(text)}(\))")
 
 
 def _find_reason(error: BaseException) -> str | None:

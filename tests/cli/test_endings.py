@@ -24,7 +24,7 @@ from rich.console import Console
 from support.cli import KEY, Served, Shell, save_contacts
 
 from outreach_async._cli.app import run
-from outreach_async._cli.connection import _create_transport
+from outreach_async._cli.connection import _client_arguments
 from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.messages import translate_arguments, wrap_error
 from outreach_async._cli.output import Screen
@@ -67,7 +67,7 @@ def test_every_backend_reaches_the_service(served: Served, backend: str) -> None
 async def test_every_backend_allows_the_concurrency_of_the_command(backend: str) -> None:
     values = dict.fromkeys(("owner_key", "as_json", "timeout", "rate")) | {"workspaces": (), "headers": ()}
     options = Options.of({**values, "base_url": "http://127.0.0.1:1", "backend": backend}, {})
-    transport: Any = _create_transport(options, 200)
+    transport: Any = _client_arguments(options, None, 200, writes=False)["transport"]
     await transport.aclose()
     assert transport.max_in_flight == 200
 

@@ -22,16 +22,8 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def mcp(
-    *,
-    options: Options,
-    allow_writes: tuple[str, ...],
-    deadline: float,
-    history: Path | None,
-    http: bool,
-    host: str,
-    port: int,
+    *, options: Options, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
 ) -> int:
-    """Run an MCP server for assistants over stdin and stdout."""
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server._tool_server import create_server, serve_stdio
 
@@ -51,14 +43,9 @@ def mcp(
         # Creating contacts takes the key of the writable workspaces; reading takes none.
         default = (writable or workspaces)[0]
         async with open_client(options, workspace=default, writes=bool(writable)) as client:
+            clock, names = clock_of(options), options.config.names
             server = create_server(
-                client,
-                workspaces,
-                allow_writes=writable,
-                deadline=deadline,
-                clock=clock_of(options),
-                history=store,
-                names=options.config.names,
+                client, workspaces, allow_writes=writable, deadline=deadline, clock=clock, history=store, names=names
             )
             if http:
                 from outreach_async.mcp_server._http import serve_http

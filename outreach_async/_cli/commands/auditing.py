@@ -25,7 +25,6 @@ from outreach_async import audit as auditing
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async._cli.posting import PostError, parse_webhook, post
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.atomic import atomic_write
@@ -72,7 +71,6 @@ def audit(
     as_schema: bool,
     **shared: Any,
 ) -> int:
-    """Check every mailbox of the workspaces for problems."""
     task = _Task(options=options, is_brief=False, **shared)
     if as_schema:
         return _print_result(task.screen, json.dumps(schema(), indent=2), schema())
@@ -94,8 +92,11 @@ def audit(
 
 
 def brief(*, options: Options, post: str | None, as_schema: bool, **shared: Any) -> int:
-    """Show open tasks and the changes since the last brief."""
-    webhook = None if post is None else parse_webhook(post)
+    webhook = None
+    if post is not None:
+        from outreach_async._cli.posting import parse_webhook  # imported on demand, as below: few commands post
+
+        webhook = parse_webhook(post)
     task = _Task(options=options, is_brief=True, **shared)
     if as_schema:
         return _print_result(task.screen, json.dumps(brief_schema(), indent=2), brief_schema())
@@ -125,7 +126,10 @@ class _Task:
 
     def __attrs_post_init__(self) -> None:
         self.screen = self.options.screen(as_json=self.form == "json" and not self.outputs)
-        self.policy = _load_policy(self.policy_path)
+        self.policy = auditing.Policy.default()
+        if self.policy_path is not None:
+            with files.explain_read_errors("--policy", self.policy_path):
+                self.policy = auditing.Policy.load(self.policy_path)
 
     @property
     def formats(self) -> set[str | None]:
@@ -176,9 +180,20 @@ class _Task:
                 write_prometheus(report, prometheus)
         past = self._read_past(read, shown=bool(folder))
         self._output(view, past, _render_folder(folder, report, parts, past) if folder else {})
-        if webhook and not await _post(self.screen, webhook, view):
-            return NOT_DELIVERED
-        self._append(read)
+        if webhook:
+            from outreach_async._cli.posting import PostError, post
+
+            try:
+                await post(webhook, "".join(_render(view, "slack", {})))
+            except PostError as error:
+                text = f"the brief was not delivered: {error}. It is complete here; run the command again to post it."
+                self.screen.warn(f"--post: {text}")
+                return NOT_DELIVERED
+            self.screen.print_line("Posted.")
+        # The history is written last: if the report could not be printed, the next one must show these changes again.
+        if self.store and self.readings and not self.no_append and not self.store.append(read, self.readings):
+            text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
+            self.screen.warn(f"--history: {self.store.path} {text}")
         return report.exit_code(self.fail_on)
 
     def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
@@ -194,12 +209,6 @@ class _Task:
             days = [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
             return {"days": days, "opened": copy.opened(report.workspaces)}
 
-    def _append(self, report: auditing.Report) -> None:
-        # The history is written last: if the report could not be printed, the next one must show these changes again.
-        if self.store and self.readings and not self.no_append and not self.store.append(report, self.readings):
-            text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
-            self.screen.warn(f"--history: {self.store.path} {text}")
-
     def _output(self, view: auditing.Report | Brief, past: Mapping[str, Any], folder: Mapping[Path, str]) -> None:
         """Write a report or a brief to files, or print it if there are no files. `folder` has the files of `--output-folder`."""
         screen = self.screen
@@ -210,7 +219,11 @@ class _Task:
             with files.explain_write_errors("--output-folder", path):
                 atomic_write(path, text)
         if self.outputs or folder:
-            _print_headline(screen, view)
+            title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
+            screen.print_line(format_headline(title, summary), "bold")
+            changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
+            for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
+                screen.print_line(line)
             for path in self.outputs:
                 screen.print_line(f"Written: {path}")
             for path in list(folder)[:1]:
@@ -222,14 +235,6 @@ class _Task:
         if screen.as_json:
             screen.print_result(view.to_dict())
         sys.stdout.flush()  # raises an error for a broken pipe before the --history file is changed
-
-
-def _print_headline(screen: Screen, view: auditing.Report | Brief) -> None:
-    title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
-    screen.print_line(format_headline(title, summary), "bold")
-    changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
-    for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
-        screen.print_line(line)
 
 
 def open_history(options: Options, path: Path | None) -> History | None:
@@ -297,16 +302,13 @@ def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
 
 
 def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
-    rules = [policy.rule(name) for name in sorted(auditing.CATALOGUE)]
-    off = set(policy.used.off)
-    screen.print_table(
-        ("rule", "severity", "title"),
-        [(rule.id, "off" if rule.id in off else rule.severity_range, rule.title) for rule in rules],
-    )
+    rules = [(rule, rule.id in policy.used.off) for rule in map(policy.rule, sorted(auditing.CATALOGUE))]
+    rows = [(rule.id, "off" if off else rule.severity_range, rule.title) for rule, off in rules]
+    screen.print_table(("rule", "severity", "title"), rows)
     screen.print_footer("audit --explain RULE describes a rule.")
     described = [
-        {"rule": rule.id, "severities": [each.value for each in rule.severities], "title": rule.title, "off": rule.id in off}
-        for rule in rules
+        {"rule": rule.id, "severities": [each.value for each in rule.severities], "title": rule.title, "off": off}
+        for rule, off in rules
     ]
     screen.print_result({"rules": described})
     return OK
@@ -316,14 +318,6 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
     screen.print_lines(text)
     screen.print_result(value)
     return OK
-
-
-def _load_policy(path: Path | None) -> auditing.Policy:
-    """Read the policy of `--policy`, or return the default policy if `path` is `None`."""
-    if path is None:
-        return auditing.Policy.default()
-    with files.explain_read_errors("--policy", path):
-        return auditing.Policy.load(path)
 
 
 def load_report(flag: str, path: Path) -> auditing.Report:
@@ -358,9 +352,8 @@ async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] 
     workspaces = workspaces_of(options)
     shared = [workspace for workspace in workspaces if workspace not in options.own_rates]
     if len(workspaces) > 1 and len(shared) < len(workspaces):
-        merged, separate = await _audit_apart(
-            options, screen, [shared, *([each] for each in workspaces if each not in shared)], **about
-        )
+        groups = [shared, *([each] for each in workspaces if each not in shared)]
+        merged, separate = await _audit_apart(options, screen, groups, **about)
         if parts is not None:
             parts += separate
         return merged
@@ -425,14 +418,3 @@ def clock_of(options: Options) -> Callable[[], float] | None:
     from outreach_async._cli._demo_world import create_demo_world
 
     return lambda: create_demo_world().now
-
-
-async def _post(screen: Screen, webhook: Secret, view: auditing.Report | Brief) -> bool:
-    """Post a brief, and return whether it was delivered."""
-    try:
-        await post(webhook, "".join(_render(view, "slack", {})))
-    except PostError as error:
-        screen.warn(f"--post: the brief was not delivered: {error}. It is complete here; run the command again to post it.")
-        return False
-    screen.print_line("Posted.")
-    return True

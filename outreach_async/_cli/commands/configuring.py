@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio.to_thread
 import attrs
@@ -52,12 +51,21 @@ _TEMPLATE: Final = """\
 
 
 def init(options: Options) -> int:
-    """Write a commented configuration file to start with."""
+    """Write a new file with the address and the workspaces of the environment, or with examples in comments."""
     path = options.config.path or Path(FILE_NAME)
+    base_url, ids = os.environ.get("OUTREACH_BASE_URL", ""), os.environ.get("OUTREACH_WORKSPACE", "").split()
+    try:
+        known = base_url not in {"", FAKE} and not parse_base_url(base_url).secrets
+    except InvalidRequest:
+        known = False
+    address = f'base_url = "{base_url}"' if known and '"' not in base_url else '# base_url = "https://api.example"'
+    names = {id_: id_.removeprefix("space_") for id_ in ids if id_.startswith("space_") and id_.isascii()}
+    lines = [f'{name} = {{ id = "{id_}" }}' for id_, name in names.items() if name.replace("_", "").isalnum()]
+    lines.append('# acme = { id = "space_...", groups = ["retail"] }')
     try:
         # Only the owner may write the file, regardless of the umask, because the command refuses all others.
         with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-            file.write(_fill_in(os.environ))
+            file.write(_TEMPLATE.format(base_url=address, workspaces="\n".join(lines)))
     except FileExistsError:
         remedy = "pass another path with --config, or edit the file"
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None
@@ -66,20 +74,6 @@ def init(options: Options) -> int:
     named = "" if path == Path(FILE_NAME) else f" --config {shlex.quote(str(path))}"
     options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: outreach-async config check{named}")
     return OK
-
-
-def _fill_in(environment: Mapping[str, str]) -> str:
-    """Return the text of a new file. It has the address and the workspaces of the environment, or examples in comments."""
-    base_url, ids = environment.get("OUTREACH_BASE_URL", ""), environment.get("OUTREACH_WORKSPACE", "").split()
-    ids = [id_ for id_ in ids if id_.removeprefix("space_").replace("_", "").isalnum() and id_.isascii()]
-    try:
-        known = base_url not in {"", FAKE} and not parse_base_url(base_url).secrets
-    except InvalidRequest:
-        known = False
-    lines = [f'{id_.removeprefix("space_")} = {{ id = "{id_}" }}' for id_ in dict.fromkeys(ids) if id_.startswith("space_")]
-    example = '# acme = { id = "space_...", groups = ["retail"] }'
-    address = f'base_url = "{base_url}"' if known and '"' not in base_url else '# base_url = "https://api.example"'
-    return _TEMPLATE.format(base_url=address, workspaces="\n".join([*lines, example]))
 
 
 @attrs.define
@@ -93,22 +87,11 @@ class _Check:
     key_error: OutreachError | None = None
 
     @property
-    def errors(self) -> list[OutreachError]:
-        return [error for error in (self.error, self.key_error) if error is not None]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "workspace": self.workspace.id,
-            "name": self.workspace.name,
-            "readable": self.error is None,
-            "campaigns": self.campaigns,
-            "owner_key": self.key,
-            "errors": [*map(format_message, self.errors)],
-        }
+    def errors(self) -> list[str]:
+        return [format_message(error) for error in (self.error, self.key_error) if error is not None]
 
 
 def check(options: Options) -> int:
-    """Read one page of each workspace, and say what works. Owner keys are read, but not sent."""
     if options.config.workspaces and options.sources["workspace"] not in {"--workspace", "OUTREACH_WORKSPACE"}:
         options = attrs.evolve(options, workspaces=tuple(options.config.names))
     return run_async(partial(_check_all, options))
@@ -121,19 +104,27 @@ async def _check_all(options: Options) -> int:
     async with open_each(options) as clients, anyio.create_task_group() as group:
         for each in found:
             group.start_soon(_check_workspace, options, each, clients[each.workspace.id])
-    screen.print_table(
-        ("workspace", "id", "reading", "campaigns", "owner_key"),
-        [
-            (each.workspace.name, each.workspace.id, "fails" if each.error else "works", each.campaigns, each.key)
-            for each in found
-        ],
-    )
+    rows = [
+        (each.workspace.name, each.workspace.id, "fails" if each.error else "works", each.campaigns, each.key) for each in found
+    ]
+    screen.print_table(("workspace", "id", "reading", "campaigns", "owner_key"), rows)
     for each in found:
-        for error in each.errors:
-            screen.warn(f"{each.workspace.name}: {format_message(error)}")
+        for text in each.errors:
+            screen.warn(f"{each.workspace.name}: {text}")
     works = sum(not each.errors for each in found)
     screen.print_line(f"{works:,} of {count_noun(len(found), 'workspace')} {'works' if works == 1 else 'work'}")
-    screen.print_result({"workspaces": [each.to_dict() for each in found], "works": works})
+    described = [
+        {
+            "workspace": each.workspace.id,
+            "name": each.workspace.name,
+            "readable": each.error is None,
+            "campaigns": each.campaigns,
+            "owner_key": each.key,
+            "errors": each.errors,
+        }
+        for each in found
+    ]
+    screen.print_result({"workspaces": described, "works": works})
     errors = [each.error for each in found if each.error is not None]
     if errors:
         return NOT_ALLOWED if len(errors) == len(found) and {*map(exit_code, errors)} == {NOT_ALLOWED} else INCOMPLETE
@@ -155,31 +146,23 @@ async def _check_workspace(options: Options, found: _Check, client: OutreachClie
 
 
 def show(options: Options) -> int:
-    """Show each value, and where it comes from. Keys are never shown, only where they are stored."""
-    screen, values, workspaces = options.screen(), dict(_describe(options)), options.config.workspaces
+    screen, config, url = options.screen(), options.config, options.base_url
+    values = {
+        "path": config.path and str(config.path),
+        "profile": options.profile,
+        "base_url": url if url is None or url == FAKE else str(parse_base_url(url)),  # without user and password
+        "owner_key": "***" if options.owner_key else config.owner_key and str(config.owner_key),
+        "backend": options.backend,
+        "timeout": options.timeout,
+        "rate": options.rate,
+        "workspace": ", ".join(map(options.name_of, options.workspaces)) or None,
+    }
     screen.print_table(("value", "", "from"), [(name, value, options.sources.get(name, "")) for name, value in values.items()])
-    if workspaces:
+    if config.workspaces:
         screen.print_line()
-        rows = [(each.name, each.id, ", ".join(each.groups), str(each.owner_key or ""), each.rate) for each in workspaces]
+        rows = [(each.name, each.id, ", ".join(each.groups), str(each.owner_key or ""), each.rate) for each in config.workspaces]
         screen.print_table(("workspace", "id", "groups", "owner_key", "rate"), rows)
-    screen.print_result(
-        {
-            "path": values["path"],
-            "profile": options.profile,
-            "values": {name: {"value": values[name], "from": source or None} for name, source in options.sources.items()},
-            "workspaces": [{**attrs.asdict(each), "owner_key": each.owner_key and str(each.owner_key)} for each in workspaces],
-        }
-    )
+    spaces = [{**attrs.asdict(each), "owner_key": each.owner_key and str(each.owner_key)} for each in config.workspaces]
+    used = {name: {"value": values[name], "from": source or None} for name, source in options.sources.items()}
+    screen.print_result({"path": values["path"], "profile": options.profile, "values": used, "workspaces": spaces})
     return OK
-
-
-def _describe(options: Options) -> Iterator[tuple[str, Any]]:
-    yield "path", None if options.config.path is None else str(options.config.path)
-    yield "profile", options.profile
-    url = options.base_url
-    yield "base_url", url if url is None or url == FAKE else str(parse_base_url(url))  # without user and password
-    yield "owner_key", "***" if options.owner_key else options.config.owner_key and str(options.config.owner_key)
-    yield "backend", options.backend
-    yield "timeout", options.timeout
-    yield "rate", options.rate
-    yield "workspace", ", ".join(map(options.name_of, options.workspaces)) or None

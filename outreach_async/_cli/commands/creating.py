@@ -23,7 +23,6 @@ _KNOWN: Final = frozenset({*STANDARD_FIELDS})
 
 
 def create(*, options: Options, email: str, sets: tuple[str, ...], strict: bool, **policies: Any) -> int:
-    """Create one contact, and print its outcome and id."""
     return run_async(partial(_create, options, email, parse_settings(sets), {**policies, "strict_validation": strict}))
 
 

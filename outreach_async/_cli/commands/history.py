@@ -16,34 +16,30 @@ from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
-from outreach_async.audit.history import DayFigures, History, Kind
+from outreach_async.audit.history import History, Kind
 
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
 _DAY: Final = 86_400
 
 
 def show(options: Options, file: Path, kind: Kind, *, subject: str | None, days: int) -> int:
-    """Show the figures of each day, in UTC."""
     screen = options.screen()
     found = History(file).daily(kind, subject, workspaces=options.workspaces or None, days=days)
     known = {name for day in found for name, value in attrs.asdict(day).items() if value is not None}
     columns = [name for name in _COLUMNS if name in known | {"note"}]
-    screen.print_table(columns, [[_format(day, name) for name in columns] for day in found])
+    rows = []
+    for day in found:
+        note = f"spread over {day.spread_over} days" if day.spread_over > 1 else ""
+        values = {name: round(value, 1) if isinstance(value, float) else value for name, value in attrs.asdict(day).items()}
+        rows.append([{**values, "note": note}[name] for name in columns])
+    screen.print_table(columns, rows)
     if not found:
         screen.print_line("The history has no such days.")
     screen.print_result({"days": [attrs.asdict(day) for day in found]})
     return OK
 
 
-def _format(day: DayFigures, column: str) -> Any:
-    if column == "note":
-        return f"spread over {day.spread_over} days" if day.spread_over > 1 else ""
-    value = getattr(day, column)
-    return "" if value is None else round(value, 1) if isinstance(value, float) else value
-
-
 def export(options: Options, file: Path, folder: Path, form: str, *, force: bool) -> int:
-    """Write each table and each view of the history to a file in a folder, which is created if it does not exist."""
     if form == "parquet":
         require_module("pyarrow", "outreach_async[parquet]")
     source = History(file)
@@ -52,19 +48,17 @@ def export(options: Options, file: Path, folder: Path, form: str, *, force: bool
     paths = {name: folder / f"{name}.{form}" for name in (*TABLES, *VIEWS)}
     if not force and (found := next((each for each in paths.values() if each.exists()), None)):
         raise click.UsageError(f"FOLDER {folder}: {found.name} exists; pass a new folder, or overwrite its files with --force.")
-    write = _write_parquet if form == "parquet" else _write_csv
     with source.tables() as tables:
         for name, (columns, rows) in tables.items():
             with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as draft:
-                write(draft, columns, rows)
+                if form == "parquet":
+                    _write_parquet(draft, columns, rows)
+                    continue
+                with open_csv(draft, columns) as write:
+                    for row in rows:
+                        write(row)
             options.screen().print_line(f"Written: {paths[name]}")
     return OK
-
-
-def _write_csv(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with open_csv(draft, columns) as write:
-        for row in rows:
-            write(row)
 
 
 def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -82,7 +76,6 @@ def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Seque
 
 
 def prune(options: Options, file: Path, keep: float) -> int:
-    """Delete old snapshots, and make the file smaller."""
     if keep < _DAY:
         raise click.UsageError(f"--keep: expected at least a day, got {keep:g} s; pass, for example, 400d.")
     before = file.stat().st_size

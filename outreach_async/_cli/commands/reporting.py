@@ -43,6 +43,57 @@ _LISTED_RUNS: Final = 10
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
 
 
+@attrs.frozen
+class _Wanted:
+    """The options of the command: the rows to list or to write, and the input that names them."""
+
+    screen: Screen
+    open_input: files.OpenInput
+    uncertain: bool
+    input: Path | None
+    rejects: Path | None
+    results: Path | None
+    force: bool
+
+    @property
+    def flag(self) -> str | None:
+        """The first option that names a file to write."""
+        return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
+
+    def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
+        rejects = files.FileUse.of("--rejects", self.rejects, is_rejects_file)
+        files.require_writable(*uses, rejects, files.FileUse.of("--results", self.results, is_results_file), force=self.force)
+
+    def write(self, runs: Mapping[str, _Run]) -> dict[str, Any]:
+        """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
+        details = {}
+        if self.uncertain:
+            uncertain = [
+                {**({"part": name} if name else {}), **row}
+                for name, run in runs.items()
+                for row in run.describe(lambda outcome: not outcome.certain)
+            ]
+            _print_uncertain_rows(self.screen, uncertain)
+            details["uncertain_rows"] = uncertain
+        if self.rejects is not None:
+            with files.explain_write_errors("--rejects", self.rejects):
+                if parts := [(run.part, run.journal) for run in runs.values() if run.part]:
+                    rows = write_rejects(self.rejects, *rejects_of_parts(parts))
+                else:
+                    (run,) = runs.values()
+                    rows = export_rejects(self.rejects, run.file, run.journal)
+            self.screen.print_line(f"{rows:,} rows written to {self.rejects}")
+        if self.results is not None:
+            found = (
+                (run.file, results_of(run.part, run.folder) if run.part else run.describe(lambda _: True))
+                for run in runs.values()
+            )
+            with files.explain_write_errors("--results", self.results):
+                rows = write_results(self.results, found)
+            self.screen.print_line(f"{rows:,} rows written to {self.results}")
+        return details
+
+
 def report(
     options: Options,
     journal: files.JournalLocation,
@@ -55,22 +106,17 @@ def report(
     **mapping: Any,
 ) -> int:
     """Show the progress and results of the run in a journal, of the runs in a ledger, or of an import in parts."""
-    open_input, screen = files.pop_open_input(mapping), options.screen()
-    outputs = _Outputs(uncertain, rejects, results, force)
+    wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, force)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     with _name_argument():
         if is_ledger(journal):
-            return _report_ledger(screen, journal, outputs, open_input=open_input, input_=input_, mapping=mapping)
+            return _report_ledger(wanted, journal, mapping)
         journals = journals_in(journal)
     if given := next((name for name, value in mapping.items() if value), None):
         flag = given.removesuffix("s").replace("_", "-")
         raise click.UsageError(f"--{flag}: JOURNAL is not a ledger, and knows the columns of its input; omit the option.")
-    if not journals:
-        return _report_run(screen, journal, outputs, open_input=open_input, input_=input_)
-    if input_ is not None:
-        raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
-    return _report_parts(screen, journal, journals, outputs)
+    return _report_parts(wanted, journal, journals) if journals else _report_run(wanted, journal)
 
 
 @contextmanager
@@ -82,20 +128,13 @@ def _name_argument() -> Iterator[None]:
         raise InvalidRequest(re.sub(r"\A(journal|ledger): ", "JOURNAL: ", str(error))) from error
 
 
-def _report_ledger(
-    screen: Screen,
-    location: files.JournalLocation,
-    outputs: _Outputs,
-    *,
-    open_input: files.OpenInput,
-    input_: Path | None,
-    mapping: Mapping[str, Any],
-) -> int:
-    if outputs.uncertain or outputs.rejects is not None:
-        flag = "--rejects" if outputs.rejects is not None else "--uncertain"
+def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Mapping[str, Any]) -> int:
+    screen, results = wanted.screen, wanted.results
+    if wanted.uncertain or wanted.rejects is not None:
+        flag = "--rejects" if wanted.rejects is not None else "--uncertain"
         raise click.UsageError(f"{flag}: a ledger has no rows; pass --results PATH --input FILE, which shows every row of FILE.")
-    if (outputs.results is None) is not (input_ is None):
-        given, other = ("--input", "--results PATH") if input_ else ("--results", "--input FILE")
+    if (results is None) is not (wanted.input is None):
+        given, other = ("--input", "--results PATH") if wanted.input else ("--results", "--input FILE")
         raise click.UsageError(f"{given}: a ledger has no rows, only what became of them; pass {other}, too.")
     found = Ledger(location).report()
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
@@ -106,13 +145,12 @@ def _report_ledger(
     if found.pending:
         screen.print_line("A run is not included: it is under way, or its process was killed. The next run includes it.")
     details: dict[str, Any] = {}
-    if input_ is not None and outputs.results is not None:
-        outputs.require_writable(
-            files.FileUse.of_journal("JOURNAL", location, written=False), files.FileUse.of("--input", input_)
-        )
-        rows, known = _look_up(location, found.targets, open_input(input_), outputs.results, **mapping)
+    if wanted.input is not None and results is not None:
+        inputs = files.FileUse.of("--input", wanted.input)
+        wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
+        rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, **mapping)
         print_ledger(screen, known)
-        screen.print_line(f"{rows:,} rows written to {outputs.results}")
+        screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
     screen.print_result({**found.to_dict(), **details})
     return OK
@@ -185,19 +223,8 @@ class _Run:
             place = {"file": found.file.location, "line": found.row.line, "email": found.email}
             yield {**place, **describe_outcome(found.outcome, found.message)}
 
-    def describe_all(self) -> Iterator[dict[str, Any]]:
-        """Yield a JSON object for each outcome."""
-        return results_of(self.part, self.folder) if self.part else self.describe(lambda _: True)
 
-
-def _report_run(
-    screen: Screen,
-    location: files.JournalLocation,
-    outputs: _Outputs,
-    *,
-    open_input: files.OpenInput,
-    input_: Path | None,
-) -> int:
+def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     with _name_argument():
         journal = journal_at(location)
         figures = journal.report()
@@ -206,24 +233,23 @@ def _report_run(
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
         part = read_part(folder or ".", name, figures.fingerprint)
     run = _Run(journal, figures, part, folder or ".")
-    if input_ is not None and not outputs.wanted:
+    if wanted.input is not None and not (wanted.uncertain or wanted.flag):
         raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
-    if input_ is not None and run.source is None:
+    if wanted.input is not None and run.source is None:
         what = "is a part of an import, which records its files" if run.part else "records no input file"
         raise InvalidRequest(f"--input: the journal {what}; omit --input")
-    outputs.require_writable(
-        files.FileUse.of_journal("JOURNAL", location, written=False), files.FileUse.of("--input", input_), _inputs_of([run])
-    )
-    if outputs.rejects is not None and figures.source is None:
+    used = files.FileUse.of_journal("JOURNAL", location, written=False), files.FileUse.of("--input", wanted.input)
+    wanted.require_writable(*used, _inputs_of([run]))
+    if wanted.rejects is not None and figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
-    if path := input_ or (run.source if outputs.flag else None):
-        run = attrs.evolve(run, file=(file := open_input(path)))
+    if path := wanted.input or (run.source if wanted.flag else None):
+        run = attrs.evolve(run, file=(file := wanted.open_input(path)))
         if figures.fingerprint != file.fingerprint():
             text = f"{path} has changed since the run began, or is not the input of the run; restore or pass the original file"
-            raise InvalidRequest(f"{'--input' if input_ else outputs.flag}: {text}")
-    details = outputs.write(screen, {"": run})
-    _print_report(screen, figures, run.source)
-    return _end(screen, figures, details)
+            raise InvalidRequest(f"{'--input' if wanted.input else wanted.flag}: {text}")
+    details = wanted.write({"": run})
+    _print_report(wanted.screen, figures, run.source)
+    return _end(wanted.screen, figures, details)
 
 
 def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> int:
@@ -231,30 +257,32 @@ def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> 
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
-def _report_parts(screen: Screen, folder: files.JournalLocation, journals: Mapping[str, JournalStore], outputs: _Outputs) -> int:
+def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapping[str, JournalStore]) -> int:
+    if wanted.input is not None:
+        raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
     reports = {name: journal.report() for name, journal in journals.items()}
     details: dict[str, Any] = {}
-    if outputs.wanted:
+    if wanted.uncertain or wanted.flag:
         with _name_argument():
             parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
         runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
-        if outputs.flag and (others := [name for name, part in parts.items() if part is None]):
+        if wanted.flag and (others := [name for name, part in parts.items() if part is None]):
             location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
             remedy = "pass this location instead of the folder"
-            raise InvalidRequest(f"{outputs.flag}: {location} is not a part of an import; {remedy}")
-        outputs.require_writable(_inputs_of(runs.values()))
-        details = outputs.write(screen, runs)
+            raise InvalidRequest(f"{wanted.flag}: {location} is not a part of an import; {remedy}")
+        wanted.require_writable(_inputs_of(runs.values()))
+        details = wanted.write(runs)
     states = Counter(report.state for report in reports.values())
     first, *_ = reports
     planned = read_part(folder, first, reports[first].fingerprint)
     waiting = planned.of - len(reports) if planned else 0
     whole = _add_up(list(reports.values()), waiting)
-    _print_report(screen, whole)
-    screen.print_line("started parts: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())))
+    _print_report(wanted.screen, whole)
+    wanted.screen.print_line("started parts: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())))
     if waiting:
-        screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
+        wanted.screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
     found = {"parts": {name: report.state for name, report in reports.items()}, "waiting_parts": waiting}
-    return _end(screen, whole, {**found, **details})
+    return _end(wanted.screen, whole, {**found, **details})
 
 
 def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
@@ -280,56 +308,6 @@ def _inputs_of(runs: Iterable[_Run]) -> list[files.FileUse]:
         locations |= dict.fromkeys(Path(file.location) for file in planned if not is_url(file.location))
         locations |= {run.source: None} if run.source else {}
     return [use for location in locations for use in files.FileUse.of("the input of JOURNAL", location)]
-
-
-@attrs.frozen
-class _Outputs:
-    """The rows to list or to write."""
-
-    uncertain: bool
-    rejects: Path | None
-    results: Path | None
-    force: bool
-
-    @property
-    def flag(self) -> str | None:
-        """The first option that names a file."""
-        return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
-
-    @property
-    def wanted(self) -> bool:
-        return self.uncertain or self.flag is not None
-
-    def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
-        rejects = files.FileUse.of("--rejects", self.rejects, is_rejects_file)
-        files.require_writable(*uses, rejects, files.FileUse.of("--results", self.results, is_results_file), force=self.force)
-
-    def write(self, screen: Screen, runs: Mapping[str, _Run]) -> dict[str, Any]:
-        """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
-        details = {}
-        if self.uncertain:
-            uncertain = [
-                {**({"part": name} if name else {}), **row}
-                for name, run in runs.items()
-                for row in run.describe(lambda outcome: not outcome.certain)
-            ]
-            _print_uncertain_rows(screen, uncertain)
-            details["uncertain_rows"] = uncertain
-        if self.rejects is not None:
-            with files.explain_write_errors("--rejects", self.rejects):
-                rows = _write_rejects(self.rejects, list(runs.values()))
-            screen.print_line(f"{rows:,} rows written to {self.rejects}")
-        if self.results is not None:
-            with files.explain_write_errors("--results", self.results):
-                rows = write_results(self.results, ((run.file, run.describe_all()) for run in runs.values()))
-            screen.print_line(f"{rows:,} rows written to {self.results}")
-        return details
-
-
-def _write_rejects(path: Path, runs: Sequence[_Run]) -> int:
-    if parts := [(run.part, run.journal) for run in runs if run.part]:
-        return write_rejects(path, *rejects_of_parts(parts))
-    return export_rejects(path, runs[0].file, runs[0].journal)
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:

@@ -75,7 +75,6 @@ class LoggingService:
 def serve(
     *, options: Options, host: str, port: int, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
 ) -> int:
-    """Serve the embedded service over HTTP until interrupted."""
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 
     choices = _load_behaviour(behaviour)

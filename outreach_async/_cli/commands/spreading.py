@@ -42,16 +42,7 @@ def import_in_parts(
 ) -> int:
     """Import files on a Dask cluster in parts, print the results, and return the exit code."""
     require_module("distributed", "outreach_async[dask]")
-    journal = settings["journal"]
-    for name, remedy in _CONFLICTS.items():
-        if settings[name] not in {None, False, ()}:
-            flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            raise click.UsageError(f"--{flag}: conflicts with --dask; {remedy.format(journal=journal, path=settings[name])}.")
     connection = _create_connection(options, settings)
-    if not is_url(journal):
-        raise click.UsageError(
-            "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
-        )
     key = hide(find_owner_key(options, options.workspace))
     if scheduler == _LOCAL:
         if key is None:
@@ -63,11 +54,14 @@ def import_in_parts(
         FileUse.of("--results", settings["results"], is_results_file),
         force=settings["force"],
     )
-    screen, refused = options.screen(), refused_workspaces(options)
+    screen, refused, fields = options.screen(), refused_workspaces(options), list[WorkspaceField]()
+    if key is not None:
+        with open_sync_client(options) as client:
+            fields = client.workspaces.fields()
     made = plan(
         locations,
         overrides=parse_overrides(settings["maps"]),
-        fields=_read_fields(options) if key is not None else (),
+        fields=fields,
         workspace=connection.workspace,
         workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
         list_campaigns=partial(_list_campaigns, options),
@@ -86,19 +80,19 @@ def import_in_parts(
     with _written_results(made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
-    print_report(screen, report, made.rows, journal)
-    _print_rows(screen, report)
-    screen.print_result(report.to_dict())
-    return exit_code_of_rows(report.outcomes, report.repeats)
+    return _print_end(screen, report, made.rows, settings["journal"])
 
 
-def _print_rows(screen: Screen, report: SpreadReport) -> None:
+def _print_end(screen: Screen, report: SpreadReport, rows: int, journal: str) -> int:
+    print_report(screen, report, rows, journal)
     for row in report.failures[: screen.few]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
     if report.findings:
         screen.print_line(f"warning: cells: {count_noun(report.findings, 'finding')}; these values were left out or may be wrong")
     for finding in report.first_findings[: screen.few]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
+    screen.print_result(report.to_dict())
+    return exit_code_of_rows(report.outcomes, report.repeats)
 
 
 def _run(
@@ -127,6 +121,12 @@ def _written_results(made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
+    """Check that every option has a meaning for parts, and return how workers connect."""
+    for name, remedy in _CONFLICTS.items():
+        if settings[name] not in {None, False, ()}:
+            flag = {"checks": "check"}.get(name, name).replace("_", "-")
+            advice = remedy.format(journal=settings["journal"], path=settings[name])
+            raise click.UsageError(f"--{flag}: conflicts with --dask; {advice}.")
     if options.headers:
         text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
         raise click.UsageError(text)
@@ -134,13 +134,12 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
         raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
     if options.workspace is None:
         raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
+    if not is_url(settings["journal"]):
+        raise click.UsageError(
+            "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
+        )
     shared = {"backend": options.backend, "timeout": options.timeout, "concurrency": settings["concurrency"]}
     return Connection(base_url=options.base_url, workspace=options.workspace, **shared)
-
-
-def _read_fields(options: Options) -> list[WorkspaceField]:
-    with open_sync_client(options) as client:
-        return client.workspaces.fields()
 
 
 def _list_campaigns(options: Options, workspace: str) -> list[Campaign]:
