@@ -72,39 +72,39 @@ class KeyReference:
             print(KeyReference("env", "ACME_KEY").read({"ACME_KEY": "key_1"}))  # -> ***
             ```
         """
-        if self.kind == "env":
-            key = Secret(environment.get(str(self.value), "").strip())
-            if not key.reveal():
-                raise InvalidRequest(f"owner_key: the {self} is not set; set it, or correct its name in the configuration file")
-        else:
-            content = self._read_file() if self.kind == "file" else self._run_command(timeout)
-            key = Secret(content.decode(errors="replace").strip())
+        content, problem = self._read(environment, timeout)
+        if problem:
+            remedy = {
+                "env": "set it, or correct its name in the configuration file",
+                "file": "correct its path or its permissions",
+                "command": "run the whole command in a shell to see why",
+            }[self.kind]
+            raise InvalidRequest(f"owner_key: the {self} {problem}; {remedy}")
+        key = Secret(content.decode(errors="replace").strip())
         verb = "prints" if self.kind == "command" else "contains"
         require_id("owner_key", key.reveal(), "owner_key", f"correct what the {self} {verb}")
         return key
 
-    def _read_file(self) -> bytes:
+    def _read(self, environment: Mapping[str, str], timeout: float) -> tuple[bytes, str]:
+        """Return what contains the key, or the problem."""
         try:
-            with Path(str(self.value)).open("rb") as file:
-                return file.read(_MAX_KEY_SIZE)
-        except OSError as error:
-            reason = error.strerror
-        raise InvalidRequest(f"owner_key: the {self} cannot be read ({reason}); correct its path or its permissions")
-
-    def _run_command(self, timeout: float) -> bytes:
-        # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
-        null, pipe = subprocess.DEVNULL, subprocess.PIPE
-        try:  # the user's own program, in a file that only the user can write
+            if self.kind == "env":
+                content = os.fsencode(environment.get(str(self.value), "")).strip()
+                return content, "" if content else "is not set"
+            if self.kind == "file":
+                with Path(str(self.value)).open("rb") as file:
+                    return file.read(_MAX_KEY_SIZE), ""
+            # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
+            null, pipe = subprocess.DEVNULL, subprocess.PIPE
+            # The program is the user's own, in a file that only the user can write.
             done = subprocess.run(self.value, stdin=null, stdout=pipe, stderr=null, timeout=timeout, check=False)  # noqa: S603 - as above
         except subprocess.TimeoutExpired:
-            reason = f"did not end within {timeout:g} s"
+            return b"", f"did not end within {timeout:g} s"
         except OSError as error:
-            reason = f"cannot be run ({error.strerror})"
-        else:
-            if done.returncode == 0:
-                return bytes(done.stdout[:_MAX_KEY_SIZE])
-            reason = f"failed with exit code {done.returncode}"
-        raise InvalidRequest(f"owner_key: the {self} {reason}; run the whole command in a shell to see why")
+            return b"", f"cannot be {'read' if self.kind == 'file' else 'run'} ({error.strerror})"
+        if done.returncode:
+            return b"", f"failed with exit code {done.returncode}"
+        return done.stdout[:_MAX_KEY_SIZE], ""
 
 
 @attrs.frozen(kw_only=True)
@@ -168,27 +168,21 @@ class ConfigValues:
         """
         found: dict[str, ConfiguredWorkspace] = {}
         for selector in selectors:
-            found |= {each.id: each for each in self._select(selector)}
+            chosen = [each for each in self.workspaces if each.id == selector]
+            if not chosen and str(selector).startswith(ID_PREFIXES["workspace"]):
+                chosen = [ConfiguredWorkspace(name=selector, id=selector)]
+            chosen = chosen or [each for each in self.workspaces if selector in {ALL, each.name, *each.groups}]
+            if not chosen and self.workspaces:
+                groups = dict.fromkeys(group for each in self.workspaces for group in each.groups)
+                known = _suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], "the names are")
+                what = f"expected a name, an id or a group of workspaces in {self.path}, got {_show(selector)}"
+                raise InvalidRequest(f"workspace: {what}; {known}")
+            if not chosen:
+                where = "no configuration file was found" if self.path is None else f"{self.path} names no workspaces"
+                got = f"got {_show(selector)}, and {where}; pass the id, or write {FILE_NAME}"
+                raise InvalidRequest(f"workspace: expected an id (space_...), {got}")
+            found |= {each.id: each for each in chosen}
         return list(found.values())
-
-    def _select(self, selector: str) -> Sequence[ConfiguredWorkspace]:
-        by_id = [each for each in self.workspaces if each.id == selector]
-        if by_id or str(selector).startswith(ID_PREFIXES["workspace"]):
-            return by_id or [ConfiguredWorkspace(name=selector, id=selector)]
-        chosen = [each for each in self.workspaces if selector in {ALL, each.name, *each.groups}]
-        if not chosen:
-            raise InvalidRequest(f"workspace: {self._describe_unknown(selector)}")
-        return chosen
-
-    def _describe_unknown(self, selector: str) -> str:
-        if not self.workspaces:
-            where = "no configuration file was found" if self.path is None else f"{self.path} names no workspaces"
-            return f"expected an id (space_...), got {_show(selector)}, and {where}; pass the id, or write {FILE_NAME}"
-        groups = dict.fromkeys(group for each in self.workspaces for group in each.groups)
-        return (
-            f"expected a name, an id or a group of workspaces in {self.path}, got {_show(selector)}; "
-            f"{_suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], 'the names are')}"
-        )
 
 
 def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:

@@ -72,11 +72,9 @@ class Screen:
             self.print_line(line)
 
     def print_footer(self, text: str) -> None:
-        """Print a line if stdout is a terminal. A long line is wrapped between words."""
+        """Print a line if stdout is a terminal."""
         if self.console:
-            from rich.text import Text
-
-            self.console.print(Text(to_printable(text), style="dim"))
+            self.print_line(text, "dim")
 
     def print_table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Print a table; with `--json` or `--quiet`, print nothing."""

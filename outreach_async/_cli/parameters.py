@@ -1,11 +1,10 @@
-"""The parameters of commands: their types, and the text that declares them. What only a run needs is imported when one begins."""
+"""The parameters of commands, and the types of their values. What only a run needs is imported when one begins."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from outreach_async._config_file import ConfigValues
 
 STDOUT: Final = Path("/dev/stdout")
-_ID_PARAMETERS: Final = {"workspace": "workspaces", "campaign": "campaign", "owner_key": "owner_key"}  # by kind of id
 _REMEDIES: Final = {
     "workspace": "pass the id of a workspace",
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
@@ -32,14 +30,14 @@ Words = Mapping[str, str] | Iterable[str]
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """An id. If the id is of another kind, the error suggests the parameter for that kind."""
+    """An id of one kind."""
 
     name = "id"
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
         """Return the value if it is an id of the expected kind."""
         from outreach_async._config_file import split_selectors
         from outreach_async._service.validation import require_id
@@ -47,18 +45,8 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
         ids = split_selectors(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
         for id_ in ids or [value]:
-            require_id(name, id_, self.kind, self._find_remedy(str(id_), ctx.command.params if ctx else ()))
+            require_id(name, id_, self.kind, _REMEDIES[self.kind])
         return str(value)
-
-    def _find_remedy(self, value: str, parameters: Iterable[click.Parameter]) -> str:
-        from outreach_async._vocabulary import ID_PREFIXES
-
-        given = next((kind for kind, prefix in ID_PREFIXES.items() if value.startswith(prefix)), "")
-        for parameter in parameters:
-            if parameter.name == _ID_PARAMETERS.get(given) and given != self.kind:
-                return f"did you mean {parameter.opts[0]}?"
-        hint = " (the command 'steps' accepts campaign ids)" if given == "campaign" and self.kind == "workspace" else ""
-        return _REMEDIES[self.kind] + hint
 
 
 class WordType(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -176,38 +164,26 @@ TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as abo
 """The type of a value, by the word for it in the help. `>` marks a file that is written."""
 
 
-def parse_parameters(text: str) -> list[click.Parameter]:
-    """Return the parameters that a text declares: `NAME TYPE` for an argument, or an option as in a help, with its help below.
-
-    `...` marks an option that is repeatable, `!` one that is required, and ` = ` precedes a default.
-    """
-    lines: list[list[str]] = []
-    for line in cleandoc(text).splitlines():
-        if line.startswith(" "):
-            lines[-1].append(line.strip())
-        else:
-            lines.append([line])
-    return [_parse_parameter(first, " ".join(help_)) for first, *help_ in lines]
+def build_parameters(declared: Mapping[str, Mapping[str, Any]]) -> list[click.Parameter]:
+    """Return the parameters that a table declares, by flags or by the name of an argument."""
+    return [_build_parameter(*item) for item in declared.items()]
 
 
-def _parse_parameter(line: str, text: str) -> click.Parameter:
-    usage, _, default = line.partition(" = ")
-    flags, _, word = usage.partition(" ")
-    metavar = word.rstrip(".!")
-    is_choice = "|" in metavar and metavar.islower()
-    kind = click.Choice(metavar.split("|")) if is_choice else TYPES.get(metavar)
+def _build_parameter(flags: str, declared: Mapping[str, Any]) -> click.Parameter:
+    value, multiple = declared.get("value", ""), declared.get("many", False)
+    is_choice = "|" in value and value.islower()
+    kind = click.Choice(value.split("|")) if is_choice else TYPES.get(value)
     if not flags.startswith("-"):
         return click.Argument([flags.lower()], type=kind, metavar=None if is_choice else flags)
     names = flags.split(",")
     name = names[0].partition("/")[0].removeprefix("--").replace("-", "_")
-    multiple = word.endswith("...")
-    facts: dict[str, Any] = {"help": text, "multiple": multiple, "required": word.endswith("!")}
-    if not metavar:
+    facts: dict[str, Any] = {"help": declared["help"], "multiple": multiple, "required": declared.get("required", False)}
+    if not value:
         facts |= {"is_flag": True, "default": "/" in flags}  # the first of two flags is the default
     elif not is_choice:
-        facts["metavar"] = metavar.removeprefix(">")
-    if default:
-        facts["default"] = default
-    if metavar.startswith("[") and metavar.endswith("]"):  # the value may be omitted
+        facts["metavar"] = value.removeprefix(">")
+    if "default" in declared:
+        facts["default"] = declared["default"]
+    if value.startswith("[") and value.endswith("]"):  # the value may be omitted
         facts |= {"is_flag": False, "flag_value": "all"}
     return click.Option([*names, _NAMES.get(name, name) + "s" * (multiple and not name.endswith("s"))], type=kind, **facts)

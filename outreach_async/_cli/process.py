@@ -100,9 +100,9 @@ async def handle_interrupts(screen: Screen) -> AsyncIterator[InterruptHandler]:
     """Pass each Ctrl-C in the block to an `InterruptHandler`. On Windows, Ctrl-C raises `KeyboardInterrupt` instead."""
     # Exceptions of the block are raised unchanged, not in an exception group.
     failure: Exception | None = None
-    async with anyio.create_task_group() as group:
-        interrupts = InterruptHandler(screen, group)
-        with ExitStack() as stack:
+    with ExitStack() as stack:
+        async with anyio.create_task_group() as group:
+            interrupts = InterruptHandler(screen, group)
             with suppress(NotImplementedError):  # Windows has no signal handlers on event loops
                 signals = stack.enter_context(anyio.open_signal_receiver(signal.SIGINT))
                 group.start_soon(interrupts.receive, signals)

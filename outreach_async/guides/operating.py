@@ -78,7 +78,7 @@ Logs, events and metrics
 
 `OutreachClient(..., hooks=[print])` calls a function with each event: calls, attempts, retries, rows and bulk states. An
 exception in a hook does not affect the call; see `outreach_async.hooks`. `hooks=[OtelHook()]` from `outreach_async.otel` emits
-OpenTelemetry spans and metrics. `audit --prometheus outreach.prom` writes gauges for workspaces and domains to a file that
+OpenTelemetry spans and metrics. `audit --output outreach.prom` writes gauges for workspaces and domains to a file that
 node_exporter reads.
 
 Interpretations

@@ -127,11 +127,11 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_option_writes_the_file_and_the_report_is_still_printed(
+def test_an_output_file_has_the_gauges_and_the_verdict_is_still_printed(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "outreach.prom"
-    ended = shell("audit", *server_options, "--workspace", "space_none", "--prometheus", str(path))
+    ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
     series = parse(path.read_text(encoding="utf-8"))
 
     assert ended.code == 3
@@ -142,7 +142,7 @@ def test_the_option_writes_the_file_and_the_report_is_still_printed(
 
 @pytest.mark.thorough
 @pytest.mark.covers
-@pytest.mark.parametrize("arguments", [["--prometheus", "a.prom"], ["--output", "a.prom"], ["--format", "prometheus"]])
+@pytest.mark.parametrize("arguments", [["--output", "a.prom"], ["--format", "prometheus"]])
 def test_without_the_extra_the_command_says_so_before_anything_is_read(arguments: list[str], tmp_path: Path) -> None:
     command = ["audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments]
     code = f"{WITHOUT_EXTRA}from outreach_async._cli.app import run; sys.exit(run({command}))"

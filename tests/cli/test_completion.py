@@ -104,16 +104,6 @@ def test_file_names_are_left_to_the_shell(words: str) -> None:
     assert item.type == "file"
 
 
-def test_the_help_lists_the_commands_without_importing_them() -> None:
-    code = (
-        "import sys\nfrom outreach_async._cli.app import run\nbefore = set(sys.modules)\nassert run(['--help']) == 0\n"
-        "print([name for name in set(sys.modules) - before if name.startswith('outreach_async')])"
-    )
-    *lines, imported = printed(sys.executable, "-c", code)
-    assert [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]] == NAMES
-    assert imported == "[]"
-
-
 def test_a_completion_imports_no_command_and_no_backend() -> None:
     code = (
         "import sys\nfrom outreach_async._cli.app import run\nassert run([]) == 0\n"

@@ -239,7 +239,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     reads += [("brief", "policy"), ("serve", "world")]
     reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
-    writes += [("import", "save_mapping"), ("audit", "outputs"), ("audit", "prometheus"), ("brief", "outputs")]
+    writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
     writes += [(command, "output") for command in LISTS]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp")]

@@ -30,7 +30,7 @@ from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
-from outreach_async.audit._prometheus import require_client, write_prometheus
+from outreach_async.audit._prometheus import require_client
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
@@ -65,7 +65,6 @@ def audit(
     options: Options,
     campaigns: bool,
     compares: tuple[Path, ...],
-    prometheus: Path | None,
     output_folder: Path | None,
     explain: str | None,
     as_schema: bool,
@@ -79,16 +78,15 @@ def audit(
     existing = [path for path in compares if path.exists()]
     task.require_writable(
         *(files.FileUse.of("--compare", path) for path in existing),
-        files.FileUse.of("--prometheus", prometheus, partial(has_format, "prometheus")),
         _folder_uses(output_folder, options),
     )
-    if prometheus or "prometheus" in task.formats:
+    if "prometheus" in task.formats:
         require_client()
     earlier = [load_report("--compare", path) for path in existing]
     for path in compares:
         if path not in existing:
             task.screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
-    return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, prometheus=prometheus, folder=output_folder))
+    return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, folder=output_folder))
 
 
 def brief(*, options: Options, post: str | None, as_schema: bool, **shared: Any) -> int:
@@ -163,7 +161,6 @@ class _Task:
         *,
         campaigns: bool = True,
         earlier: Sequence[auditing.Report] = (),
-        prometheus: Path | None = None,
         folder: Path | None = None,
         webhook: Secret | None = None,
     ) -> int:
@@ -175,9 +172,6 @@ class _Task:
         before = [baseline] if baseline else earlier
         report = read.since(*before) if before else read
         view = build_brief(read, baseline) if self.is_brief else report
-        if prometheus:
-            with files.explain_write_errors("--prometheus", prometheus):
-                write_prometheus(report, prometheus)
         past = self._read_past(read, shown=bool(folder))
         self._output(view, past, _render_folder(folder, report, parts, past) if folder else {})
         if webhook:

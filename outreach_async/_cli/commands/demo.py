@@ -59,7 +59,6 @@ _Import: TypeAlias = tuple[BulkReport, list[dict[str, Any]]]
 
 
 def demo(options: Options) -> int:
-    """Import and audit on an embedded service, and show a brief."""
     with TemporaryDirectory() as folder:
         paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
         paths[0].write_text(text := demo_contacts(), encoding="utf-8")
@@ -73,28 +72,24 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
     # The demo never contacts a real service, regardless of the environment.
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
-        code = await _import_both(client, screen, paths, imports)
-        if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
-            print_report(screen, imports[-1][0], None, None)
-            screen.print_result(_to_dicts(imports))
-            return INTERRUPTED
+        for path in paths:  # the files of two nights, with one ledger; only the progress is shown
+            job = ImportJob(
+                file=open_file(path),
+                campaign=CAMPAIGN,
+                duplicates="overwrite",
+                ledger=path.with_name("contacts.ledger") if CAN_LOCK else None,
+            )
+            silent = attrs.evolve(screen, as_json=True, console=None)
+            code = await run_import(client, job, silent, 0, lambda *told: imports.append(told))
+            if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
+                print_report(screen, imports[-1][0], None, None)
+                screen.print_result(_to_dicts(imports))
+                return INTERRUPTED
         audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
         await _simulate_two_days(client, world, audited)  # pragma: no cover - as above
         later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
     briefed = build_brief(later, audited)  # pragma: no cover - as above
     return _show(screen, imports, audited, briefed, verbose=options.verbose)  # pragma: no cover - as above
-
-
-async def _import_both(client: OutreachClient, screen: Screen, paths: Sequence[Path], imports: list[_Import]) -> int:
-    """Import the files of two nights with one ledger, and add what became of their rows. Only the progress is shown."""
-    silent, code = attrs.evolve(screen, as_json=True, console=None), OK
-    for path in paths:
-        ledger = path.with_name("contacts.ledger") if CAN_LOCK else None
-        job = ImportJob(file=open_file(path), campaign=CAMPAIGN, duplicates="overwrite", ledger=ledger)
-        code = await run_import(client, job, silent, 0, lambda *told: imports.append(told))
-        if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
-            break
-    return code  # pragma: no cover - as above
 
 
 def _to_dicts(imports: Sequence[_Import]) -> dict[str, Any]:
@@ -106,9 +101,8 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
     _announce(screen, "The brief of a morning, two days later", _STORY)
     if verbose:
         show(screen, briefed)
-        for title, (report, failures) in zip(
-            ("The import of a list", f"The next night,{_NO_LEDGER.rstrip(',') or ' with its ledger'}"), imports, strict=True
-        ):
+        titles = "The import of a list", f"The next night,{_NO_LEDGER.rstrip(',') or ' with its ledger'}"
+        for title, (report, failures) in zip(titles, imports, strict=True):
             _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
             print_report(screen, report, None, None)
             for failure in sorted(failures, key=itemgetter("line"))[:_MAX_LISTED]:

@@ -53,10 +53,10 @@ def export(options: Options, file: Path, folder: Path, form: str, *, force: bool
             with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as draft:
                 if form == "parquet":
                     _write_parquet(draft, columns, rows)
-                    continue
-                with open_csv(draft, columns) as write:
-                    for row in rows:
-                        write(row)
+                else:
+                    with open_csv(draft, columns) as write:
+                        for row in rows:
+                            write(row)
             options.screen().print_line(f"Written: {paths[name]}")
     return OK
 

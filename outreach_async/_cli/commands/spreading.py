@@ -123,7 +123,7 @@ def _written_results(made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
     """Check that every option has a meaning for parts, and return how workers connect."""
     for name, remedy in _CONFLICTS.items():
-        if settings[name] not in {None, False, ()}:
+        if (given := settings[name]) is not None and given is not False and given != ():
             flag = {"checks": "check"}.get(name, name).replace("_", "-")
             advice = remedy.format(journal=settings["journal"], path=settings[name])
             raise click.UsageError(f"--{flag}: conflicts with --dask; {advice}.")
