@@ -13,7 +13,7 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import File, Heading, Record, trim_cells
+from outreach_async.importer._table import File, Record, trim_cells, with_header
 from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
@@ -90,11 +90,10 @@ class CsvFile(File):
                 if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
                     break
             delimiter, skip, delimiter_notes = detect_delimiter(sample)
-        heading = Heading((), added=0, notes=())
-        bare = cls(source=source, heading=heading, delimiter=delimiter, encoding=codec, skip=above + skip)
+        bare = cls(source=source, delimiter=delimiter, encoding=codec, skip=above + skip)
         with closing(bare._read_all()) as records:
-            heading = Heading.of(source.name, next((record.cells for record in records), ()))
-        return attrs.evolve(bare, heading=heading, notes=(*encoding_notes, *delimiter_notes, *heading.notes))
+            header = next((record.cells for record in records), ())
+        return with_header(bare, header, *encoding_notes, *delimiter_notes)
 
     def _read_records(self) -> Iterator[Record]:
         return islice(self._read_all(), 1, None)

@@ -12,7 +12,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, File, Heading, Record
+from outreach_async.importer._table import MAX_COLUMNS, File, Record, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -37,8 +37,7 @@ class JsonLinesFile(File):
                 if len(keys) > MAX_COLUMNS:
                     limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
                     raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
-        heading = Heading.of(source.name, tuple(keys))
-        return cls(source=source, heading=heading, encoding=codec, notes=(*notes, *heading.notes), keys=tuple(keys))
+        return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
 
     def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}

@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue, number_issue
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import File, Heading, Record
+from outreach_async.importer._table import File, Record, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
@@ -64,12 +64,15 @@ class ParquetFile(File):
         with _open_reader(source) as reader:
             schema, metadata = reader.schema_arrow, reader.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        _require_plausible_size(source.name, groups)
-        names = tuple(schema.names)
-        heading = Heading.of(source.name, names)
+        chunks = [group.column(at) for group in groups for at in range(group.num_columns)]
+        packed = sum(chunk.total_compressed_size for chunk in chunks)
+        unpacked = sum(chunk.total_uncompressed_size for chunk in chunks) + sum(group.num_rows for group in groups)
+        if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * packed):
+            growth = f"{packed:,} bytes unpack to {unpacked:,} bytes and rows"
+            raise InvalidRequest(f"{source.name}: {growth}; check that the file is a table of people, and export it as CSV")
         nested = {at: str(field.type) for at, field in enumerate(schema) if not is_convertible(field.type)}
-        sizes = tuple(group.num_rows for group in groups)
-        return cls(source=source, heading=heading, notes=heading.notes, nested=nested, group_sizes=sizes, names=names)
+        sizes, names = tuple(group.num_rows for group in groups), tuple(schema.names)
+        return with_header(cls(source=source, nested=nested, group_sizes=sizes, names=names), names)
 
     def _read_mapped(self, columns: Columns) -> Generator[Record]:
         for at, kind in self.nested.items():
@@ -83,16 +86,13 @@ class ParquetFile(File):
 
     def column(self, at: int) -> Iterator[str]:
         """Yield the cell of one column for each row. The other columns are not read."""
-        is_readable = self._names.count(self._names[at]) == 1 and at not in self.nested
-        return self._read_column(at) if is_readable and not self.rejects else super().column(at)
+        if self._names.count(self._names[at]) > 1 or at in self.nested or self.rejects:
+            return super().column(at)
+        return (cell for batch in self._read_batches([self._names[at]]) for cell in _to_cells(batch.column(0)))
 
     def split(self) -> tuple[File, ...]:
         """Return one `ParquetFile` for each row group. Each one reads only its own group."""
         return tuple(attrs.evolve(self, group=group) for group in range(len(self.group_sizes)))
-
-    def _read_column(self, at: int) -> Iterator[str]:
-        for batch in self._read_batches([self._names[at]]):
-            yield from _to_cells(batch.column(0))
 
     def _read_batches(self, names: Sequence[str]) -> Iterator[Any]:
         groups = range(len(self.group_sizes)) if self.group is None else [self.group]
@@ -100,7 +100,12 @@ class ParquetFile(File):
             for group in groups:
                 rows = _choose_batch_rows(encoded, group, names)
                 for batch in reader.iter_batches(rows, row_groups=[group], columns=names, use_threads=False):
-                    _require_short_cells(self.name, batch)
+                    # No cell may be longer than in another format. The size in bytes is checked first: it is known.
+                    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                        if _longest(column) > MAX_CELL_LENGTH and max(map(len, _to_cells(column))) > MAX_CELL_LENGTH:
+                            what = f"column {name!r} has a cell of more than {MAX_CELL_LENGTH:,} characters"
+                            remedy = "shorten the cell, or export the file without the column"
+                            raise InvalidRequest(f"{self.name}: {what}; {remedy}")
                     yield batch
 
     def _read_records(self) -> Iterator[Record]:
@@ -124,25 +129,12 @@ class ParquetFile(File):
                 yield Record(line, values, None, tuple(issues.get(row, ())))
 
 
-def _columns_of(group: Any) -> list[Any]:
-    return [group.column(at) for at in range(group.num_columns)]
-
-
-def _require_plausible_size(name: str, groups: Sequence[Any]) -> None:
-    """Check that a file does not state that it unpacks to far more bytes, or has far more rows, than it has bytes."""
-    chunks = [chunk for group in groups for chunk in _columns_of(group)]
-    packed = sum(chunk.total_compressed_size for chunk in chunks)
-    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks) + sum(group.num_rows for group in groups)
-    if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * packed):
-        growth = f"{packed:,} bytes unpack to {unpacked:,} bytes and rows"
-        raise InvalidRequest(f"{name}: {growth}; check that the file is a table of people, and export it as CSV")
-
-
 def _choose_batch_rows(reader: Any, group: int, names: Sequence[str]) -> int:
-    """Return the number of rows of a row group to decode at once. Its cells can be checked only when they are decoded."""
+    """Return the number of rows to decode at once. Their cells can be checked only when they are decoded."""
     # Two encodings let a few bytes describe many long cells. With a dictionary, a cell is at most as long as the longest value of
     # the dictionary, which is read here with the first row. With deltas, a cell may repeat everything before it.
-    chunks = _columns_of(reader.metadata.row_group(group))
+    metadata = reader.metadata.row_group(group)
+    chunks = [metadata.column(at) for at in range(metadata.num_columns)]
     with_dictionary = {chunk.path_in_schema for chunk in chunks if _DICTIONARY_ENCODINGS.intersection(chunk.encodings)}
     longest: int = sum(chunk.total_uncompressed_size for chunk in chunks if "DELTA_BYTE_ARRAY" in chunk.encodings)
     if columns := [name for name in names if name in with_dictionary]:
@@ -163,14 +155,6 @@ def _longest(column: Array) -> int:
         return 0
     longest: int | None = compute.max(compute.binary_length(values.cast(pa.large_binary()))).as_py()
     return longest or 0
-
-
-def _require_short_cells(name: str, batch: Any) -> None:
-    """Check that no cell is longer than a cell of another format may be. The size in bytes is checked first: it is known."""
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        if _longest(column) > MAX_CELL_LENGTH and max(map(len, _to_cells(column))) > MAX_CELL_LENGTH:
-            what = f"column {field.name!r} has a cell of more than {MAX_CELL_LENGTH:,} characters"
-            raise InvalidRequest(f"{name}: {what}; shorten the cell, or export the file without the column")
 
 
 @contextmanager

@@ -237,38 +237,6 @@ class Row(Mapping[str, Any]):
         return self.members
 
 
-@attrs.frozen
-class Heading:
-    """The header of a file, with duplicate names made unique."""
-
-    headers: tuple[str, ...]
-    added: int
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, name: str, cells: tuple[str, ...]) -> Heading:
-        """Read the header of a file."""
-        named = trim_cells(cells, 0)
-        if not named:
-            raise InvalidRequest(f"{name}: no header; name the columns in the first line")
-        if len(named) > MAX_COLUMNS:
-            limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
-            raise InvalidRequest(f"{name}: {limit}; check that the first line has column names, not data")
-        if address := next((cell for cell in named if _ADDRESS.fullmatch(cell.strip())), None):
-            remedy = "insert a first line with column names, such as E-mail and First Name"
-            raise InvalidRequest(
-                f"{name}: expected a header, got the e-mail address {address.strip()!r} in the first line; {remedy}"
-            )
-        added = count_reason_columns(named)
-        headers, notes = _number_duplicates(tuple(map(unescape_formula, named[:-added])) if added else named)
-        return cls(headers, added, notes)
-
-    @property
-    def width(self) -> int:
-        """Number of columns in the file, including the columns that a rejects file adds."""
-        return len(self.headers) + self.added
-
-
 @attrs.frozen(kw_only=True)
 class File(ABC):
     r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
@@ -277,7 +245,7 @@ class File(ABC):
 
     Attributes:
         source: The bytes of the file.
-        heading: The header.
+        headers: Column names. No name occurs twice, except blank names.
         notes: Notes about the file, to be shown to the user.
 
     Example:
@@ -289,8 +257,9 @@ class File(ABC):
     """
 
     source: ByteSource
-    heading: Heading
+    headers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    _added: int = 0
 
     @property
     def path(self) -> Path | None:
@@ -303,17 +272,9 @@ class File(ABC):
         return self.source.name
 
     @property
-    def headers(self) -> tuple[str, ...]:
-        """Column names. No name occurs twice, except blank names."""
-        return self.heading.headers
-
-    @property
     def rejects(self) -> bool:
-        """True if the file is a rejects file of an earlier import, edited or not.
-
-        An import ignores the columns that a rejects file adds to the columns of the input.
-        """
-        return self.heading.added > 0
+        """True if the file is a rejects file of an earlier import, edited or not. The columns that it adds are ignored."""
+        return self._added > 0
 
     def fingerprint(self) -> str:
         r"""Return a digest of the file's bytes.
@@ -327,7 +288,7 @@ class File(ABC):
         return self.source.fingerprint()
 
     def count(self) -> int:
-        r"""Read the file once and return the number of rows. An unreadable part is an error before contacts are created.
+        r"""Read the whole file and return the number of rows.
 
         Example:
             ```python
@@ -338,7 +299,7 @@ class File(ABC):
         return sum(1 for _ in self._read_records())
 
     def rows(self, columns: Columns) -> Iterator[Row]:
-        r"""Yield the rows in order, reading on demand. Empty lines are skipped.
+        r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
 
         Example:
             ```python
@@ -363,10 +324,7 @@ class File(ABC):
         return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
 
     def column(self, at: int) -> Iterator[str]:
-        r"""Yield the cell of one column for each row; an empty string for a row without this cell.
-
-        Args:
-            at: Index of the column.
+        r"""Yield the cell of the column with the index `at` for each row; an empty string for a row without this cell.
 
         Example:
             ```python
@@ -409,11 +367,11 @@ class File(ABC):
         """Yield the records below the header."""
 
     def _read_mapped(self, _columns: Columns) -> Generator[Record]:
-        """Yield the records below the header, to be read with these columns."""
         return self._read_trimmed()
 
     def _read_trimmed(self) -> Generator[Record]:
-        width, kept = self.heading.width, len(self.headers)
+        kept = len(self.headers)
+        width = kept + self._added
         for record in self._read_records():
             if len(record.cells) <= width and not self.rejects:  # nearly always
                 yield record
@@ -458,8 +416,27 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
     return cells[:end]
 
 
+_AnyFile = TypeVar("_AnyFile", bound=File)
+
+
+def with_header(file: _AnyFile, cells: tuple[str, ...], *notes: str) -> _AnyFile:
+    """Return the file with the column names in `cells`, and with notes."""
+    named = trim_cells(cells, 0)
+    if not named:
+        raise InvalidRequest(f"{file.name}: no header; name the columns in the first line")
+    if len(named) > MAX_COLUMNS:
+        limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
+        raise InvalidRequest(f"{file.name}: {limit}; check that the first line has column names, not data")
+    if address := next((cell for cell in map(str.strip, named) if _ADDRESS.fullmatch(cell)), None):
+        remedy = "insert a first line with column names, such as E-mail and First Name"
+        raise InvalidRequest(f"{file.name}: expected a header, got the e-mail address {address!r} in the first line; {remedy}")
+    added = count_reason_columns(named)
+    headers, renamed = _number_duplicates(tuple(map(unescape_formula, named[:-added])) if added else named)
+    return attrs.evolve(file, headers=headers, added=added, notes=(*notes, *renamed))
+
+
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Add numbers to duplicate column names, and return the unique names and notes on the changes."""
+    """Return the names, numbered where they occur again, and notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()

@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._cells import error_issue, number_issue
 from outreach_async.importer._source import ByteSource, StreamCopy
-from outreach_async.importer._table import File, Heading, Record
+from outreach_async.importer._table import File, Record, with_header
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 _UNMARKED_NOTE: Final = (
@@ -55,12 +55,12 @@ class WorkbookFile(File):
     def of(cls, source: ByteSource, sheet: str | None = None, header_row: int = 1, read: ReadSheet | None = None) -> WorkbookFile:
         """Read a sheet of a workbook. The header is the first row that is not blank."""
         result, spool = (read or read_in_subprocess)(source, sheet)
+        bare = cls(source=source, sheet=result.sheet, spool=spool, header_row=header_row)
+        header = next((record.cells for record in _decode_records(spool, header_row)), ())
         try:
-            heading = Heading.of(source.name, next((record.cells for record in _decode_records(spool, header_row)), ()))
+            return with_header(bare, header, *filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE)))
         except InvalidRequest as error:  # the sheet may be a cover
             raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
-        notes = filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE, *heading.notes))
-        return cls(source=source, heading=heading, notes=tuple(notes), sheet=result.sheet, spool=spool, header_row=header_row)
 
     def _read_records(self) -> Iterator[Record]:
         return islice(_decode_records(self._spool, self._header_row), 1, None)
@@ -78,23 +78,18 @@ def read_in_subprocess(
             done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
         except OSError as error:
             raise InvalidRequest(f"{source.name}: cannot start the workbook reader ({error}); save the sheet as CSV") from error
-    result = _parse_result(done)
+    try:
+        result = _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
+    except msgspec.DecodeError:  # without a result, the process failed to start or exceeded a limit
+        if failure := done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]:
+            result = ReaderResult(refused=f"the workbook reader failed ({failure}); save the sheet as CSV")
+        elif sys.platform != "win32" and done.returncode == -signal.SIGPROF:
+            result = ReaderResult(refused=workbook_reader.TOO_LONG)
+        else:  # a failed allocation aborts the process without a message
+            result = ReaderResult(refused=workbook_reader.TOO_LARGE)
     if result.refused is not None:
         raise InvalidRequest(f"{source.name}: {result.refused}")
     return result, spool
-
-
-def _parse_result(done: subprocess.CompletedProcess[bytes]) -> ReaderResult:
-    """Return the result of the reader process. Without one, the process failed to start or exceeded a limit."""
-    try:
-        return _RESULT_DECODER.decode(done.stderr.partition(b"\n")[0])
-    except msgspec.DecodeError:
-        failure = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if failure:
-        return ReaderResult(refused=f"the workbook reader failed ({failure}); save the sheet as CSV")
-    if sys.platform != "win32" and done.returncode == -signal.SIGPROF:
-        return ReaderResult(refused=workbook_reader.TOO_LONG)
-    return ReaderResult(refused=workbook_reader.TOO_LARGE)  # a failed allocation aborts the process without a message
 
 
 def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:

@@ -53,7 +53,7 @@ _ZEROS_FORMAT: Final = re.compile(r"0{2,255}")  # a format code has at most 255 
 
 
 class UnreadableWorkbook(Exception):
-    """The workbook cannot be read. The message states the reason."""
+    """The workbook cannot be read."""
 
 
 def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separate process
@@ -128,10 +128,15 @@ def read_workbook(
         raise UnreadableWorkbook(f"{what}; save it again, or as CSV") from error
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
-    marks = _MarkReader(read_marks(archive, name) if archive is not None and marked else iter(()))
+    marks = read_marks(archive, name) if archive is not None and marked else iter(())
+    mark = next(marks, None)
     left = table.start[1] if table.start else 0  # python-calamine omits unused columns on the left
     for row, values in enumerate(table.iter_rows()):
-        cells, errors, numbers = _convert_row(values, left, marks.take_until(row))
+        widths: dict[int, int] = {}  # of the marked cells of the row, by column
+        while mark is not None and mark.row <= row:
+            widths[mark.column] = mark.width
+            mark = next(marks, None)
+        cells, errors, numbers = _convert_row(values, left, widths)
         if errors or any(map(str.strip, cells)):
             write(_encode_row(row + 1, cells, errors, numbers))
     return {"sheet": name, "note": note, "marked": marked}
@@ -225,22 +230,6 @@ class CellMark(NamedTuple):
     width: int  # minimum number of digits that the cell shows; 0 for a cell that contains an error
 
 
-class _MarkReader:
-    """Reads the cell marks of a sheet row by row; see `CellMark`."""
-
-    def __init__(self, marks: Iterator[CellMark]) -> None:
-        self._marks = marks
-        self._next = next(marks, None)
-
-    def take_until(self, row: int) -> dict[int, int]:
-        """Return the `CellMark.width` of each marked cell in `row`, by column. The caller must pass every row, in order."""
-        widths: dict[int, int] = {}
-        while self._next is not None and self._next.row <= row:
-            widths[self._next.column] = self._next.width
-            self._next = next(self._marks, None)
-        return widths
-
-
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
     """Yield a mark for each cell that contains an error or has a number format such as `00000`, in the order of the sheet."""
     try:
@@ -288,19 +277,14 @@ def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
         if name == "row":
             row, column = int(attributes.get("r", row + 2)) - 1, -1
             continue
-        column = _parse_column(attributes["r"]) if "r" in attributes else column + 1
+        letters = attributes.get("r", "").rstrip("0123456789")  # of a reference such as `B3`
+        column = column + 1 if "r" not in attributes else -1
+        for letter in letters:
+            column = (column + 1) * 26 + ord(letter) - ord("A")
         if attributes.get("t") == "e":
             yield CellMark(row, column, 0)
         elif width := widths.get(attributes.get("s", "")):
             yield CellMark(row, column, width)
-
-
-def _parse_column(reference: str) -> int:
-    """Return the column index of a cell reference such as `B3`. The index starts at 0."""
-    column = 0
-    for letter in reference.rstrip("0123456789"):
-        column = column * 26 + ord(letter) - ord("A") + 1
-    return column - 1
 
 
 def _parse_elements(file: IO[bytes], *wanted: str) -> Iterator[tuple[str, dict[str, str]]]:
