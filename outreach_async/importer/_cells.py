@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 
 
 class CellIssue(NamedTuple):
-    """A problem with one cell."""
-
     column: int
     kind: str
     message: str
@@ -48,7 +46,6 @@ _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION})
 
 
 def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
-    """Return the problems in a row's cells."""
     if not _has_hint("\n".join(cells)):
         return ()
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
@@ -70,7 +67,6 @@ def _has_hint(text: str) -> bool:
 
 
 def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
-    """Return an issue for a cell that the file stores as a whole number."""
     # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
@@ -81,7 +77,6 @@ def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
 
 
 def error_issue(column: int, what: str = "the cell's value is an error such as #N/A") -> CellIssue:
-    """Return an issue for a cell with an error value of a spreadsheet."""
     return CellIssue(column, "error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
 
 

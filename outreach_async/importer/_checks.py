@@ -35,18 +35,15 @@ _SAFE_LENGTH: Final = 63  # in such a short address, no part can exceed its own 
 
 
 def check_email(text: str) -> str | None:
-    """Return the problem with an e-mail address; `None` if the address is valid."""
     return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
 
 
 def check_role(text: str) -> str | None:
-    """Return the problem with the address of a role, such as `info@`; `None` for other addresses."""
     local = text.partition("@")[0].casefold()
     return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
-    """Return a message with the probably intended domain of an address; `None` if the domain looks correct."""
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
 
@@ -102,7 +99,6 @@ _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
-    """Return the problem with a phone number; `None` if the number is valid."""
     text, country = number
     return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
 
@@ -139,7 +135,6 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 @cache
 def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
-    """Return a pattern for the digits after a calling code, and the length of the code."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
@@ -163,7 +158,6 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
 
 @cache
 def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for phone numbers without calling code and prefix."""
     from phonenumbers import PhoneMetadata
 
     regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
@@ -181,7 +175,6 @@ def find_country_code(text: str) -> str | None:
 
 
 def check_country(text: str) -> str | None:
-    """Return the problem with the name or code of a country; `None` if the country is valid."""
     return _resolve_country(text.strip())[1]
 
 
@@ -268,7 +261,6 @@ _WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*
 
 
 def check_website(text: str) -> str | None:
-    """Return the problem with the address of a website; `None` if the address is valid."""
     return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
 
 
@@ -327,7 +319,6 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """A note on the checks that are off because a library is not installed."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
@@ -341,8 +332,6 @@ _CHUNK_SIZE: Final = 250
 
 
 class RowFinding(NamedTuple):
-    """A problem that a check found in a row."""
-
     check: str
     level: Level
     code: str

@@ -187,8 +187,6 @@ def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
 
 @attrs.frozen
 class ColumnMapper:
-    """Maps one column at a time."""
-
     overrides: Mapping[str, str | None]
     export: ExportFormat | None
     export_codes: Mapping[str, str]
@@ -366,8 +364,6 @@ def _describe_sample(sample: str) -> str:
 
 @attrs.frozen
 class UnmappedColumn:
-    """A column that is unknown or ambiguous."""
-
     number: int
     header: str
     proposals: tuple[str, ...]

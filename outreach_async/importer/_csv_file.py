@@ -81,7 +81,6 @@ class CsvFile(File):
 
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None, header_row: int = 1) -> CsvFile:
-        """Open a file, and read the header and the first rows."""
         codec, encoding_notes = detect_encoding(source, encoding)
         with closing(read_lines(source, codec)) as lines:
             above, sample = header_row - 1, list[str]()
@@ -99,7 +98,7 @@ class CsvFile(File):
         return islice(self._read_all(), 1, None)
 
     def _read_all(self) -> Generator[Record]:
-        """Yield the header and the rows that are not blank. Spreadsheet programs save blank rows above and below a table."""
+        # Spreadsheet programs save blank rows above and below a table.
         lines = islice(read_lines(self.source, self.encoding), self._skip, None)
         for first, last, cells in parse_records(lines, self.delimiter):
             line = first + self._skip

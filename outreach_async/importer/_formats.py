@@ -55,7 +55,6 @@ _OTHER_KINDS: Final = {
     "a vCard file": rb"(?i:BEGIN:VCARD\b)",
     "an RTF document": rb"\{\\rtf",
 }
-"""Patterns for the first bytes of files that users may mistake for tables, by kind of file."""
 
 
 def open_file(
@@ -68,15 +67,13 @@ def open_file(
 ) -> File:
     r"""Open a file of rows and read its header.
 
-    The suffix determines the format; if the suffix is unknown, the first bytes determine it.
-
     Args:
         path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
         encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
         sheet: Name of the sheet of a workbook; by default, the first visible sheet.
         header_row: Line of a CSV file, or row of a workbook, with the column names, from 1; by default, the first row that is not
             blank. Rows above it, such as a title, are skipped.
-        format: `"csv"`, `"jsonl"`, `"parquet"` or `"xlsx"`, to override the detected format.
+        format: One of `FORMATS`; by default, the suffix determines it or, if that is unknown, the first bytes.
 
     Raises:
         InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.

@@ -20,8 +20,6 @@ _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
 @attrs.frozen(kw_only=True)
 class JsonLinesFile(File):
-    """A file with a JSON object on each line."""
-
     encoding: str
     _keys: tuple[str, ...]
 
@@ -79,8 +77,7 @@ def _parse_members(text: str) -> _Members | str:
 
 
 class _Object(tuple[tuple[str, Any], ...]):
-    """The key-value pairs of a JSON object. The separate type distinguishes an object from an array."""
-
+    # a type of its own, because an array is a tuple, too
     __slots__ = ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
-    """Read a mapping file and return its field codes by column name."""
     try:
         document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -36,13 +36,9 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 def is_mapping(path: Path) -> bool:
     """Return whether a file is a readable mapping file of at most 16 MiB."""
-    if path.stat().st_size > _MAX_SIZE:
-        return False
-    try:
-        read_mapping(path)
-    except InvalidRequest:
-        return False
-    return True
+    with suppress(InvalidRequest):
+        return path.stat().st_size <= _MAX_SIZE and read_mapping(path) is not None
+    return False
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -53,7 +49,6 @@ def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dic
 
 
 def mapping_text(columns: Columns, name: str) -> str:
-    """Return the content of a mapping file."""
     lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
     if columns.export:
         lines.append(f"# The file was recognised as an export from {columns.export}.")
@@ -66,7 +61,7 @@ def mapping_text(columns: Columns, name: str) -> str:
 
 
 def _quote(value: str) -> str:
-    """Quote a string as JSON does, and escape DEL, which TOML does not allow."""
+    # As JSON, except that TOML does not allow DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -27,7 +27,6 @@ def _to_cells(column: Array) -> list[str]:
 
 
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
-    """Return the issues of a column's cells by row, given the cells as strings."""
     if is_bytes(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8; store it as text", fatal=True)
@@ -60,7 +59,6 @@ class ParquetFile(File):
 
     @classmethod
     def of(cls, source: ByteSource) -> ParquetFile:
-        """Open a file, and read its schema."""
         with _open_reader(source) as reader:
             schema, metadata = reader.schema_arrow, reader.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]

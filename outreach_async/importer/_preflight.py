@@ -23,7 +23,7 @@ _BUCKET_COUNT: Final = 256
 
 
 class EmailIndex:
-    """Finds rows with the same e-mail and target in a file. These are stored as a hash of eight bytes."""
+    """Finds rows with the same e-mail and target. These are stored as a hash of eight bytes."""
 
     # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
     def __init__(self) -> None:
@@ -31,7 +31,6 @@ class EmailIndex:
         self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
 
     def add(self, lines: Iterable[int], emails: Iterable[Hashable]) -> None:
-        """Add the e-mails of some lines to the index, each with its target."""
         all_keys, all_lines = self._keys, self._lines
         for line, key in zip(lines, map(hash, emails), strict=True):
             bucket = key % _BUCKET_COUNT
@@ -39,7 +38,6 @@ class EmailIndex:
             all_lines[bucket].append(line)
 
     def count(self) -> int:
-        """Return the number of lines whose e-mail occurs in an earlier line."""
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
     def first_repeats(self, few: int) -> list[tuple[int, int]]:
@@ -70,8 +68,6 @@ class CheckFindings:
 
 @attrs.define(kw_only=True)
 class Preflight:
-    """The result of a preflight: how many rows will be sent, and the findings of the checks."""
-
     rows: int = 0
     refused: int = 0
     superseded: int = 0
@@ -81,15 +77,12 @@ class Preflight:
 
     @property
     def sent(self) -> int:
-        """Number of rows that will be sent."""
         return self.rows - self.refused - self.superseded
 
     def find_number(self, index: int) -> RowNumber | None:
-        """Return the number of a row by its index, if numbers were stored."""
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        """Return the number of findings of each check, by check name."""
         return {name: kind.count for name, kind in self.kinds.items()}
 
 
@@ -187,7 +180,6 @@ class _PreflightRun:
         }
 
     def finish(self, *, reports_repeats: bool) -> Preflight:
-        """Return the result of the preflight, with the repeated e-mails of the rows checked so far."""
         found, count = self.found, self._emails.count()
         if count and reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)

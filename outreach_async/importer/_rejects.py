@@ -36,17 +36,11 @@ _CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
 
 @attrs.frozen
 class Reject:
-    """A failed row."""
-
     line: int
     cells: Sequence[str]
     code: str
     field: str
     message: str
-
-    def format_cells(self, headers: Sequence[str]) -> list[str]:
-        """Return the cells of the row in a rejects file."""
-        return [*fit_cells(self.cells, len(headers)), str(self.line), self.code, self.field, self.message]
 
 
 def fit_cells(cells: Sequence[str], width: int) -> list[str]:
@@ -58,10 +52,8 @@ def fit_cells(cells: Sequence[str], width: int) -> list[str]:
 class RejectsFile:
     """A CSV file of failed rows, in UTF-8. The file appears at its path when the `with` block ends, even after an exception.
 
-    Only its owner can read a new file; an existing file keeps its permissions.
-
-    Cells that a spreadsheet would run as a formula start with an apostrophe, and control characters other than newline and tab
-    are escaped. An import of the file reverses both changes.
+    Only its owner can read a new file; an existing file keeps its permissions. Cells that a spreadsheet would run as a formula
+    start with an apostrophe, and control characters other than newline and tab are escaped. An import reverses both changes.
 
     Args:
         path: Path of the file.
@@ -106,7 +98,6 @@ class RejectsFile:
             ```python
             with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
                 rejects.clear()
-            print(Path("rejects.csv").read_text().splitlines())  # -> ['E-mail,_row,_code,_field,_message']
             ```
         """
         self._text.seek(0)
@@ -122,12 +113,12 @@ class RejectsFile:
             ```python
             async with client.contacts.create_many([{"email": ""}]) as outcomes:
                 with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
-                    async for outcome in outcomes:
-                        rejects.add(reject(2, [""], outcome))
+                    rejects.add(reject(2, [""], await anext(aiter(outcomes))))
             print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message
             ```
         """
-        self._writer.writerow(map(escape_formula, reject.format_cells(self._headers)))
+        cells = fit_cells(reject.cells, len(self._headers))
+        self._writer.writerow(map(escape_formula, (*cells, str(reject.line), reject.code, reject.field, reject.message)))
         self.rows += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -135,9 +126,7 @@ class RejectsFile:
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
-    """Return whether a row failed.
-
-    A row failed if its outcome is `rejected`, `not_applied` or `unknown`. A row that another row superseded did not fail.
+    """Return whether a row is `rejected`, `not_applied` or `unknown`, but not because another row superseded it.
 
     Example:
         ```python
@@ -148,8 +137,7 @@ def is_reject(outcome: ContactOutcome) -> bool:
     return outcome.status in FAILED_OUTCOMES and not is_superseded(outcome)
 
 
-FindNumber: TypeAlias = Callable[[int], RowNumber | None]
-"""A function that takes the index of a row and returns the row's number, if it is known."""
+FindNumber: TypeAlias = Callable[[int], RowNumber | None]  # takes the index of a row
 
 
 def number_record(index: int) -> RowNumber:
@@ -163,27 +151,20 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
         line: The line on which the row begins in the input.
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
-        find_number: Function that takes the index of a row and returns the row's number. If the failed row is a duplicate, the
-            message contains the number of the other row.
+        find_number: Function that takes the index of a row and returns its number, for the message of a duplicate.
 
     Example:
         ```python
         async with client.contacts.create_many([{"email": ""}]) as outcomes:
-            async for outcome in outcomes:
-                row = reject(2, [""], outcome)
-                print(row.line, row.code, row.field)  # -> 2 rejected email
+            row = reject(2, [""], await anext(aiter(outcomes)))
+        print(row.line, row.code, row.field)  # -> 2 rejected email
         ```
     """
     return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number))
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
-    r"""Yield the failed rows of a file.
-
-    Args:
-        file: The file.
-        outcomes: The outcomes of the file's rows, ordered by index.
-        unit: Unit of the row numbers.
+    r"""Yield the failed rows of a file, given the outcomes of its rows in the order of their index.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
@@ -243,7 +224,6 @@ def export_rejects(path: Path, file: File | None, journal: JournalStore, unit: R
 
 
 def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) -> int:
-    """Write failed rows to a rejects file, and return their number."""
     with RejectsFile(path, headers) as rejects:
         for row in rows:
             rejects.add(row)
@@ -251,7 +231,6 @@ def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) ->
 
 
 def reject_message(outcome: ContactOutcome, find_number: FindNumber) -> str:
-    """Return the reason why a row failed, with the number of the other row if it is a duplicate."""
     number = find_number(outcome.repeats) if outcome.repeats is not None else None
     return str(outcome.error or "") if number is None else rejection_message(str(number))
 
@@ -273,6 +252,5 @@ def find_field(outcome: ContactOutcome) -> str:
 
 
 def is_rejects_file(path: Path) -> bool:
-    """Return whether a file has the header of a `RejectsFile`."""
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return count_reason_columns(next(csv.reader(io.StringIO(file.read(_HEAD_SIZE), newline="")), ())) > 0

@@ -32,20 +32,11 @@ def describe_outcome(outcome: ContactOutcome, message: str | None = None) -> dic
             error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
         elif outcome.error is not None and fails_only_its_rows(outcome.error):
             remedy = _UNKNOWN_TARGET
-    values = (
-        *outcome.target,
-        outcome.status.value,
-        sorted(outcome.possible),
-        outcome.attempts,
-        outcome.id,
-        error or None,
-        remedy,
-    )
-    return dict(zip(OUTCOME_COLUMNS, values, strict=True))
+    certainty = (outcome.status.value, sorted(outcome.possible), outcome.attempts)
+    return dict(zip(OUTCOME_COLUMNS, (*outcome.target, *certainty, outcome.id, error or None, remedy), strict=True))
 
 
 def find_email(outcome: ContactOutcome) -> str:
-    """Return the e-mail of an outcome's row; an empty string if the e-mail is unknown."""
     row = outcome.contact
     if isinstance(row, Row):
         return row.email.strip()

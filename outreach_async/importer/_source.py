@@ -70,14 +70,12 @@ class SharedFile:
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
-        """Yield the file's descriptor for another process."""
         # The other process can move the position of the descriptor, so reads by this process wait for the `with` block to end.
         with self._lock:
             self._file.flush()  # empties the buffer, so that the next seek calls the operating system
             yield self._file.fileno()
 
     def open(self) -> BinaryIO:
-        """Return a reader that begins at the start of the file and has its own position."""
         return io.BufferedReader(_SharedFileReader(self))
 
     def read_at(self, position: int, buffer: memoryview) -> int:
@@ -188,13 +186,11 @@ class ByteSource:
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
-        """Open the bytes as stored, without decompressing them."""
         with translate_read_errors(self.name), self._stored.open() as file:
             yield file
 
     @contextmanager
     def open_unpacked(self) -> Iterator[BinaryIO]:
-        """Open the bytes, decompressed if they are compressed with gzip."""
         with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
             yield cast("BinaryIO", unpacked)
 
@@ -232,7 +228,6 @@ FileInput: TypeAlias = str | Path | BinaryStream | ByteSource
 
 @contextmanager
 def translate_read_errors(name: str) -> Iterator[None]:
-    """Convert a read error to an `InvalidRequest` with a remedy."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

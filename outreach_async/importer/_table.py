@@ -38,8 +38,6 @@ FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the
 
 
 class Record(NamedTuple):
-    """A row as read from a file."""
-
     line: int
     cells: tuple[str, ...]
     fault: str | None = None
@@ -47,7 +45,7 @@ class Record(NamedTuple):
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
-"""Unit of row numbers: the line on which a row begins, or (standard input with a journal) its position among the rows, from 1."""
+"""The line on which a row begins or, for standard input with a journal, its position among the rows, both from 1."""
 
 
 class RowNumber(NamedTuple):
@@ -142,13 +140,12 @@ class Remark:
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    If a row has a `fault`, an attempt to read its fields raises `InvalidRequest`. A bulk run reports such a row as `rejected`,
-    with the fault as the error, and continues with the next row.
+    Reading the fields of a row with a `fault` raises `InvalidRequest`. A bulk run reports such a row as `rejected`.
 
     Attributes:
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as strings, as in the file.
-        fault: The reason why the row cannot be sent: reading it or a check found an error; `None` if neither found one.
+        fault: The reason why the row cannot be sent, if there is one.
         warnings: Problems found while reading; the row can still be sent.
         sent: The cells as they are sent, with the values of the warnings; empty if there is a `fault`.
 
@@ -436,7 +433,6 @@ def with_header(file: _AnyFile, cells: tuple[str, ...], *notes: str) -> _AnyFile
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names, numbered where they occur again, and notes on the changes."""
     taken = {name.strip() for name in names}
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # linear time for thousands of equal names
     seen: set[str] = set()

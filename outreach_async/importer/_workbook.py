@@ -28,8 +28,6 @@ _UNMARKED_NOTE: Final = (
 
 @attrs.frozen(kw_only=True)
 class ReaderResult:
-    """The final message of the reader process."""
-
     refused: str | None = None
     sheet: str = ""
     note: str = ""
@@ -69,7 +67,6 @@ class WorkbookFile(File):
 def read_in_subprocess(
     source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
 ) -> tuple[ReaderResult, StreamCopy]:
-    """Read a sheet in a separate process, and return the result and the rows."""
     # If an exception interrupts the wait, the reader process is killed. If this process is killed, the reader exits by itself.
     spool = StreamCopy()
     parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})

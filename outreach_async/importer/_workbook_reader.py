@@ -72,13 +72,11 @@ def limit_resources(size: int) -> None:  # pragma: no cover - it runs in a separ
 
 
 def limit_processor_time(seconds: float) -> None:  # pragma: no cover - it runs in a separate process
-    """Make the operating system end this process after `seconds` more seconds of processor time."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def processor_seconds(size: int) -> float:
-    """Return the processor time limit for loading `size` bytes, in seconds."""
     return 1 + size / 1e6  # generous: a file of 100,000 contacts has 8 MB, and loads in 1.2 s
 
 
@@ -137,13 +135,19 @@ def read_workbook(
             widths[mark.column] = mark.width
             mark = next(marks, None)
         cells, errors, numbers = _convert_row(values, left, widths)
-        if errors or any(map(str.strip, cells)):
-            write(_encode_row(row + 1, cells, errors, numbers))
+        if not errors and not any(map(str.strip, cells)):
+            continue
+        if max(map(len, cells), default=0) > MAX_CELL_LENGTH:
+            what = f"row {row + 1} has a cell of more than {MAX_CELL_LENGTH:,} characters"
+            raise UnreadableWorkbook(f"{what}; shorten or clear the cell")
+        line = _ENCODER.encode((row + 1, cells, errors, numbers)).encode()
+        if len(line) >= MAX_ROW_SIZE:
+            raise UnreadableWorkbook(f"row {row + 1} is longer than {MAX_ROW_SIZE:,} bytes; check that the sheet is a table")
+        write(line + b"\n")
     return {"sheet": name, "note": note, "marked": marked}
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
-    """Open a workbook as a zip archive. Return `None` if the workbook is not a zip archive."""
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile:
@@ -156,7 +160,6 @@ def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
 
 
 def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
-    """Return the name of the sheet to read, and a note on the choice."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
     names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
@@ -191,15 +194,6 @@ def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tu
     return cells, errors, numbers
 
 
-def _encode_row(row: int, cells: list[str], errors: list[int], numbers: list[int]) -> bytes:
-    if max(map(len, cells), default=0) > MAX_CELL_LENGTH:
-        raise UnreadableWorkbook(f"row {row} has a cell of more than {MAX_CELL_LENGTH:,} characters; shorten or clear the cell")
-    line = _ENCODER.encode((row, cells, errors, numbers)).encode()
-    if len(line) >= MAX_ROW_SIZE:
-        raise UnreadableWorkbook(f"row {row} is longer than {MAX_ROW_SIZE:,} bytes; check that the sheet is a table")
-    return line + b"\n"
-
-
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -231,7 +225,6 @@ class CellMark(NamedTuple):
 
 
 def read_marks(archive: zipfile.ZipFile, sheet: str) -> Iterator[CellMark]:
-    """Yield a mark for each cell that contains an error or has a number format such as `00000`, in the order of the sheet."""
     try:
         widths = _read_widths(archive)
         with archive.open(_find_part(archive, sheet)) as part:
@@ -328,7 +321,6 @@ def encode_result(result: dict[str, Any]) -> bytes:
 
 
 def main() -> None:  # pragma: no cover - it runs in a separate process
-    """Read the workbook on standard input, and write its rows to standard output."""
     parameters = json.loads(sys.argv[1])
     sys.path[:] = parameters["path"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C, and ends this process

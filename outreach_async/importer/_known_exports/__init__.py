@@ -30,7 +30,6 @@ def fold_name(text: str) -> str:
 
 
 def fold_column_name(name: str) -> str:
-    """Normalise the name of a tool's column for comparison: strip it, and fold its case."""
     return name.strip().casefold()
 
 
@@ -71,7 +70,6 @@ class ExportFormat:
         return matches
 
     def workspace_names(self, header: str) -> tuple[str, ...]:
-        """Return the names of the workspace fields that a column can map to; empty if there are none."""
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
 
     def find_ignore_reason(self, header: str) -> str | None:
@@ -88,7 +86,6 @@ class ExportFormat:
 
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
-    """Return the export format of the tool whose exports have this header; `None` if no known tool matches."""
     folded = {*_fold_all(headers)}
     found, export = max(((len(folded.intersection(export.marks)), export) for export in load_exports()), key=itemgetter(0))
     return export if found >= export.least else None
@@ -96,7 +93,6 @@ def detect_export(headers: Sequence[str]) -> ExportFormat | None:
 
 @cache
 def load_exports() -> tuple[ExportFormat, ...]:
-    """Return the export format of every known tool, from the TOML files in this folder."""
     tables = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".toml")), key=attrgetter("name"))
     return tuple(ExportFormat(**tomllib.loads(table.read_text(encoding="utf-8"))) for table in tables)
 
@@ -124,7 +120,6 @@ class AmbiguousHeader:
 
 @cache
 def read_common_headers() -> dict[str, Any]:
-    """Return the content of `common_headers.toml`."""
     return tomllib.loads(files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8"))
 
 
@@ -143,5 +138,4 @@ def load_ambiguous_headers() -> Mapping[str, AmbiguousHeader]:
 
 
 def find_ambiguous(name: str) -> AmbiguousHeader | None:
-    """Return the meanings of a name; `None` if the name is unknown or has a single meaning."""
     return load_ambiguous_headers().get(fold_name(name))
