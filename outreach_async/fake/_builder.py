@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import bisect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from random import Random
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import attrs
 
 from outreach_async.fake._arguments import check_known, require_count, require_field, require_string
-from outreach_async.fake._clock import DAY
+from outreach_async.fake._clock import DAY, Clock
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._seeds import CampaignBuilder, CampaignFields, generate_mailbox, generate_people, update_mailbox
 from outreach_async.fake._stored_records import (
@@ -25,14 +26,9 @@ from outreach_async.fake._stored_records import (
     Rates,
     Workspace,
 )
-from outreach_async.fake._world import ListKind, ResponsePlan, World
+from outreach_async.fake._world import ListKind, ResponsePlan, World, to_microseconds
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.simulation import SimulationControl
-
-# Generated mailboxes are older than this, so that their warm-up is over.
-_MIN_AGE: Final = 45 * DAY
-
-_MAX_AGE: Final = 600 * DAY
+from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
@@ -46,23 +42,37 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 
-class WorldBuilder(ABC):
-    """The methods of a fake that add and change stored data."""
+class WorldBuilder:
+    """The stored data and the clock of a fake, and the methods that add and change data."""
 
-    seed: int
-    behaviour: Behaviour
-    sim: SimulationControl
-    _world: World
-    _new_ids: list[str]
+    def __init__(
+        self, seed: int = 0, behaviour: Behaviour | None = None, clock: str | Callable[[], float] = "2026-01-01T00:00:00Z"
+    ) -> None:
+        self.seed = seed
+        self.behaviour = Behaviour() if behaviour is None else behaviour
+        self.sim = SimulationControl(self._store_script)
+        self._clock = Clock(clock)
+        self._world = World()
+        # Storing a contact is a look-up followed by a write; no other thread may run between the two. The lock is re-entrant,
+        # because functions that callers pass in, such as listeners or `match`, run with the lock held and may call the fake.
+        self._lock = threading.RLock()
+        self._new_ids: list[str] = []
 
     @property
-    @abstractmethod
     def now(self) -> float:
         """The fake's time in Unix seconds."""
+        return self._clock.now
 
-    @abstractmethod
-    def _locked_and_current(self) -> AbstractContextManager[None]:
+    def _run_due_events(self) -> None:
+        SimulationEngine(self._world, self.seed, tuple(self.sim.listeners)).run(self._clock.microseconds)
+
+    @contextmanager
+    def _locked_and_current(self) -> Iterator[None]:
         """Hold the lock during the block. If a callable provides the time, run the events that are due first."""
+        with self._lock:
+            if self._clock.is_running:
+                self._run_due_events()
+            yield
 
     @contextmanager
     def _transaction(self) -> Iterator[World]:
@@ -80,7 +90,13 @@ class WorldBuilder(ABC):
 
     def _reserve_id(self, prefix: str, id_: str | None) -> str:
         world = self._world
-        id_ = world.new_id(self.seed, prefix) if id_ is None else world.reserve_id(require_string("id", id_), prefix)
+        if id_ is None:
+            id_ = world.new_id(self.seed, prefix)
+        elif not require_string("id", id_).startswith(prefix) or id_ == prefix:
+            raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
+        elif id_ in world.ids:
+            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
+        world.ids.add(id_)
         self._new_ids.append(id_)
         return id_
 
@@ -97,17 +113,14 @@ class WorldBuilder(ABC):
         with self._transaction() as world:
             if campaign is not None and campaign not in world.campaigns:
                 raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
-            world.simulation.scripts[self._find_token(contact), campaign or "", step] = plan
-
-    def _find_token(self, contact: str) -> str:
-        """Return the token that identifies a contact in random draws."""
-        if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
-            return email_key(self.behaviour)(contact.strip())
-        for contacts in self._world.contacts.values():
-            for key, stored in contacts.items():
-                if stored.id == contact:
-                    return key
-        raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+            if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
+                keys = [email_key(self.behaviour)(contact.strip())]
+            else:
+                tables = world.contacts.values()
+                keys = [key for table in tables for key, stored in table.items() if stored.id == contact]
+            if not keys:
+                raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+            world.simulation.scripts[keys[0], campaign or "", step] = plan
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
         """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
@@ -127,11 +140,10 @@ class WorldBuilder(ABC):
 
         Args:
             id: The workspace's id; generated if not given.
-            custom_fields: A list of labels of custom fields, or a mapping of codes to labels. The labels of a list get the codes
-                `custom_1`, `custom_2`, and so on.
+            custom_fields: Labels of custom fields by code, or a list of labels, which get the codes `custom_1`, `custom_2`, ...
             extra_fields: Labels of fields that are neither standard nor custom, by code.
-            campaign_headers: Column names that the campaign list returns in `headers`.
-            mailbox_headers: Column names that the mailbox list returns in `headers`.
+            campaign_headers: The `headers` of the campaign list.
+            mailbox_headers: The `headers` of the mailbox list.
 
         Raises:
             ValueError: The id is malformed or already in use, or a code is malformed.
@@ -153,7 +165,8 @@ class WorldBuilder(ABC):
                 CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
                 MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
             )
-            world.add_workspace(workspace)
+            world.workspaces[workspace.id], world.contacts[workspace.id] = workspace, {}
+            world.creation_order |= {(workspace.id, "campaign"): [], (workspace.id, "mailbox"): []}
             return workspace.id
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
@@ -193,12 +206,12 @@ class WorldBuilder(ABC):
         """Add mailboxes with generated statistics that are consistent with each other, and return their ids.
 
         Args:
-            workspace: Id of the workspace.
+            workspace: The workspace's id.
             count: Number of mailboxes.
             trouble: Probability that a mailbox has a problem, from 0 to 1.
-            fields: Values for any field of a mailbox, used unchanged, even if invalid. `domain` sets the domain of the e-mail
-                addresses; a rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` is the time
-                of the statistics in Unix seconds, by default now; the counts of the last 30 and 90 days decrease after it.
+            fields: Values for any field of a mailbox, used unchanged, even if invalid; and `domain`, that of the addresses. A
+                rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` is the time of the
+                statistics in Unix seconds, by default now; the counts of the last 30 and 90 days decrease after it.
 
         Raises:
             TypeError: The name of a field is unknown, or a value cannot be written as JSON.
@@ -212,24 +225,25 @@ class WorldBuilder(ABC):
         """
         with self._transaction() as world:
             self._find_workspace(workspace)
-            age = self._random_for(workspace).uniform(_MIN_AGE, _MAX_AGE)
+            age = self._random_for(workspace).uniform(45 * DAY, 600 * DAY)  # old enough that the warm-up is over
             start, number = self._creation_time(workspace, "mailbox", self.now - age), len(world.mailboxes)
-            mailboxes = []
+            mailboxes, now = [], self.now
             for place in range(count):
-                id_, created = self._reserve_id("mailbox_", fields.get("id")), min(start + 60 * place, int(self.now))
-                random, now = self._random_for(id_), self.now
+                id_, at = self._reserve_id("mailbox_", fields.get("id")), min(start + 60 * place, int(now))
+                random = self._random_for(id_)
                 mailboxes.append(
-                    generate_mailbox(id_, workspace, number + place, created, fields, trouble=trouble, random=random, now=now)
+                    generate_mailbox(id_, workspace, number + place, at, fields, trouble=trouble, random=random, now=now)
                 )
             for mailbox in mailboxes:
-                world.add_mailbox(mailbox)
+                world.mailboxes[mailbox.id] = mailbox
+                bisect.insort(world.creation_order[workspace, "mailbox"], (mailbox.created, mailbox.id))
             return [mailbox.id for mailbox in mailboxes]
 
     def add_campaign(self, workspace: str, **fields: Unpack[CampaignFields]) -> str:
         """Add a campaign, and return its id. Counts and percentages in responses are computed from the counts of its templates.
 
         Args:
-            workspace: Id of the workspace.
+            workspace: The workspace's id.
             id: The campaign's id; generated if not given.
             name: The campaign's name; `Campaign` if not given.
             status: `draft` (the default), `live`, `paused`, or any other status, to test how a client handles it.
@@ -238,20 +252,17 @@ class WorldBuilder(ABC):
                 `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates`, by default `A`, is a
                 string of letters, or a non-empty list of letters and mappings with fields of a template or its own `rates`.
                 `sent` is the number of e-mails to distribute over the templates; their opens and replies are generated.
-            contacts: Number of contacts besides those that `add_contacts` or requests add; by default, the number of e-mails that
-                step 1 has sent or has left to send.
+            contacts: Number of contacts besides those added later; by default those that step 1 was or will be sent to.
             bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
             interested_num: Number of interested replies, with the same default.
             created: Creation time in Unix seconds; now if not given.
             last_activity: Unix seconds, `None` for never, or `auto` (the default): a recent time if any e-mail was sent.
-            rates: Rates of reactions from 0 to 1, by kind of reaction. The defaults are `open` 0.4, `click` 0.05, `reply` 0.06
-                and `unsubscribe` 0.01 of the delivered e-mails, `bounce` 0.02 of the sent e-mails, and `interested` 0.3 of
-                the replies.
+            rates: Shares from 0 to 1 by reaction: `open` (by default 0.4), `click` (0.05), `reply` (0.06) and `unsubscribe`
+                (0.01) of the delivered e-mails, `bounce` (0.02) of those sent, and `interested` (0.3) of the replies.
 
         Raises:
             TypeError: The name of a field is unknown, or a value has the wrong type.
-            ValueError: The workspace or a mailbox does not exist, the id is malformed or already in use, a step has no template,
-                or the counts are inconsistent.
+            ValueError: The workspace or a mailbox does not exist, an id is malformed or in use, or the counts are inconsistent.
 
         Example:
             ```python
@@ -290,10 +301,10 @@ class WorldBuilder(ABC):
         """Store contacts directly, without a request to the fake, and return their ids.
 
         Args:
-            workspace: Id of the workspace.
+            workspace: The workspace's id.
             rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
             campaign: Id of a campaign that the contacts join.
-            owner_key: The owner key of the contacts; by default the first key with access to the workspace.
+            owner_key: By default the first key with access to the workspace.
 
         Raises:
             TypeError: A row has an unknown key, or a value has the wrong type.
@@ -357,8 +368,8 @@ class WorldBuilder(ABC):
         Args:
             campaign: The campaign's id.
             status: `live` sends; any other status holds back e-mails, but recipients react to those already sent.
-            mailboxes: Ids of the mailboxes that the campaign sends through.
-            rates: Rates of reactions to e-mails sent from now on. A template with its own rates keeps them.
+            mailboxes: As in `add_campaign`.
+            rates: As in `add_campaign`, for e-mails sent from now on. A template with its own rates keeps them.
 
         Raises:
             TypeError: The name of a rate is unknown, or a value has the wrong type.
@@ -379,11 +390,9 @@ class WorldBuilder(ABC):
             world.set_campaign(attrs.evolve(old, status=status, mailboxes=boxes, rates=changes), self.now)
 
     def set_mailbox(self, mailbox: str, /, **fields: Any) -> None:
-        """Change a mailbox: any field except its id, its creation time, its last activity and its counts.
+        """Change any field of a mailbox except its id, its creation time, its last activity and its counts.
 
-        Args:
-            mailbox: The mailbox's id.
-            fields: New values by name. Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
+        Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
 
         Raises:
             TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
@@ -398,4 +407,5 @@ class WorldBuilder(ABC):
         with self._transaction() as world:
             if mailbox not in world.mailboxes:
                 raise ValueError(f"there is no mailbox {mailbox!r}; add the mailbox first")
-            world.set_mailbox(update_mailbox(world.mailboxes[mailbox], fields), self.now)
+            world.mailboxes[mailbox] = update_mailbox(world.mailboxes[mailbox], fields)
+            world.simulation.schedule_wake(to_microseconds(self.now))  # the limit of the mailbox may be higher

@@ -66,13 +66,6 @@ _EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 }
 
 
-def build_contact(creation: Creation, fields: SentFields, id_: str, now: float) -> Contact:
-    """Return the contact to store for a create request whose e-mail is new. Null fields are left out (rule C14)."""
-    stored = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
-    enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
-    return Contact(id_, creation.email, creation.owner_key, int(now), stored, enrolments)
-
-
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
     """Apply a create request to the stored contact with the same e-mail, and return the new contact."""
     # If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
@@ -359,9 +352,3 @@ def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: L
         if not passed and not value.isspace() and (strict_fields == "all" or code in strict_fields):
             failures[code] = reason
     return failures
-
-
-def validate(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> None:
-    if failures := find_failures(email, fields, strict_fields):
-        message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
-        raise refusal_error(422, "validation_failed", message, next(iter(failures)))

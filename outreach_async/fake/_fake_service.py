@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async.fake._builder import WorldBuilder
-from outreach_async.fake._clock import Clock, format_http_date
+from outreach_async.fake._clock import format_http_date
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._error_responses import RENDERERS, RequestRefused
 from outreach_async.fake._handlers import Context, execute
@@ -23,7 +21,6 @@ from outreach_async.fake._world import Limiter, World
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
 from outreach_async.fake.request_log import Recorded, RequestLog, append_to
-from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 from outreach_async.fake.world_file import dump_world, load_world, read_document
 from outreach_async.transport._wire import Request, Response
 
@@ -52,7 +49,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
 
 @attrs.frozen(repr=False)
 class Snapshot:
-    """The state of a fake at one moment. `FakeService.snapshot` creates a snapshot; `restore` accepts it any number of times.
+    """The state of a fake at one moment, from `FakeService.snapshot`. `restore` accepts it any number of times.
 
     Example:
         ```python
@@ -83,7 +80,7 @@ class FakeService(WorldBuilder):
         behaviour: The behaviour; it can be replaced between requests.
         faults: The faults to inject.
         requests: The log of requests.
-        sim: The simulation: watch its events, or script the reactions of recipients.
+        sim: Watches the events of the simulation, and scripts the reactions of recipients.
 
     Raises:
         ValueError: `clock` is a string but not a valid ISO 8601 time.
@@ -100,17 +97,10 @@ class FakeService(WorldBuilder):
     def __init__(
         self, seed: int = 0, behaviour: Behaviour | None = None, clock: str | Callable[[], float] = "2026-01-01T00:00:00Z"
     ) -> None:
-        self.seed = seed
-        self.behaviour = Behaviour.documented() if behaviour is None else behaviour
+        super().__init__(seed, behaviour, clock)
         self.faults = Faults(seed)
         self.requests = RequestLog()
-        self._clock = Clock(clock)
-        self._world = World()
         self._limiter = Limiter()
-        # Storing a contact is a look-up followed by a write; no other thread may run between the two. The lock is re-entrant,
-        # because functions that callers pass in, such as listeners or `match`, run with the lock held and may call the fake.
-        self._lock = threading.RLock()
-        self.sim = SimulationControl(self._store_script)
 
     def __repr__(self) -> str:
         world = self._world
@@ -175,8 +165,7 @@ class FakeService(WorldBuilder):
 
         Example:
             ```python
-            print([(contact["email"], contact["fields"]) for contact in fake.contacts("space_1")])
-            # -> [('bo@acme.example', {'city': 'Lyon'})]
+            print([contact["fields"] for contact in fake.contacts("space_1")])  # -> [{'city': 'Lyon'}]
             ```
         """
         with self._lock:
@@ -201,11 +190,6 @@ class FakeService(WorldBuilder):
 
     # Time.
 
-    @property
-    def now(self) -> float:
-        """The fake's time in Unix seconds."""
-        return self._clock.now
-
     def advance(self, **step: float) -> None:
         """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
@@ -217,25 +201,13 @@ class FakeService(WorldBuilder):
 
         Example:
             ```python
-            fake.add_contacts("space_1", [{"email": "ann@company.example"}], campaign="camp_1")
             fake.advance(days=3)
-            print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 41
+            print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 40
             ```
         """
         with self._lock:
             self._clock.advance(timedelta(**step))
             self._run_due_events()
-
-    def _run_due_events(self) -> None:
-        engine = SimulationEngine(self._world, self.seed, tuple(self.sim.listeners))
-        engine.run(self._clock.microseconds)
-
-    @contextmanager
-    def _locked_and_current(self) -> Iterator[None]:
-        with self._lock:
-            if self._clock.is_running:
-                self._run_due_events()
-            yield
 
     # State.
 
@@ -255,8 +227,7 @@ class FakeService(WorldBuilder):
 
         Example:
             ```python
-            before = fake.snapshot()
-            fake.restore(before)
+            fake.restore(fake.snapshot())
             ```
         """
         with self._lock:
@@ -288,7 +259,7 @@ class FakeService(WorldBuilder):
             source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
 
         Raises:
-            WorldError: The file is invalid. The message names the path to the invalid value, and the reason.
+            WorldError: The file is invalid.
             OSError: The file cannot be read.
 
         Example:
@@ -299,9 +270,8 @@ class FakeService(WorldBuilder):
         """
         document = read_document(source)
         with self._lock:
-            loaded = FakeService(self.seed, self.behaviour, document.now or self._clock.iso)
-            load_world(document, loaded)
-            self._world = loaded._world
+            loaded = WorldBuilder(self.seed, self.behaviour, document.now or self._clock.iso)
+            self._world = load_world(document, loaded)
             if document.now is not None:
                 self._clock.set_time(document.now)
 

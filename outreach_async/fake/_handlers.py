@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -18,31 +18,22 @@ import attrs
 from outreach_async.fake import _create_contact as create_contact
 from outreach_async.fake._arguments import check_id
 from outreach_async.fake._clock import DAY, format_age, format_date
-from outreach_async.fake._create_contact import validate
+from outreach_async.fake._create_contact import find_failures
 from outreach_async.fake._error_responses import refusal_error
 from outreach_async.fake._request import ParsedRequest, Query, require_parameter
-from outreach_async.fake._stored_records import Campaign, Mailbox, Share, Step, Template, Workspace, field_items
+from outreach_async.fake._stored_records import (
+    STANDARD_FIELDS,
+    Campaign,
+    Contact,
+    Enrolment,
+    Mailbox,
+    Share,
+    Step,
+    Workspace,
+    custom_number,
+)
 from outreach_async.fake._world import COUNT_NAMES, NO_STATS, CampaignFlow, Limiter, ListKind, World
-from outreach_async.fake.behaviour import Behaviour, HeaderAuth
-
-
-def _check_header(headers: Mapping[str, str], auth: HeaderAuth, world: World) -> None:
-    scheme, _, token = headers.get(auth.header, "").rpartition(" ")
-    known = token in auth.tokens if auth.tokens else token in world.owner_keys
-    if not known or scheme.lower() != auth.scheme.lower():
-        challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
-        raise refusal_error(401, "unauthorized", f"the header {auth.header} must contain a known credential", headers=challenge)
-
-
-def authorize_creation(owner_key: str, workspace: str, world: World, behaviour: Behaviour) -> Workspace:
-    """Check that an owner key has access to the workspace of a create request, and return the workspace."""
-    is_checked = behaviour.owner_key == "check"
-    if is_checked and owner_key not in world.owner_keys:
-        raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
-    record = find_workspace(workspace, world)
-    if is_checked and workspace not in world.owner_keys[owner_key]:
-        raise refusal_error(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
-    return record
+from outreach_async.fake.behaviour import Behaviour
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
@@ -108,23 +99,8 @@ def _round_percent(n: int, of: int, digits: int) -> float:
     return float(quotient / scale)
 
 
-UNBOUNDED_DAYS: Final = 9999  # for a campaign that has no mailbox that can send
-
 _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
-
-
-def estimate_days(contacts: int, lefts: Sequence[int], waits: Sequence[int], capacity: Fraction) -> tuple[int, str]:
-    """Return the estimated days until a campaign ends, and the word to show instead of a date, if there is none."""
-    left = sum(lefts)
-    if not contacts:
-        return 0, "Not started"
-    if not left:
-        return 0, "Complete"
-    if capacity <= 0:
-        return UNBOUNDED_DAYS, "Unknown"
-    first = next(index for index, count in enumerate(lefts) if count)
-    return max(1, math.ceil(left / capacity + Fraction(sum(waits[first:]), _DAY_MS))), ""
 
 
 @attrs.frozen
@@ -169,7 +145,7 @@ class ItemRenderer:
             if isinstance(share, Share):
                 item[name] = self.percent(share.part, share.whole, f"{mailbox.id}.{name}")
         if item["campaigns"] is None:
-            item["campaigns"] = self.world.usage.campaigns.get(mailbox.id, 0)
+            item["campaigns"] = self.world.usage[0][mailbox.id]
         for name in ("age", "created"):
             if item[name] is None:
                 item[name] = format_age(mailbox.created, self.now)
@@ -178,9 +154,18 @@ class ItemRenderer:
         return item
 
     def render_end(self, campaign: Campaign, date_format: str) -> dict[str, Any]:
-        world, waits = self.world, [step.wait_time for step in campaign.steps]
-        contacts, lefts = campaign.contacts + world.enrolled_counts[campaign.id], world.simulation.flows[campaign.id].left_to_send
-        days, word = estimate_days(contacts, lefts, waits, world.usage.capacity(campaign, world.mailboxes))
+        world, lefts = self.world, self.world.simulation.flows[campaign.id].left_to_send
+        days, word = 0, ""
+        if not campaign.contacts + world.enrolled_counts[campaign.id]:
+            word = "Not started"
+        elif not sum(lefts):
+            word = "Complete"
+        elif not (capacity := world.capacity(campaign)):
+            days, word = 9999, "Unknown"
+        else:
+            first = next(index for index, count in enumerate(lefts) if count)
+            waits = sum(step.wait_time for step in campaign.steps[first:])
+            days = max(1, math.ceil(sum(lefts) / capacity + Fraction(waits, _DAY_MS)))
         ends = int(self.now) + days * DAY
         date: int | str = ends
         # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.
@@ -191,7 +176,13 @@ class ItemRenderer:
 
     def render_step(self, step: Step, place: int, flow: CampaignFlow) -> dict[str, Any]:
         # `out_of` does not include contacts that left the campaign before this step (rule T4).
-        left, sent = flow.left_to_send[place], flow.sent(place)
+        left, sent, templates = flow.left_to_send[place], flow.sent(place), []
+        for template, counts in zip(step.templates, flow.counts[place], strict=True):
+            item = {name: getattr(template, name) for name in _TEMPLATE_FIELDS} | {"sent": counts[0]}
+            for name, n in zip(COUNT_NAMES[1:], counts[1:], strict=True):
+                share = name.removesuffix("_num")
+                item |= {share: self.percent(n, counts[0], f"{template.id}.{share}"), name: n}
+            templates.append(item)
         return {
             "id": step.id,
             "order": place + 1,
@@ -201,16 +192,8 @@ class ItemRenderer:
             "left_to_send": left,
             "already_sent": sent,
             "out_of": left + sent,
-            "templates": [self._render_template(*pair) for pair in zip(step.templates, flow.counts[place], strict=True)],
+            "templates": templates,
         }
-
-    def _render_template(self, template: Template, counts: Sequence[int]) -> dict[str, Any]:
-        item = {name: getattr(template, name) for name in _TEMPLATE_FIELDS}
-        item["sent"] = sent = counts[0]
-        for name, n in zip(COUNT_NAMES[1:], counts[1:], strict=True):
-            share = name.removesuffix("_num")
-            item |= {share: self.percent(n, sent, f"{template.id}.{share}"), name: n}
-        return item
 
 
 def _latest(one: float | None, other: float | None) -> float | None:
@@ -236,8 +219,13 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
     behaviour = context.behaviour
     if call.routing_error is not None:
         raise call.routing_error
-    if behaviour.auth is not None:
-        _check_header(call.request.headers, behaviour.auth, context.world)
+    if (auth := behaviour.auth) is not None:
+        scheme, _, token = call.request.headers.get(auth.header, "").rpartition(" ")
+        known = token in auth.tokens if auth.tokens else token in context.world.owner_keys
+        if not known or scheme.lower() != auth.scheme.lower():
+            challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
+            message = f"the header {auth.header} must contain a known credential"
+            raise refusal_error(401, "unauthorized", message, headers=challenge)
     if behaviour.rate_limit is not None:
         scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
         context.limiter.admit(scope, behaviour.rate_limit, context.now)
@@ -303,12 +291,18 @@ def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: in
 def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
     body, behaviour, world = call.body or {}, context.behaviour, context.world
     creation = create_contact.parse_creation(body, behaviour)
-    workspace = authorize_creation(creation.owner_key, creation.workspace, world, behaviour)
+    is_checked, owner_key = behaviour.owner_key == "check", creation.owner_key
+    if is_checked and owner_key not in world.owner_keys:
+        raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
+    workspace = find_workspace(creation.workspace, world)
+    if is_checked and workspace.id not in world.owner_keys[owner_key]:
+        raise refusal_error(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
     if creation.campaign is not None:
         find_campaign(creation.campaign, world, "upload_options.campaign", workspace.id)
     fields = create_contact.parse_fields(body, workspace, behaviour, call.hints)
-    if creation.strict:
-        validate(creation.email, fields, behaviour.strict_fields)
+    if creation.strict and (failures := find_failures(creation.email, fields, behaviour.strict_fields)):
+        message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
+        raise refusal_error(422, "validation_failed", message, next(iter(failures)))
     return _store_contact(creation, fields, context)
 
 
@@ -318,7 +312,11 @@ def _store_contact(creation: create_contact.Creation, fields: create_contact.Sen
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
         outcome = create_contact.ADDED
-        contact = create_contact.build_contact(creation, fields, world.new_id(context.seed, "contact_"), now)
+        # A null field is left out (rule C14).
+        given = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
+        enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
+        id_ = world.new_id(context.seed, "contact_")
+        contact = Contact(id_, creation.email, creation.owner_key, int(now), given, enrolments)
     else:
         outcome = create_contact.DUPLICATE_OUTCOMES[creation.duplicates]
         contact = create_contact.merge_contact(existing, creation, fields, behaviour, now)
@@ -343,7 +341,14 @@ def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "space_", "workspace_id")
     workspace = find_workspace(call.target.id, context.world)
-    return 200, {"status": "ok", "data": field_items(workspace.extra_fields, workspace.custom_fields)}
+    by_number = dict(sorted(workspace.custom_fields.items(), key=lambda field: custom_number(field[0])))
+    labels = {"email": "Email", **STANDARD_FIELDS, **workspace.extra_fields, **by_number}  # in this order (rule F2)
+    data = [
+        {"label": label, "code": code, "searchable": list(dict.fromkeys([name, code.lower(), name.replace(" ", "")]))}
+        for code, label in labels.items()
+        for name in [label.lower()]
+    ]
+    return 200, {"status": "ok", "data": data}
 
 
 HANDLERS: Final[Mapping[str, Callable[[ParsedRequest, Context], HandlerResult]]] = {

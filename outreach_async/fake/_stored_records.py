@@ -35,9 +35,9 @@ class Workspace:
     mailbox_headers: tuple[str, ...]
     codes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
 
-    @codes.default
-    def _default_codes(self) -> Mapping[str, str]:
-        return {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}
+    def __attrs_post_init__(self) -> None:
+        codes = {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}
+        object.__setattr__(self, "codes", codes)
 
 
 @attrs.frozen
@@ -279,15 +279,3 @@ RESERVED_MEMBERS: Final = frozenset({"owner_key", "workspace", "email", "upload_
 
 def custom_number(code: str) -> int:
     return int(code.removeprefix("custom_"))
-
-
-def field_items(extra: Mapping[str, str], custom: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return all fields of a workspace as the items of a response."""
-    # The order is: `email`, the standard fields, the extra fields, and the custom fields sorted by number.
-    by_number = dict(sorted(custom.items(), key=lambda field: custom_number(field[0])))
-    labels = {"email": "Email", **STANDARD_FIELDS, **extra, **by_number}
-    return [
-        {"label": label, "code": code, "searchable": list(dict.fromkeys([name, code.lower(), name.replace(" ", "")]))}
-        for code, label in labels.items()
-        for name in [label.lower()]
-    ]

@@ -18,7 +18,7 @@ import enum
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from email.utils import formatdate
 from fractions import Fraction
@@ -208,36 +208,22 @@ class CampaignFlow:
         for step in range(len(self.left_to_send)):
             self.left_to_send[step] += 1
 
-    def end_path(self, contact: str, stop: int) -> bool:
-        """End a contact's path: the contact no longer counts in `left_to_send` of any step (rule T4)."""
-        coming = self.progress.get(contact, 0)
-        if coming == ENDED:
-            return False
-        for step in range(coming, stop):
-            self.left_to_send[step] -= 1
-        self.progress[contact] = ENDED
-        return True
-
     def seeded_events(self, campaign: Campaign, seed: int) -> Iterator[FutureEvent]:
         """Yield the first event of every contact that is only counted in the initial data of its campaign."""
         waits = [step.wait_time * 1000 for step in campaign.steps]
-        for number, (start, stop) in enumerate(build_paths([step.left_to_send for step in campaign.steps])):
+        # The first and the last step of each contact: a step with fewer contacts than the one before ends the paths of some.
+        paths: list[tuple[int, int]] = []
+        running: list[int] = []
+        for step, left in enumerate(each.left_to_send for each in campaign.steps):
+            while len(running) > left:
+                paths.append((running.pop(), step))
+            running += [step] * (left - len(running))
+        for number, (start, stop) in enumerate([*paths, *((start, len(waits)) for start in running)]):
             contact = f"#{number:09}"
             # A seeded contact past the first step has already waited for part of its wait time. That part is random.
             passed = draw(seed, campaign.id, contact, start, "wait") if start else 0.0
             at = self.seeded_at + waits[start] - int(waits[start] * passed)
             yield FutureEvent(at, EventKind.DUE, campaign.id, contact, start, contact, stop)
-
-
-def build_paths(lefts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and last step of each seeded contact. `lefts[step]` is the number of contacts that get `step`."""
-    ended: list[tuple[int, int]] = []
-    running: list[int] = []
-    for step, left in enumerate(lefts):
-        while len(running) > left:
-            ended.append((running.pop(), step))
-        running += [step] * (left - len(running))
-    return ended + [(start, len(lefts)) for start in running]
 
 
 # The `FutureEvent.token` of the contact, a campaign id (empty for any campaign), and the step's index.
@@ -278,21 +264,6 @@ class Simulation:
         return self.stats[mailbox]
 
     # Changes from outside the simulation.
-
-    def add_campaign(self, campaign: Campaign, now: float) -> None:
-        counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
-        lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
-        self.flows[campaign.id] = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
-        self._owned_ids.add(campaign.id)
-
-    def enrol(self, contact: Contact, before: Contact | None, token: str, campaigns: Mapping[str, Campaign]) -> None:
-        """Add a contact to its new campaigns."""
-        # A contact never leaves a campaign, so the enrolments after the old ones are new.
-        for place in contact.enrolments[len(before.enrolments) if before else 0 :]:
-            flow = self.mutable_flow(place.campaign)
-            flow.join()
-            if flow.started:
-                self.schedule_first(campaigns[place.campaign], contact.id, token, to_microseconds(place.at))
 
     def start(self, campaigns: Mapping[str, Campaign], contacts: Iterable[Mapping[str, Contact]], seed: int) -> None:
         """Schedule the first events of campaigns that have none yet. Until then, seeding campaigns and contacts stays cheap."""
@@ -364,7 +335,7 @@ class World:
     ids: set[str] = attrs.field(factory=set, repr=False)
     counters: dict[str, int] = attrs.Factory(dict)
     simulation: Simulation = attrs.field(factory=Simulation, repr=False)
-    _usage: MailboxUsage | None = attrs.field(default=None, init=False, eq=False, repr=False)
+    _usage: tuple[Counter[str], Counter[str]] | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def copy(self) -> World:
         """Return a copy of the tables; the immutable records are shared."""
@@ -382,33 +353,13 @@ class World:
                 self.ids.add(id_)
                 return id_
 
-    def reserve_id(self, id_: str, prefix: str) -> str:
-        if not id_.startswith(prefix) or id_ == prefix:
-            raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
-        if id_ in self.ids:
-            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
-        self.ids.add(id_)
-        return id_
-
-    def add_workspace(self, workspace: Workspace) -> None:
-        self.workspaces[workspace.id] = workspace
-        self.contacts[workspace.id] = {}
-        self.creation_order[workspace.id, "campaign"] = []
-        self.creation_order[workspace.id, "mailbox"] = []
-
-    def add_mailbox(self, mailbox: Mailbox) -> None:
-        self.mailboxes[mailbox.id] = mailbox
-        bisect.insort(self.creation_order[mailbox.workspace, "mailbox"], (mailbox.created, mailbox.id))
-
-    def set_mailbox(self, mailbox: Mailbox, now: float) -> None:
-        """Replace a mailbox, and schedule a new attempt to send queued e-mails, because its limit may have changed."""
-        self.mailboxes[mailbox.id] = mailbox
-        self.simulation.schedule_wake(to_microseconds(now))
-
     def add_campaign(self, campaign: Campaign, now: float) -> None:
         self.campaigns[campaign.id] = campaign
         self.enrolled_counts[campaign.id] = 0
-        self.simulation.add_campaign(campaign, now)
+        counts = [[[getattr(template, name) for name in COUNT_NAMES] for template in step.templates] for step in campaign.steps]
+        lefts, at = [step.left_to_send for step in campaign.steps], to_microseconds(now)
+        flow = CampaignFlow(at, counts, lefts, campaign.bounces_num, campaign.interested_num)
+        self.simulation.flows[campaign.id] = flow
         bisect.insort(self.creation_order[campaign.workspace, "campaign"], (campaign.created, campaign.id))
         self._usage = None
 
@@ -428,33 +379,28 @@ class World:
         contacts = self.contacts[workspace]
         before = contacts.get(key)
         contacts[key] = contact
-        self.simulation.enrol(contact, before, key, self.campaigns)
         # A contact never leaves a campaign, so the enrolments after the old ones are new.
-        for enrolment in contact.enrolments[len(before.enrolments) if before else 0 :]:
-            self.enrolled_counts[enrolment.campaign] += 1
+        for place in contact.enrolments[len(before.enrolments) if before else 0 :]:
+            self.enrolled_counts[place.campaign] += 1
+            flow = self.simulation.mutable_flow(place.campaign)
+            flow.join()
+            if flow.started:
+                self.simulation.schedule_first(self.campaigns[place.campaign], contact.id, key, to_microseconds(place.at))
 
     @property
-    def usage(self) -> MailboxUsage:
-        """The number of campaigns per mailbox. The value is cached until a campaign is added or changed."""
+    def usage(self) -> tuple[Counter[str], Counter[str]]:
+        """The number of campaigns and of live campaigns per mailbox (rules B4 and B5), cached until a campaign changes."""
         if self._usage is None:
             campaigns = self.campaigns.values()
-            self._usage = MailboxUsage(
+            self._usage = (
                 Counter(id_ for campaign in campaigns for id_ in campaign.mailboxes),
                 Counter(id_ for campaign in campaigns if campaign.status == "live" for id_ in campaign.mailboxes),
             )
         return self._usage
 
-
-@attrs.frozen
-class MailboxUsage:
-    """The number of campaigns per mailbox (rules B4 and B5)."""
-
-    campaigns: Mapping[str, int]
-    live: Mapping[str, int]
-
-    def capacity(self, campaign: Campaign, mailboxes: Mapping[str, Mailbox]) -> Fraction:
+    def capacity(self, campaign: Campaign) -> Fraction:
+        """Return the number of e-mails that a campaign can send per day."""
         # The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its
         # status (rule T17).
-        own = 0 if campaign.status == "live" else 1
-        shares = (Fraction(mailboxes[id_].capacity, self.live.get(id_, 0) + own) for id_ in campaign.mailboxes)
-        return sum(shares, Fraction(0))
+        own, live = (0 if campaign.status == "live" else 1), self.usage[1]
+        return sum((Fraction(self.mailboxes[id_].capacity, live[id_] + own) for id_ in campaign.mailboxes), Fraction(0))

@@ -15,17 +15,14 @@ CAPACITY: Final = 10_000
 
 
 class JournalOverflow(LookupError):
-    """The request log no longer contains all requested entries.
+    """Raised when the request log no longer contains all requested entries.
 
     Example:
         ```python
-        for _ in range(10_001):
-            fake.handle(Request("GET", "/"))
         try:
-            fake.requests[0]
+            first = fake.requests.of("create_contact")[0]
         except JournalOverflow as error:
-            print(error)
-            # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; read it earlier, or use counts
+            print(error)  # read the log earlier, or use counts
         ```
     """
 
@@ -43,8 +40,7 @@ class Recorded:
         json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict JSON.
         status: Status of the response; `None` if a fault withheld the response.
         hints: Human-readable hints about ignored values and likely mistakes.
-        served: Whether the service executed the request. A fault may have replaced or withheld the response to an executed
-            request.
+        served: Whether the service executed the request, even if a fault replaced or withheld the response.
         request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
         at: Time of the request, in Unix seconds of the fake's clock.
         fault: Label of the fault that fired, such as `status(503)`; `None` if no fault fired.
@@ -82,8 +78,8 @@ class RequestLog(Sequence[Recorded]):
     kept. Access to an older request raises `JournalOverflow`.
 
     Attributes:
-        counts: Number of requests by operation, including requests that are no longer kept.
-        statuses: Number of requests by status of the response, including requests that are no longer kept.
+        counts: Number of all requests by operation.
+        statuses: Number of all requests by status of the response.
 
     Example:
         ```python

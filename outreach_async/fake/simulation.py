@@ -121,7 +121,11 @@ class SimulationEngine:
             # Contacts that already wait are served before contacts that become due at the same time.
             if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
                 now, state.wake = state.wake, None
-                self._serve_queues(now)
+                waiting = [campaign for campaign in self.world.campaigns.values() if campaign.status == LIVE]
+                while waiting:
+                    waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
+                if any(flow.queue and self.world.campaigns[id_].status == LIVE for id_, flow in state.flows.items()):
+                    state.schedule_wake(_midnight(now))
             elif first is not None and first <= until:
                 event = heapq.heappop(state.heap)
                 if event.kind == EventKind.DUE:
@@ -145,13 +149,6 @@ class SimulationEngine:
         if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.world.simulation.schedule_wake(_midnight(event.at))
 
-    def _serve_queues(self, now: int) -> None:
-        waiting = [campaign for campaign in self.world.campaigns.values() if campaign.status == LIVE]
-        while waiting:
-            waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
-        if any(flow.queue and self.world.campaigns[id_].status == LIVE for id_, flow in self.world.simulation.flows.items()):
-            self.world.simulation.schedule_wake(_midnight(now))
-
     def _send_next(self, campaign: Campaign, now: int) -> bool:
         """Send the first e-mail in a campaign's queue."""
         flow = self.world.simulation.mutable_flow(campaign.id)
@@ -159,19 +156,16 @@ class SimulationEngine:
             flow.queue.popleft()
         if not flow.queue:
             return False
-        mailbox = self._pool_for(campaign, now // DAY_US).choose(flow.queue[0].mailbox)
-        if mailbox is None:
-            return False
-        self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
-        return True
-
-    def _pool_for(self, campaign: Campaign, day: int) -> MailboxPool:
-        if day != self._day:
+        if (day := now // DAY_US) != self._day:
             self._day = day
             self._pools.clear()
         if campaign.id not in self._pools:
             self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
-        return self._pools[campaign.id]
+        mailbox = self._pools[campaign.id].choose(flow.queue[0].mailbox)
+        if mailbox is None:
+            return False
+        self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
+        return True
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.world.mailboxes[mailbox]
@@ -204,8 +198,13 @@ class SimulationEngine:
 
     def _process_response(self, event: FutureEvent) -> None:
         flow = self.world.simulation.mutable_flow(event.campaign)
-        if event.kind in ENDING_KINDS and not flow.end_path(event.contact, event.end_step):
-            return  # a path ends only once: ignore the later of two endings
+        if event.kind in ENDING_KINDS:
+            coming = flow.progress.get(event.contact, 0)
+            if coming == ENDED:
+                return  # a path ends only once: ignore the later of two endings
+            for step in range(coming, event.end_step):  # no e-mail of these steps is left to send (rule T4)
+                flow.left_to_send[step] -= 1
+            flow.progress[event.contact] = ENDED
         ledger = self.world.simulation.mutable_stats(event.mailbox)
         if event.kind == EventKind.BOUNCE:
             flow.bounces += 1

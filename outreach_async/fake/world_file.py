@@ -289,8 +289,8 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
     return document
 
 
-def load_world(document: WorldDocument, fake: WorldBuilder) -> None:
-    """Load a document into a fake, which must be empty."""
+def load_world(document: WorldDocument, fake: WorldBuilder) -> World:
+    """Load a document into a fake, which must be empty, and return the world."""
     world = fake._world  # noqa: SLF001 - loading is part of the builder
     world.counters |= document.made_up
     for number, item in enumerate(document.workspaces):
@@ -305,6 +305,7 @@ def load_world(document: WorldDocument, fake: WorldBuilder) -> None:
     if document.simulation is not None:
         with _name_place("$.simulation"):
             load_simulation(document.simulation, world, to_microseconds(fake.now))
+    return world
 
 
 def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> None:
