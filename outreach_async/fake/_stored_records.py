@@ -33,11 +33,14 @@ class Workspace:
     extra_fields: Mapping[str, str]
     campaign_headers: tuple[str, ...]
     mailbox_headers: tuple[str, ...]
-    codes: Mapping[str, str] = attrs.field(init=False, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        codes = {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}
-        object.__setattr__(self, "codes", codes)
+    codes: Mapping[str, str] = attrs.field(
+        init=False,
+        eq=False,
+        repr=False,
+        default=attrs.Factory(
+            lambda self: {code: code for code in (*STANDARD_FIELDS, *self.extra_fields, *self.custom_fields)}, takes_self=True
+        ),
+    )
 
 
 @attrs.frozen

@@ -36,10 +36,6 @@ LONG_HEADER_BYTES = 256 * 1024  # httpx accepts at most 100 KiB, aiohttp 8 KiB
 _GARBAGE = hashlib.blake2b(b"not a status line").digest().replace(b"\n", b"").replace(b"\r", b"") + b"\r\n\r\n"
 
 
-def plan_server_steps(fault: WireFault | None, head: bytes, body: bytes) -> Iterable[ServerStep]:
-    return (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body)
-
-
 def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerStep]:
     yield head
     for start in range(0, len(body), fault.size):
@@ -90,12 +86,6 @@ class ClientResult:
     response: Response | None = None
     reason: str = ""
     sent: bool = True
-
-
-def compute_client_result(fault: WireFault | None, response: Response | None) -> ClientResult:
-    if fault is None:
-        return ClientResult(response=response)
-    return CLIENT_RESULTS[fault.kind](fault, response or Response(200))
 
 
 def _lost_result(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callable[[WireFault, Response], ClientResult]:
@@ -164,9 +154,10 @@ class FakeTransport:
             raise InvalidRequest("the FakeTransport is closed; create a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
-        if exchange.fault is None and exchange.response is not None:
-            return exchange.response
-        read = compute_client_result(exchange.fault, exchange.response)
+        response = exchange.response or Response(200)  # without a response, a fault decides
+        if exchange.fault is None:
+            return response
+        read = CLIENT_RESULTS[exchange.fault.kind](exchange.fault, response)
         # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
         progress.sent = sent_before or read.sent
         if read.wait:

@@ -146,11 +146,6 @@ def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
 
-def _is_status_by_outcome(value: object) -> bool:
-    # The API documentation names these two statuses.
-    return isinstance(value, Mapping) and all(type(status) is int and status in {200, 201} for status in value.values())
-
-
 def _to_codes(value: Any) -> Any:
     is_collection = isinstance(value, list | tuple | AbstractSet)
     return frozenset(value) if is_collection and all(isinstance(code, str) for code in value) else value
@@ -158,7 +153,7 @@ def _to_codes(value: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob.
+    """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob, with its rule.
 
     Attributes:
         email_key: C4. How e-mails are compared to find duplicates: without letter case (`lower`), exactly (`exact`), without the
@@ -202,7 +197,15 @@ class Behaviour:
     email_key: Literal["lower", "exact", "domain_lower", "gmail"] | Callable[[str], str] = _knob(
         "lower", "exact", "domain_lower", "gmail", is_accepted=callable
     )
-    created_status: int | Mapping[str, int] = _knob(201, 200, is_accepted=_is_status_by_outcome, hash=False)
+    created_status: int | Mapping[str, int] = _knob(
+        201,
+        200,
+        # The API documentation names these two statuses.
+        is_accepted=lambda value: (
+            isinstance(value, Mapping) and all(type(status) is int and status in {200, 201} for status in value.values())
+        ),
+        hash=False,
+    )
     first_page: Literal[0, 1] = _knob(1, 0)
     past_end: Literal["empty", "clamp", "error"] = _knob("empty", "clamp", "error")
     over_max: Literal["reject", "clamp", "serve"] = _knob("reject", "clamp", "serve")
@@ -229,17 +232,6 @@ class Behaviour:
     error_renderer: RendererName | ErrorRenderer = _knob(*RENDERERS, is_accepted=callable)
     auth: HeaderAuth | None = None
     rate_limit: RateLimit | None = None
-
-    @classmethod
-    def documented(cls) -> Behaviour:
-        """Return the behaviour in which every knob has its default value.
-
-        Example:
-            ```python
-            print(Behaviour.documented() == Behaviour())  # -> True
-            ```
-        """
-        return cls()
 
     @classmethod
     def strict(cls) -> Behaviour:
@@ -274,24 +266,15 @@ class Behaviour:
         )
 
 
-PRESETS: Final[Mapping[str, Callable[[], Behaviour]]] = {
-    "documented": Behaviour.documented,
-    "strict": Behaviour.strict,
-    "lenient": Behaviour.lenient,
-}
-"""The functions that create the behaviours with a name."""
+# The functions that create the behaviours with a name.
+PRESETS: Final = {"documented": Behaviour, "strict": Behaviour.strict, "lenient": Behaviour.lenient}
 
-KNOB_NAMES: Final[tuple[str, ...]] = tuple(field.name for field in attrs.fields(Behaviour))
-"""Names of the knobs of `Behaviour`, in the order of their definition."""
+KNOB_NAMES: Final = tuple(field.name for field in attrs.fields(Behaviour))
 
-KNOB_VALUES: Final[dict[str, tuple[Any, ...]]] = {
-    field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata
-}
-"""The predefined values of each knob, starting with the default. `auth` and `rate_limit` have none."""
+# The predefined values of each knob, starting with the default. `auth` and `rate_limit` have none.
+KNOB_VALUES: Final = {field.name: field.metadata["values"] for field in attrs.fields(Behaviour) if field.metadata}
 
-NONE_VALUE: Final = "none"
-"""The TOML value that represents `None`."""
-
+NONE_VALUE: Final = "none"  # represents `None` in TOML
 _UNDECIDED_TABLE: Final = "undecided"
 _TABLE_CLASSES: Final[Mapping[str, type[HeaderAuth | RateLimit]]] = {"auth": HeaderAuth, "rate_limit": RateLimit}
 _NULLABLE_KNOBS: Final = frozenset({"auth", "rate_limit", "campaign_max_display"})
@@ -299,9 +282,6 @@ _NULLABLE_KNOBS: Final = frozenset({"auth", "rate_limit", "campaign_max_display"
 
 class BehaviourFileError(ValueError):
     """A behaviour file is invalid. The message names the file, the key and the reason."""
-
-
-# Writing.
 
 
 def dump_behaviour(
@@ -312,19 +292,11 @@ def dump_behaviour(
     undecided: Mapping[str, Iterable[Any]] | None = None,
     unseen: Mapping[str, str] | None = None,
 ) -> str:
-    """Serialize a behaviour as TOML, in the format that `load_behaviour` reads.
+    """Serialize a behaviour as TOML, in the format that `load_behaviour` reads. `auth.tokens` is secret and is not written.
 
-    `auth.tokens` is secret and is not written.
-
-    Args:
-        behaviour: The behaviour.
-        about: A description of the file, written as a comment at its top.
-        notes: Comments to write above the values, by knob.
-        undecided: Values that measurements could not tell apart, by knob. The first value must be the value in `behaviour`.
-        unseen: Reasons why the value of a knob is unknown, by knob, written as comments. The knob is not written.
-
-    Raises:
-        TypeError: The value of a knob is a function.
+    `about` is a comment at the top, and `notes` are comments above knobs. `undecided` has the values that measurements could not
+    tell apart, the one in `behaviour` first; a knob in `unseen` is not written, only the reason why its value is unknown. A knob
+    whose value is a function raises `TypeError`.
     """
     notes, undecided, unseen = notes or {}, undecided or {}, unseen or {}
     values: dict[str, Any] = {knob: getattr(behaviour, knob) for knob in KNOB_NAMES}
@@ -370,16 +342,8 @@ def _to_toml(value: Any) -> str:
     return json.dumps(NONE_VALUE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# Reading.
-
-
 def load_behaviour(path: str | Path) -> Behaviour:
-    """Read a behaviour from a TOML file. A knob with several possible values is set to the first of them.
-
-    Raises:
-        BehaviourFileError: The file is invalid. The message names the key and, for an unknown key, suggests a similar name.
-        OSError: The file cannot be read.
-    """
+    """Read a behaviour from a TOML file, or raise `BehaviourFileError`. Of several values of a knob, the first counts."""
     return Behaviour(**{knob: values[0] for knob, values in load_knob_values(path).items()})
 
 

@@ -22,7 +22,7 @@ import attrs
 import h11
 
 from outreach_async.fake._error_responses import BODILESS, error_response
-from outreach_async.fake._transport import ConnectionEnd, ServerStep, plan_server_steps
+from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.transport._wire import Request, Response
 
@@ -92,12 +92,24 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
     try:
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
-        return await _refuse_request(line, conversation, error.error_status_hint)
+        # Close the connection, because the start of the next request is unknown.
+        refusal = error_response(error.error_status_hint)
+        closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
+        await line.write(b"".join(_serialize_response(conversation, closing, "")))
+        await line.close_gracefully()
+        return False
     if request is None:
         return False
     exchange, head, body = _execute(conversation, service, request)
-    end = await _perform_steps(line, plan_server_steps(exchange.fault, head, body))
-    return await _end_exchange(line, conversation, end)
+    fault = exchange.fault
+    end = await _perform_steps(line, (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body))
+    if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
+        return True
+    if end is ConnectionEnd.RESET:
+        line.reset()
+    elif end is not ConnectionEnd.HANG:
+        await line.close_gracefully()
+    return False
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
@@ -172,26 +184,6 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
             return step
         await (line.write(step) if isinstance(step, bytes) else anyio.sleep(step))
     return None
-
-
-async def _end_exchange(line: RawConnection, conversation: h11.Connection, end: ConnectionEnd | None) -> bool:
-    """End the connection if the exchange requires it. Return whether another request may follow on the same connection."""
-    if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
-        return True
-    if end is ConnectionEnd.RESET:
-        line.reset()
-    elif end is not ConnectionEnd.HANG:
-        await line.close_gracefully()
-    return False
-
-
-async def _refuse_request(line: RawConnection, conversation: h11.Connection, status: int) -> bool:
-    """Respond to a malformed request and close the connection, because the start of the next request is unknown."""
-    refusal = error_response(status)
-    closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
-    await line.write(b"".join(_serialize_response(conversation, closing, "")))
-    await line.close_gracefully()
-    return False
 
 
 @asynccontextmanager

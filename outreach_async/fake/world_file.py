@@ -128,28 +128,23 @@ def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
 
 # The stored data.
 
-VERSION: Final = 1
-"""Version of the file format."""
+VERSION: Final = 1  # of the file format
 
 _SCRIPT_MEMBERS: Final = ("contact", "step", "campaign", *SPAN_NAMES.values(), "interested")
 
 
-class EnrolmentDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A contact's enrolment in a campaign, in a world file."""
-
+class _EnrolmentDocument(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     at: float | None = None
 
 
-class ContactDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A contact in a world file."""
-
+class _ContactDocument(msgspec.Struct, forbid_unknown_fields=True):
     email: str
     id: str | None = None
     owner: str = ""
     created: Count | None = None
     fields: dict[str, Any] = {}
-    campaigns: list[str | EnrolmentDocument] = []
+    campaigns: list[str | _EnrolmentDocument] = []
 
 
 class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -162,12 +157,10 @@ class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
     mailbox_headers: list[Any] | None = None
     mailboxes: list[dict[str, Any]] = []
     campaigns: list[dict[str, Any]] = []
-    contacts: list[ContactDocument] = []
+    contacts: list[_ContactDocument] = []
 
 
-class WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON object at the top level of a world file."""
-
+class _WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
     version: int = VERSION
     now: str | None = None
     workspaces: list[WorkspaceDocument] = []
@@ -177,18 +170,8 @@ class WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
     simulation: SimulationDocument | None = None
 
 
-_KINDS: Final[Mapping[str, Any]] = {
-    "$": WorldDocument,
-    "workspaces": WorkspaceDocument,
-    "contacts": ContactDocument,
-    "campaigns": EnrolmentDocument,
-    "simulation": SimulationDocument,
-}
-"""The class of an object, by the last key of its path."""
-
-
 class WorldError(ValueError):
-    """A world file is invalid. The message names the path to the invalid value, and the reason.
+    """Raised when a world file is invalid. The message names the path to the invalid value, and the reason.
 
     Example:
         ```python
@@ -263,7 +246,7 @@ def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
 # Reading.
 
 
-def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
+def read_document(source: str | Path | Mapping[str, Any]) -> _WorldDocument:
     """Read a world file, and check the types of its values."""
     if isinstance(source, str) and not source.lstrip().startswith("{"):
         source = Path(source)
@@ -277,19 +260,19 @@ def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
         if isinstance(parsed, Mapping) and (version := parsed.get("version", VERSION)) != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {version!r}; use a release that reads the file's version")
     try:
-        document = convert("$", parsed, WorldDocument, _read_collection)
+        document = convert("$", parsed, _WorldDocument, _read_collection)
         if document.now is not None:
             parse_time("$.now", document.now)
     except ValueError as error:
-        if (unknown := re.search(r"(\$|\w+)(?:\[\d+\])?: object contains unknown field `(.*)`$", str(error))) is None:
-            raise WorldError(str(error)) from error
-        known = _KINDS[unknown[1]].__struct_fields__
-        remedy = suggest_similar(unknown[2], known) or f"expected one of {', '.join(known)}"
-        raise WorldError(f"{error}; {remedy}") from error
+        unknown = re.search(r": object contains unknown field `(.*)`$", str(error))
+        kinds = (_WorldDocument, WorkspaceDocument, _ContactDocument, _EnrolmentDocument, SimulationDocument)
+        names = [name for kind in kinds for name in kind.__struct_fields__]
+        remedy = "" if unknown is None else f"; {suggest_similar(unknown[1], names) or 'remove the field, or correct its name'}"
+        raise WorldError(f"{error}{remedy}") from error
     return document
 
 
-def load_world(document: WorldDocument, fake: WorldBuilder) -> World:
+def load_world(document: _WorldDocument, fake: WorldBuilder) -> World:
     """Load a document into a fake, which must be empty, and return the world."""
     world = fake._world  # noqa: SLF001 - loading is part of the builder
     world.counters |= document.made_up
@@ -323,20 +306,17 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> N
             fake.add_campaign(id_, **campaign)
     for number, contact in enumerate(item.contacts):
         with _name_place(f"{path}.contacts[{number}]"):
-            fake._store_contacts(id_, [_read_contact(contact, fake.now)])  # noqa: SLF001 - as above
+            fields = {code: require_field(code, value) for code, value in contact.fields.items()}
+            places = [_EnrolmentDocument(place) if isinstance(place, str) else place for place in contact.campaigns]
+            enrolments = tuple(Enrolment(place.id, fake.now if place.at is None else place.at) for place in places)
+            created = int(fake.now) if contact.created is None else contact.created
+            record = Contact(contact.id or "", contact.email, contact.owner, created, fields, enrolments)
+            fake._store_contacts(id_, [record])  # noqa: SLF001 - as above
 
 
 def _require_known(item: Iterable[str], known: Iterable[str], what: str) -> None:
     for name in item:
         check_known(name, known, what)
-
-
-def _read_contact(document: ContactDocument, now: float) -> Contact:
-    fields = {code: require_field(code, value) for code, value in document.fields.items()}
-    places = [EnrolmentDocument(place) if isinstance(place, str) else place for place in document.campaigns]
-    enrolments = tuple(Enrolment(place.id, now if place.at is None else place.at) for place in places)
-    created = int(now) if document.created is None else document.created
-    return Contact(document.id or "", document.email, document.owner, created, fields, enrolments)
 
 
 @contextmanager

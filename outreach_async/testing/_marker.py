@@ -47,13 +47,13 @@ def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour.documented()`.
+    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour()`.
 
     The knobs `auth` and `rate_limit` have no predefined values, and keep their defaults.
 
     Example:
         ```python
-        print(len(pairwise()), pairwise()[0] == Behaviour.documented())  # -> 28 True
+        print(len(pairwise()), pairwise()[0] == Behaviour())  # -> 28 True
         ```
     """
     rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])

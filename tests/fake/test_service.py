@@ -41,7 +41,7 @@ def session(seed: int, behaviour: Behaviour) -> list[Any]:
 
 
 BEHAVIOURS = [
-    Behaviour.documented(),
+    Behaviour(),
     Behaviour.strict(),
     Behaviour.lenient(),
     Behaviour(numbers="mixed", list_date="mixed", first_page=0),

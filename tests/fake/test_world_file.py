@@ -145,10 +145,10 @@ BAD: list[tuple[Any, str]] = [
         r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no field 'workspace'; expected one of id, name,",
     ),
     ({"workspaces": [{"mailboxes": [{"count": 2}]}]}, r"\.mailboxes\[0\]: a mailbox has no field 'count'; expected one of id,"),
-    ({"x": 1}, r"\$: object contains unknown field `x`; expected one of version, now, workspaces, owner_keys,"),
+    ({"x": 1}, r"\$: object contains unknown field `x`; remove the field, or correct its name$"),
     (
         {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"when": 1}]}]}]},
-        r"contacts\[0\]\.campaigns\[0\]: object contains unknown field `when`; expected one of id, at$",
+        r"contacts\[0\]\.campaigns\[0\]: object contains unknown field `when`; remove the field, or correct its name$",
     ),
     ({"simulation": {"evnts": []}}, r"\$\.simulation: object contains unknown field `evnts`; did you mean events\?"),
     ([], r"\$: expected `object`, got `array`"),

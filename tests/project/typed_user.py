@@ -122,7 +122,7 @@ def synchronous(client: SyncClient) -> None:
 
 
 async def wiring() -> None:
-    fake = FakeService(seed=0, behaviour=Behaviour.documented(), clock="2026-01-01T00:00:00Z")
+    fake = FakeService(seed=0, behaviour=Behaviour(), clock="2026-01-01T00:00:00Z")
     space = fake.add_workspace("space_1", custom_fields=["Plan"])
     key = fake.add_owner_key(space)
     transport: Transport = Recording(FakeTransport(fake))

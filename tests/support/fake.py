@@ -86,7 +86,7 @@ def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
 
 def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:
     """Return a fake with two workspaces. `SPACE` has two custom fields, five mailboxes, two campaigns and three contacts."""
-    fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour.documented(), **readings))
+    fake = FakeService(behaviour=attrs.evolve(behaviour or Behaviour(), **readings))
     fake.add_workspace(SPACE, custom_fields=["Plan", "Region"])
     fake.add_workspace(OTHER)
     fake.add_owner_key(SPACE, key=KEY)

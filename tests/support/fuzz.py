@@ -263,4 +263,4 @@ def a_world() -> str:
 @cache
 def a_behaviour() -> str:
     """Return the dump of the documented behaviour."""
-    return dump_behaviour(Behaviour.documented())
+    return dump_behaviour(Behaviour())
