@@ -69,7 +69,7 @@ def differing(behaviour: Behaviour) -> dict[str, Any]:
         print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
         ```
     """
-    defaults = Behaviour.documented()
+    defaults = Behaviour()
     return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(defaults, name)}
 
 
