@@ -28,8 +28,9 @@ anyio.run(main)
 
 The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
 `space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`,
-`outreach_async.fake` and the package that contains the docstring. They use `await` at the top level, as `python -m asyncio`
-allows. `# ->` marks the output of a line.
+`outreach_async.fake` and the package that contains the docstring. `report` is the report of an audit of `space_1` and its
+campaigns, and `history` a `History` that contains it. Examples use `await` at the top level, as `python -m asyncio` allows.
+`# ->` marks the output of a line.
 """
 
 from __future__ import annotations

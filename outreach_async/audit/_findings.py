@@ -163,8 +163,7 @@ class Finding:
 
     Example:
         ```python
-        (finding,) = check((await client.mailboxes.list()).data[1])
-        print(finding.rule, finding.severity, finding.message)  # -> OA101 error no SPF record
+        print(report.findings[0].rule, report.findings[0].message)  # -> OA101 no SPF record
         ```
     """
 
@@ -190,7 +189,7 @@ class Finding:
 
         Example:
             ```python
-            print(check((await client.mailboxes.list()).data[1])[0].to_dict()["email"])  # -> bob@north.example
+            print(report.findings[0].to_dict()["email"])  # -> bob@north.example
             ```
         """
         values = {name: getattr(self, name) for name in _FIELDS}
@@ -245,9 +244,7 @@ class Group:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
-        print([(group.key, group.mailboxes, group.score) for group in report.groups if group.kind == "domain"])
-        # -> [('north.example', 2, 74.5)]
+        print([(group.key, group.score) for group in report.groups if group.kind == "domain"])  # -> [('north.example', 74.5)]
         ```
     """
 
@@ -277,8 +274,7 @@ class Row:
 
     Example:
         ```python
-        (row,) = (await audit(client, ["space_1"])).rows
-        print(row.email, row.score, row.rules)  # -> bob@north.example 50 ['OA101']
+        print(report.rows[0].email, report.rows[0].score)  # -> bob@north.example 50
         ```
     """
 

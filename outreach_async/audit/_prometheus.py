@@ -64,9 +64,8 @@ def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
 
     Example:
         ```python
-        write_prometheus(await audit(client, ["space_1"]), "outreach.prom")
-        print([line for line in Path("outreach.prom").read_text().splitlines() if line.startswith("outreach_audit_domain_score")])
-        # -> ['outreach_audit_domain_score{domain="north.example"} 74.5']
+        write_prometheus(report, "outreach.prom")
+        print('outreach_audit_domain_score{domain="north.example"} 74.5' in Path("outreach.prom").read_text())  # -> True
         ```
     """
     atomic_write(path, render_prometheus(report))

@@ -59,7 +59,6 @@ class Report:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
         print(report.mailboxes, report.scores.overall, [finding.rule for finding in report.findings])  # -> 2 74.5 ['OA101']
         ```
     """
@@ -99,8 +98,7 @@ class Report:
 
         Example:
             ```python
-            report = await audit(client, ["space_1"], names={"space_1": "acme"})
-            print(report.name_of("space_1"), report.name_of("space_2"))  # -> acme space_2
+            print(report.name_of("space_1"))  # -> space_1
             ```
         """
         return self.names.get(workspace, workspace)
@@ -121,7 +119,6 @@ class Report:
 
         Example:
             ```python
-            report = await audit(client, ["space_1"])
             print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
             ```
         """
@@ -142,7 +139,6 @@ class Report:
 
         Example:
             ```python
-            report = await audit(client, ["space_1"])
             print((await audit(client, ["space_1"])).since(report).findings[0].state)  # -> unchanged
             ```
         """
@@ -163,7 +159,6 @@ class Report:
 
         Example:
             ```python
-            report = await audit(client, ["space_1"])
             Path("audit.json").write_text(json.dumps(report.to_dict()))
             ```
         """
@@ -181,7 +176,6 @@ class Report:
 
         Example:
             ```python
-            report = await audit(client, ["space_1"])
             print(Report.from_dict(report.to_dict()) == report)  # -> True
             ```
         """
@@ -213,9 +207,8 @@ class HistoryPoint:
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
         fake.advance(seconds=60)
-        (point,) = (await audit(client, ["space_1"])).since(before).history
+        (point,) = (await audit(client, ["space_1"])).since(report).history
         print(point.score, point.counts["error"])  # -> 74.5 1
         ```
     """
@@ -250,10 +243,9 @@ class Delta:
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
         fake.set_mailbox("mailbox_2", spf=True)
-        (delta, *_) = (await audit(client, ["space_1"])).since(before).diff.scores
-        print(delta.kind, delta.figure, delta.before, delta.after)  # -> audit score 74.5 100.0
+        delta, *_ = (await audit(client, ["space_1"])).since(report).diff.scores
+        print(delta.figure, delta.before, delta.after)  # -> score 74.5 100.0
         ```
     """
 
@@ -276,9 +268,7 @@ class ChangeCounts:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"])
-        print(report.since(report).diff.counts)
-        # -> ChangeCounts(before=1, after=1, new=0, unchanged=1, resolved=0, not_judged=0)
+        print(report.since(report).diff.counts.unchanged)  # -> 1
         ```
     """
 
@@ -306,9 +296,8 @@ class Diff:
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
         fake.set_mailbox("mailbox_2", spf=True)
-        print((await audit(client, ["space_1"])).since(before).diff.resolved[0].rule)  # -> OA101
+        print((await audit(client, ["space_1"])).since(report).diff.resolved[0].rule)  # -> OA101
         ```
     """
 

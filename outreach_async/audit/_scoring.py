@@ -45,7 +45,7 @@ class Score:
 
     Example:
         ```python
-        print((await audit(client, ["space_1"])).scores.workspaces["space_1"].score)  # -> 74.5
+        print(report.scores.workspaces["space_1"].score)  # -> 74.5
         ```
     """
 
@@ -73,7 +73,7 @@ class Scores:
 
     Example:
         ```python
-        print((await audit(client, ["space_1"])).scores.overall)  # -> 74.5
+        print(report.scores.overall)  # -> 74.5
         ```
     """
 

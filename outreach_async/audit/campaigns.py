@@ -68,7 +68,6 @@ class CampaignRow:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"], campaigns=True)
         print([(row.name, row.status, row.left_to_send) for row in report.campaigns.rows])  # -> [('Spring', 'live', 80)]
         ```
     """
@@ -106,7 +105,6 @@ class CampaignTotals:
 
     Example:
         ```python
-        report = await audit(client, ["space_1"], campaigns=True)
         print(report.campaigns.totals["space_1"].live)  # -> 1
         ```
     """
@@ -139,7 +137,7 @@ class CampaignResults:
 
     Example:
         ```python
-        print((await audit(client, ["space_1"], campaigns=True)).campaigns.checked)  # -> 1
+        print(report.campaigns.checked)  # -> 1
         ```
     """
 

@@ -123,8 +123,6 @@ class HistoryError(OutreachError):
 
     Example:
         ```python
-        history, readings = History("history.db"), Readings()
-        history.append(await audit(client, ["space_1"], readings=readings), readings)
         history.path.write_bytes(history.path.read_bytes()[:8192])
         try:
             history.daily("workspace")
@@ -152,8 +150,6 @@ class DayFigures:
 
     Example:
         ```python
-        history, readings = History("history.db"), Readings()
-        history.append(await audit(client, ["space_1"], readings=readings), readings)
         (day,) = history.daily("domain", "north.example")
         print(day.name, day.sent_30days > 0, day.spread_over)  # -> north.example True 1
         ```
@@ -196,9 +192,7 @@ class History:
 
     Example:
         ```python
-        history, readings = History("history.db"), Readings()
-        history.append(await audit(client, ["space_1"], readings=readings), readings)
-        print(len(history.daily("mailbox")))  # -> 2
+        print(len(History("history.db").daily("mailbox")))  # -> 2
         ```
     """
 
@@ -232,8 +226,8 @@ class History:
         Example:
             ```python
             readings = Readings()
-            report = await audit(client, ["space_1"], readings=readings)
-            print(History("history.db").append(report, readings))  # -> True
+            later = await audit(client, ["space_1"], readings=readings)
+            print(history.append(later, readings))  # -> True
             ```
         """
         with self._writing() as db:
@@ -251,9 +245,6 @@ class History:
 
         Example:
             ```python
-            history, readings = History("history.db"), Readings()
-            report = await audit(client, ["space_1"], readings=readings)
-            history.append(report, readings)
             print(report.since(history.baseline(["space_1"])).diff.counts.unchanged)  # -> 1
             ```
         """
@@ -279,8 +270,6 @@ class History:
 
         Example:
             ```python
-            history, readings = History("history.db"), Readings()
-            history.append(await audit(client, ["space_1"], campaigns=True, readings=readings), readings)
             print(history.daily("campaign")[0].name)  # -> Spring
             ```
         """
@@ -310,8 +299,6 @@ class History:
 
         Example:
             ```python
-            history, readings = History("history.db"), Readings()
-            history.append(await audit(client, ["space_1"], readings=readings), readings)
             print(list(history.opened(["space_1"])))  # -> [('space_1', 'OA101', 'error')]
             ```
         """
@@ -327,12 +314,9 @@ class History:
 
         Example:
             ```python
-            history, readings = History("history.db"), Readings()
-            history.append(await audit(client, ["space_1"], readings=readings), readings)
             with history.tables() as tables:
                 columns, rows = tables["mailbox_days"]
-                print(columns[2:4], [row[3] for row in rows])
-            # -> ['id', 'email'] ['ada@north.example', 'bob@north.example']
+                print(columns[3], [row[3] for row in rows])  # -> email ['ada@north.example', 'bob@north.example']
             ```
         """
         foreign: Exception | None = None
@@ -353,8 +337,6 @@ class History:
 
         Example:
             ```python
-            history, readings = History("history.db"), Readings()
-            history.append(await audit(client, ["space_1"], readings=readings), readings)
             print(history.prune(keep=400 * 86_400))  # -> 0
             ```
         """

@@ -175,7 +175,7 @@ def test_a_short_example_prints_what_it_says(
     code: str, scope: str, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = run_example(code, example_namespace(scope, example_world()), backend)
+    lines = run_example(code, example_namespace(scope, example_world(), code), backend)
     assert keeps_its_promise(code, lines), lines
 
 

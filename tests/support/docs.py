@@ -21,6 +21,8 @@ import anyio
 import attrs
 
 from outreach_async import OutreachClient, RetryPolicy, Transport
+from outreach_async.audit import audit
+from outreach_async.audit.history import History, Readings
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import Service
 from outreach_async.sync import SyncClient
@@ -195,9 +197,18 @@ def example_world() -> FakeService:
     return fake
 
 
-def example_namespace(scope: str, fake: FakeService) -> dict[str, Any]:
+async def read_report(fake: FakeService) -> dict[str, Any]:
+    """Return the report of an audit, and a history that contains it."""
+    readings, history = Readings(), History("history.db")
+    async with OutreachClient(transport=FakeTransport(fake), owner_key="key_1") as client:
+        report = await audit(client, ["space_1"], campaigns=True, readings=readings)
+    history.append(report, readings)
+    return {"report": report, "history": history}
+
+
+def example_namespace(scope: str, fake: FakeService, code: str) -> dict[str, Any]:
     """Return the names that a short example can use without imports, as stated in `help(outreach_async)`."""
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = anyio.run(read_report, fake) if re.search(r"\b(report|history)\b", code) else {}
     for package in dict.fromkeys(
         ("outreach_async", "outreach_async.fake", "outreach_async.audit", scope.rpartition(".")[0] or scope, scope)
     ):

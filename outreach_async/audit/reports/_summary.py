@@ -35,7 +35,7 @@ class Task:
 
     Example:
         ```python
-        (task,) = build_brief(await audit(client, ["space_1"])).tasks
+        (task,) = build_brief(report).tasks
         print(task.severity, task.rule, task.title, task.extent)  # -> error OA101 No SPF 1 mailbox on north.example
         ```
     """
@@ -101,8 +101,7 @@ class Summary:
 
         Example:
             ```python
-            brief = build_brief(await audit(client, ["space_1"], names={"space_1": "acme"}))
-            print(brief.label_of("space_1"))  # -> acme (space_1)
+            print(build_brief(report).label_of("space_1"))  # -> space_1
             ```
         """
         return workspace_label(workspace, self.names)

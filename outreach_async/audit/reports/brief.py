@@ -71,8 +71,7 @@ class WorkspaceBrief:
 
     Example:
         ```python
-        (workspace,) = build_brief(await audit(client, ["space_1"])).workspaces
-        print(workspace.id, workspace.score, workspace.since)  # -> space_1 74.5 None
+        print(build_brief(report).workspaces[0].score)  # -> 74.5
         ```
     """
 
@@ -97,9 +96,8 @@ class CampaignBrief:
 
     Example:
         ```python
-        before = await audit(client, ["space_1"], campaigns=True)
         fake.advance(days=1)
-        (campaign,) = build_brief(await audit(client, ["space_1"], campaigns=True), before).campaigns
+        (campaign,) = build_brief(await audit(client, ["space_1"], campaigns=True), report).campaigns
         print(campaign.name, campaign.status, campaign.new_sent)  # -> Spring live 40
         ```
     """
@@ -142,9 +140,8 @@ class Brief(Summary):
 
     Example:
         ```python
-        before = await audit(client, ["space_1"])
         fake.set_mailbox("mailbox_2", spf=True)
-        brief = build_brief(await audit(client, ["space_1"]), before)
+        brief = build_brief(await audit(client, ["space_1"]), report)
         print(brief.verdict, [task.title for task in brief.resolved])  # -> No problems found. ['No SPF']
         ```
     """
@@ -163,7 +160,7 @@ class Brief(Summary):
 
         Example:
             ```python
-            print(build_brief(await audit(client, ["space_1"])).to_dict()["counts"]["error"])  # -> 1
+            print(build_brief(report).to_dict()["counts"]["error"])  # -> 1
             ```
         """
         return {"version": BRIEF_VERSION, **to_json_values(self)}
@@ -178,8 +175,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
 
     Example:
         ```python
-        brief = build_brief(await audit(client, ["space_1"]))
-        print(brief.verdict, brief.since)  # -> Fix 1 mailbox on 1 domain today; nothing is critical. None
+        print(build_brief(report).verdict)  # -> Fix 1 mailbox on 1 domain today; nothing is critical.
         ```
     """
     compared = report.since(earlier) if earlier else attrs.evolve(report, diff=None)
