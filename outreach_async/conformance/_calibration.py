@@ -33,8 +33,7 @@ from outreach_async.fake.behaviour import KNOB_NAMES, Behaviour, HeaderAuth, dum
 from outreach_async.transport._urls import parse_base_url
 from outreach_async.transport._wire import Transport
 
-MAX_CONTACTS: Final = 64
-"""Maximum number of contacts that a run creates if writes are allowed."""
+MAX_CONTACTS: Final = 64  # maximum number of contacts that a run creates if writes are allowed
 
 
 def describe_run(access: Access) -> str:
@@ -49,8 +48,7 @@ def describe_run(access: Access) -> str:
     )
 
 
-KnobValues = Mapping[str, tuple[Any, ...]]
-"""Possible values by knob, as loaded from a behaviour file."""
+KnobValues = Mapping[str, tuple[Any, ...]]  # possible values by knob, as loaded from a behaviour file
 
 
 def find_drifts(before: KnobValues, findings: Mapping[str, KnobFinding]) -> list[str]:
@@ -126,7 +124,7 @@ class SuiteResult:
 
     @property
     def unreachable(self) -> str:
-        """Error message if the service is not reachable; empty if the service responded to a request."""
+        """Error message if the service responded to no request; otherwise empty."""
         exchanges = [self.measurement.survey.fields, *self.measurement.survey.list_exchanges]
         if any(exchange.response for exchange in exchanges):
             return ""
@@ -139,7 +137,6 @@ class SuiteResult:
 
     @property
     def calibration(self) -> Calibration:
-        """The behaviour measured in this run. A knob that was not observed keeps the values of the earlier run."""
         return build_calibration(merge_earlier(self.before, self.measurement.findings))
 
     def save(self) -> None:
@@ -152,7 +149,6 @@ class SuiteResult:
 
 
 def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
-    """Measure the service at a URL, and load the values that an earlier run recorded."""
     from outreach_async.transport._httpx import HttpxTransport
 
     async def measure() -> Measurement:
@@ -259,7 +255,6 @@ async def measure_service(transport: Transport, access: Access, patience: Patien
 
 
 def measure_knobs(access: Requests) -> Dialogue[Measurement]:
-    # The finding for `rate_limit` is a placeholder. `measure_service` replaces it after all requests have been sent.
     survey = yield from survey_workspace(access)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= dict.fromkeys(("overwrite_unsent", "overwrite_blank"), unobserved("no operation reads a contact back"))

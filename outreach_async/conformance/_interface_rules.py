@@ -47,11 +47,6 @@ def _all_responses(measured: Measurement) -> Iterator[Subject]:
 
 
 def _pages(measured: Measurement) -> Iterator[Subject]:
-    pages = (page for page in measured.survey.pages if page.exchange.payload is not None)
-    return ((page.exchange, "the page", page) for page in pages)
-
-
-def _further_pages(measured: Measurement) -> Iterator[Subject]:
     pages = (page for page in measured.survey.pages if page.index or page.exchange.payload is not None)
     return ((page.exchange, "the page", page) for page in pages)
 
@@ -113,13 +108,17 @@ _PAGE_RULES: Final = {
     "P1-counts": "total_found, current_page and total_pages are whole numbers of 0 or more",
     "P1-current": "current_page is the number of the requested page",
     "P1-pages": "total_pages is total_found divided by display, rounded up",
+    "P1-total": "total_found is the number of items on all pages",
     "P14": "headers is an array of strings",
 }
 
 
 @stated(_pages, _PAGE_RULES)
 def _check_page(page: SampledPage) -> Iterator[Fault]:
-    document = page.document
+    document = page.exchange.payload
+    if document is None:
+        yield "P1-total", "was not served, although total_found on the first page implies that this page exists"
+        return
     yield from find_misfits("P1", document, PAGE)
     yield from find_unrelated("P1", {"items": page.item_count, "display": page.display}, "items <= display")
     for name in ("total_found", "current_page", "total_pages"):
@@ -132,17 +131,10 @@ def _check_page(page: SampledPage) -> Iterator[Fault]:
         needed = -(-page.total // page.size)
         counts = {**document, "needed pages": needed, "needed pages or 1": max(needed, 1)}
         yield from find_unrelated("P1-pages", counts, "needed pages <= total_pages", "total_pages <= needed pages or 1")
-    yield from find_misfits("P14", document, {"headers": STRINGS})
-
-
-@stated(_further_pages, {"P1-total": "total_found is the number of items on all pages"})
-def _check_total_found(page: SampledPage) -> Iterator[Fault]:
-    if page.exchange.payload is None:
-        yield "P1-total", "was not served, although total_found on the first page implies that this page exists"
-    elif page.total is not None:
         expected = min(page.size, max(0, page.total - page.index * page.size))
         counts = {"items": page.item_count, "from total_found": expected}
         yield from find_unrelated("P1-total", counts, "items == from total_found")
+    yield from find_misfits("P14", document, {"headers": STRINGS})
 
 
 @stated(_sequences_with_end, {"P1-end": "a page past the end is refused, is empty, or repeats items of other pages"})

@@ -87,9 +87,7 @@ class SampledPage:
 
 @attrs.frozen
 class PageSequence:
-    """Pages of one list, all with the same `display`."""
-
-    pages: tuple[SampledPage, ...]
+    pages: tuple[SampledPage, ...]  # of one list, with one `display`
     page_after: SampledPage | None = None
 
     @property
@@ -124,7 +122,7 @@ class WorkspaceSurvey:
     @property
     def templates(self) -> list[dict[str, Any]]:
         steps = [step for exchange in self.steps.values() for step in exchange.rows]
-        return [template for step in steps for template in extract_rows({"data": step.get("templates")})]
+        return [template for step in steps for template in extract_rows(step, "templates")]
 
     @property
     def first_page_number(self) -> int:
@@ -132,7 +130,7 @@ class WorkspaceSurvey:
 
 
 def send_once(request: Request) -> Dialogue[HttpExchange]:
-    """Send a request once, and return the exchange. If no response arrives, `HttpExchange.error` contains the reason."""
+    """Send a request once. If no response arrives, the error of the exchange has the reason."""
     try:
         return HttpExchange(request, (yield request))
     except InconclusiveError as error:
@@ -192,7 +190,7 @@ def _find_total(exchange: HttpExchange) -> int | None:
 
 
 def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
-    """Return at most `_MAX_STEP_LISTS` campaign ids: finished campaigns, one campaign of each status, then others."""
+    """Return campaign ids: of finished campaigns, of one campaign of each status, then of others."""
     finished = [row for row in campaigns if row.get("days_left_date") == COMPLETE][:1]
     finished += [row for row in campaigns if row.get("days_left") == 0 and row.get("contacts") and row not in finished][:1]
     informative = sorted(campaigns, key=lambda row: (not row.get("opens_num"), not row.get("steps")))
@@ -464,7 +462,6 @@ def parse_age(text: object) -> float | None:
 
 
 def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
-    """Return the findings about every knob that can be measured without creating contacts."""
     first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
     over = yield from _run_if_readable(mailboxes, probe_over_max(access, first))
     maximum = yield from _run_if_readable(campaigns, probe_campaign_max_display(access, first, over))
@@ -484,7 +481,6 @@ def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[
 
 
 def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
-    """Run a probe of a list, but only if the survey could read the list."""
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
     return (yield from run_probe(probe))

@@ -40,7 +40,6 @@ def observed(value: Any, how: str) -> KnobFinding:
 
 
 def ambiguous(values: Iterable[Any], how: str) -> KnobFinding:
-    """Return a finding with several possible values, because the responses fit each of them."""
     return KnobFinding(tuple(values), how)
 
 
@@ -189,7 +188,7 @@ class Access:
     writes: bool = False
     campaign: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, converter=_lower_names)
-    nonce: str = attrs.field(factory=lambda: token_hex(6))
+    nonce: str = attrs.field(factory=partial(token_hex, 6))
     hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -219,7 +218,6 @@ class Requests(Access):
         return self.get(f"/campaigns/{quote(campaign, safe='')}/steps")
 
     def address(self, name: str) -> str:
-        """Return an e-mail address that does not exist and that no other run uses."""
         return f"{name}-{self.nonce}@{DOMAIN}"
 
     def creation(

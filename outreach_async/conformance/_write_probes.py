@@ -48,13 +48,13 @@ INVALID_VALUES: Final[Mapping[str, str]] = {
 }
 """For each standard field, an invalid value that strict validation is likely to refuse."""
 
+# A knob determines whether `campaign` is required too (rule C7).
 _REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
-"""Keys that are required in a create request. A knob determines whether `campaign` is required too (rule C7)."""
 
 
 @attrs.frozen
 class TrialCreations:
-    """The first create requests: with each `duplicates` option, with every field, and with each required key omitted in turn."""
+    """The first creations: with each `duplicates` option, with every field, and without each required key."""
 
     outcomes: Mapping[str, HttpExchange]
     other_new: Mapping[str, HttpExchange] = attrs.field(factory=dict)
@@ -79,7 +79,6 @@ class MembershipCounts:
 
 
 def create_trial(access: Requests, survey: WorkspaceSurvey) -> Dialogue[TrialCreations]:
-    """Create contacts with each duplicates option, then send complete and incomplete create requests."""
     email = access.address("trial")
     outcomes = {}
     for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):

@@ -1,4 +1,4 @@
-"""When a run pauses, and when a failure counts against its row: failure counting, the breaker, and unreachable services."""
+"""When a run pauses, and when a failure counts against its row: failure counting, and the breaker."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from support.examples import scaled
 
 from outreach_async._engine import run_throttle
-from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import Breaker, FailureWindow, RunThrottle
-from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
-from outreach_async.errors import TransportError
+from outreach_async._engine.run_throttle import Breaker, FailureWindow
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
@@ -140,16 +137,3 @@ def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
     opened.close()
     opened.trip(now)
     assert opened.opens_at == now + 5
-
-
-# Outages and unreachable services
-
-
-def test_simultaneous_failures_count_as_one_round() -> None:
-    policy = RetryPolicy(attempts=3)
-    run = RunThrottle(RateLimiter(policy, max_in_flight=9), policy)
-    for attempt in ((0, 1), (0, 1.5), (1, 2), (1.5, 3)):
-        run.on_failure(FailedAttempt(TransportError("", maybe_sent=False), FailureKind.NOT_SENT, *attempt))
-        assert run.halted is None
-    run.on_failure(FailedAttempt(TransportError("", maybe_sent=False), FailureKind.NOT_SENT, 3, 4))
-    assert "unreachable after 3 attempts" in str(run.halted)

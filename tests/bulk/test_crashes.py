@@ -70,11 +70,7 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("duplicates", "repeats", "backend"),
-    [
-        ("skip", "serial", "asyncio"),
-        ("overwrite", "serial", "trio"),
-        ("update_missing_fields", "coalesce", "asyncio"),
-    ],
+    [("skip", "serial", "asyncio"), ("overwrite", "serial", "trio"), ("update_missing_fields", "coalesce", "asyncio")],
 )
 def test_a_run_killed_at_any_point_can_be_resumed_with_true_outcomes(
     duplicates: DuplicatePolicy, repeats: Repeats, backend: str, folder: Path

@@ -21,10 +21,7 @@ SCENES = {
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scene", "backend"),
-    [
-        *(("100/s", "asyncio"), ("100/s", "trio")),
-        *(("down for five minutes", "asyncio"), ("hanging for five minutes", "trio")),
-    ],
+    [*(("100/s", "asyncio"), ("100/s", "trio")), *(("down for five minutes", "asyncio"), ("hanging for five minutes", "trio"))],
 )
 def test_a_real_run_behaves_as_the_throttle_promises(scene: str, backend: str) -> None:
     played, refusals = SCENES[scene]

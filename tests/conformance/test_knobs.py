@@ -29,13 +29,7 @@ from support.examples import scaled
 from support.fake_transports import LEVELS
 
 from outreach_async.conformance import Access, Patience, calibrate
-from outreach_async.conformance._calibration import (
-    MAX_CONTACTS,
-    Measurement,
-    describe_run,
-    measure_knobs,
-    measure_service,
-)
+from outreach_async.conformance._calibration import MAX_CONTACTS, Measurement, describe_run, measure_knobs, measure_service
 from outreach_async.conformance._interface_rules import RULES, find_breaches
 from outreach_async.conformance._write_probes import INVALID_VALUES
 from outreach_async.fake import Behaviour, HeaderAuth

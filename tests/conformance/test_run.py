@@ -16,13 +16,7 @@ from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
 from outreach_async import conformance
-from outreach_async.conformance._calibration import (
-    build_access,
-    build_calibration,
-    find_drifts,
-    measure_service,
-    merge_earlier,
-)
+from outreach_async.conformance._calibration import build_access, build_calibration, find_drifts, measure_service, merge_earlier
 from outreach_async.conformance._target import (
     Dialogue,
     DialogueRunner,

@@ -229,7 +229,7 @@ async def test_a_damaged_history_is_an_error_before_anything_is_read(service: Fa
 
 
 async def test_the_history_is_shown_for_workspaces_campaigns_and_domains(service: FakeService, tmp_path: Path) -> None:
-    append_days(tmp_path / "history.db", 40, campaigns=4)
+    append_days(tmp_path / "history.db", 21)
     options: dict[str, Any] = {"history": History(tmp_path / "history.db")}
     async with assisted(service, ("space_1", "space_2"), **options) as server, connected(server) as assistant:
         spaces = await assistant.ask("history", days=20)
@@ -246,13 +246,13 @@ async def test_the_history_is_shown_for_workspaces_campaigns_and_domains(service
 
 
 async def test_the_history_is_bounded_and_has_no_other_workspaces(service: FakeService, tmp_path: Path) -> None:
-    spaces = tuple(f"space_{number}" for number in range(1, 9))
-    append_days(tmp_path / "history.db", 30, spaces=spaces)
+    spaces = tuple(f"space_{number}" for number in range(1, 8))
+    append_days(tmp_path / "history.db", 18, spaces=spaces)
     history = History(tmp_path / "history.db")
-    async with assisted(service, spaces[:7], history=history) as server, connected(server) as assistant:
+    async with assisted(service, spaces[:6], history=history) as server, connected(server) as assistant:
         answer = await assistant.ask("history", days=20)
-    assert (len(answer["days"]), answer["omitted"]) == (100, 40)
-    assert spaces[7] not in json.dumps(answer)
+    assert (len(answer["days"]), answer["omitted"]) == (100, 8)
+    assert spaces[6] not in json.dumps(answer)
 
 
 async def test_the_rules_are_listed_and_explained(assistant: Assistant) -> None:

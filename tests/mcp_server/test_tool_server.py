@@ -41,11 +41,7 @@ async def test_the_schemas_state_the_limits_and_what_may_be_omitted(service: Fak
     schema = tools["create_contacts"].input_schema
     assert schema["required"] == ["workspace", "contacts"]
     assert (schema["properties"]["contacts"]["minItems"], schema["properties"]["contacts"]["maxItems"]) == (1, 50)
-    assert schema["properties"]["duplicates"] == {
-        "default": "skip",
-        "enum": ["skip", "update_missing_fields"],
-        "type": "string",
-    }
+    assert schema["properties"]["duplicates"] == {"default": "skip", "enum": ["skip", "update_missing_fields"], "type": "string"}
     assert schema["properties"]["campaign"] == {"type": "string"}
     hints = {name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations}
     assert hints == {**dict.fromkeys(READS[:-1], True), "create_contacts": None}
