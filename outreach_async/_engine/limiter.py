@@ -18,7 +18,7 @@ from weakref import WeakSet
 import anyio
 import attrs
 
-from outreach_async._engine.rate import CubicLimit, RateMeter, Schedule, SlowStart, TokenBucket
+from outreach_async._engine.rate import CubicLimit, RateMeter, Schedule, TokenBucket
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryPolicy
 
 # A task is woken before its timer ends only if it gains this many seconds. Otherwise every response, as it raises the limit,
@@ -127,7 +127,7 @@ class RateLimiter:
         self._is_learning = False  # while nothing was refused
         self._share_expires_at = math.inf if self._usage is None else -math.inf
         self._hold_until = self._lowered_at = -math.inf
-        self._meter, self._cubic, self._schedule, self._slow_start = RateMeter(), CubicLimit(), Schedule(), SlowStart()
+        self._meter, self._cubic, self._schedule = RateMeter(), CubicLimit(), Schedule()
         self._delayed_until = self._excluded_until = -math.inf
         self._ended_at = math.inf  # when the last attempt ended
 
@@ -213,8 +213,8 @@ class RateLimiter:
         self.in_flight += 1
         if self._bucket is not None:
             self._bucket.record_start(now)
-        if self._is_learning and (rate := self._slow_start.rate(self._cubic.limit, now)) is not None:
-            self._schedule.record_start(rate, now)
+        if self._is_learning:
+            self._schedule.record_start(self._cubic.limit, now)
         if self._usage is not None:
             self._usage.wanted += 1
         return opens_at
@@ -223,9 +223,7 @@ class RateLimiter:
         """Return the earliest time at which an attempt may start. The results of other attempts may change it."""
         opens_at = self._hold_until if self._bucket is None else max(self._bucket.opens_at, self._hold_until)
         if self._is_learning:
-            rate = self._slow_start.rate(self._cubic.limit, now)
-            due = -math.inf if rate is None else self._schedule.next_start(rate)
-            opens_at = max(opens_at, due, self.gate.opens_at)
+            opens_at = max(opens_at, self._schedule.next_start(self._cubic.limit, now), self.gate.opens_at)
         return opens_at if max(opens_at, now) < self._share_expires_at else math.inf
 
     # Results of attempts
@@ -263,7 +261,7 @@ class RateLimiter:
             self._meter.restart(now, now)
         self._cubic.grow(now, self._meter.rate(now))
         if paused_at is not None:  # after the limit has grown: refusals may have cut it to almost nothing
-            self._slow_start.start(now, self._base_rate(now))
+            self._schedule.start_slowly(now, self._base_rate(now))
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> None:
         self._is_learning = True
@@ -283,7 +281,7 @@ class RateLimiter:
         jitter = self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after)
         self.gate.close(attempt, min(retry_after, self._policy.retry_after_cap) + jitter)
         if self.gate.opens_at > max(now, before):
-            self._slow_start.start(self.gate.opens_at, self._base_rate(now))
+            self._schedule.start_slowly(self.gate.opens_at, self._base_rate(now))
             self._exclude_time(now, self.gate.opens_at)
             self._meter.restart(now, self.gate.opens_at)
 

@@ -111,7 +111,6 @@ class Observer:
         del self._calls[call]
 
     def on_row(self, run: int, outcome: ContactOutcome) -> None:
-        """Emit a `RowEnded` event with a row's outcome, without the contact and its id."""
         fields = {name: getattr(outcome, name) for name in ("index", "status", "certain", "attempts")}
         self._emit(events.RowEnded(run=run, **fields, **_build_error_fields(outcome.error)))
 

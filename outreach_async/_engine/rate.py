@@ -61,38 +61,34 @@ class TokenBucket:
 
 @attrs.define(eq=False)
 class Schedule:
-    """Spaces the starts of attempts evenly, at a rate that may change."""
+    """Spaces the starts of attempts evenly, at a rate limit that may change: after a pause, it rises for two seconds."""
 
-    # The schedule stores the slot (the scheduled time) of the last start, so a new rate takes effect at once.
+    # The schedule stores the slot (the scheduled time) of the last start, so a new limit takes effect at once. After a pause, the
+    # limit rises from half to all of a base rate, to prevent a burst.
 
     _slot: float = -math.inf
-
-    def next_start(self, rate: float) -> float:
-        """Return the earliest time at which the next attempt may start, at `rate` requests per second."""
-        return self._slot + 1 / rate - TOLERANCE
-
-    def record_start(self, rate: float, now: float) -> None:
-        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than `TOLERANCE` still meets the slot,
-        # and the schedule does not slip. After an idle time the slot is `now`, so that unused slots do not add up to a burst.
-        self._slot = max(self._slot + 1 / rate, now)
-
-
-@attrs.define(eq=False)
-class SlowStart:
-    """Limits the rate after a pause, to prevent a burst: for two seconds, the limit rises from half to all of the base rate."""
-
-    _began: float = -math.inf
+    _ramp_began: float = -math.inf
     _base: float = 0.0
 
-    def start(self, at: float, base: float) -> None:
-        self._began, self._base = at, base
+    def start_slowly(self, at: float, base: float) -> None:
+        self._ramp_began, self._base = at, base
 
     def rate(self, limit: float | None, now: float) -> float | None:
         """Return the rate limit at the time `now`, in requests per second; `None` if there is no limit."""
-        if now - self._began >= _DURATION:
+        if now - self._ramp_began >= _DURATION:
             return limit
-        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._began) / _DURATION)
+        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._ramp_began) / _DURATION)
         return rate if limit is None else min(rate, limit)
+
+    def next_start(self, limit: float | None, now: float) -> float:
+        rate = self.rate(limit, now)
+        return -math.inf if rate is None else self._slot + 1 / rate - TOLERANCE
+
+    def record_start(self, limit: float | None, now: float) -> None:
+        # An attempt is due `TOLERANCE` ahead of its slot, so a timer that is late by less than `TOLERANCE` still meets the slot,
+        # and the schedule does not slip. After an idle time the slot is `now`, so that unused slots do not add up to a burst.
+        if (rate := self.rate(limit, now)) is not None:
+            self._slot = max(self._slot + 1 / rate, now)
 
 
 BETA: Final = 0.7  # a cut lowers the limit of a single client to this fraction of the achieved rate

@@ -13,6 +13,7 @@ tasks may use a transport at the same time. Choose a transport:
 
 A client closes the transport you pass to it. Transports ignore cookies in responses, never follow redirects or retry, and have
 no timeouts: only the client sets them. A response larger than `max_answer` bytes (16 MiB by default) raises `TransportError`.
+A transport made from a URL has its own connections in each event loop, also in other threads, and `max_in_flight` limits each.
 
 Your own client
 ---------------

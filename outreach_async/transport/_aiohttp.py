@@ -37,13 +37,12 @@ AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 class AiohttpTransport(BaseTransport):
     """Sends requests over aiohttp.
 
-    A transport made from a base URL opens a session when the first request is sent, in each event loop, also in other threads.
-    `max_in_flight` limits each session. The environment's proxies and certificates have the same effect as with httpx; aiohttp
-    itself supports only some of them.
+    A transport made from a base URL opens a session in each event loop when the first request is sent. The environment's proxies
+    and certificates have the same effect as with httpx; aiohttp itself supports only some of them.
 
     A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
-    `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, redirects are not
-    followed, and cookies set by a response are removed from the session's cookie jar.
+    `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, and cookies set
+    by a response are removed from the session's cookie jar.
 
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.

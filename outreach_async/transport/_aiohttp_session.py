@@ -250,7 +250,6 @@ class SocketFactory:
         self._sockets: list[tuple[socket.socket, int]] = []
 
     def __call__(self, address: tuple[Any, ...]) -> socket.socket:
-        """Return a new socket for an address in the format of `getaddrinfo`."""
         self._detach_closed()
         new = socket.socket(*address[:3])
         self._sockets.append((new, os.fstat(new.fileno()).st_ino))
@@ -267,7 +266,6 @@ class SocketFactory:
         self._sockets = still_open
 
     def __del__(self) -> None:
-        """Detach closed sockets before they are garbage-collected."""
         self._detach_closed()
 
 
@@ -297,7 +295,6 @@ class Connector(aiohttp.TCPConnector):
     """An aiohttp connector that reuses an idle connection only if no bytes have arrived since its last response."""
 
     async def connect(self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout) -> Connection:
-        """Return a new connection, or an idle connection on which no bytes have arrived since its last response."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol: Any = connection.protocol
@@ -322,7 +319,6 @@ class _TrackedResponse(aiohttp.ClientResponse):
     """An aiohttp response that keeps a reference to its connection after the last byte is read, unlike aiohttp's own response."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Store the connection, and read the response head."""
         protocol: Any = connection.protocol
         usage = _USAGE_BY_PROTOCOL.get(protocol)
         if usage is None:

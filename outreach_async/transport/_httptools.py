@@ -35,8 +35,7 @@ class HttptoolsTransport(BaseTransport):
     use `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
 
     If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
-    5 seconds after its last response; a later request closes it. Each event loop, also in other threads, has its own connections,
-    and `max_in_flight` limits each of them.
+    5 seconds after its last response; a later request closes it.
 
     Args:
         base_url: The service's base URL.

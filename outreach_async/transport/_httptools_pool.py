@@ -1,10 +1,8 @@
 """The connections and connection pools of the httptools transport. Importing this module imports httptools.
 
 On asyncio, `ProtocolPool` uses an asyncio protocol for each connection, and creates no scope, task or event per request. On trio,
-`StreamPool` uses an anyio byte stream for each connection.
-
-Both pools send a whole request, with its body, in one call. They set `Progress.sent` immediately before this call. If a request
-fails while `Progress.sent` is false, no byte of the request was sent.
+`StreamPool` uses an anyio byte stream for each connection. Both pools send a whole request, with its body, in one call, and set
+`Progress.sent` immediately before it. If a request fails while `Progress.sent` is false, no byte of the request was sent.
 """
 
 from __future__ import annotations
@@ -52,8 +50,6 @@ _LOST: Final = "the server closed the connection"
 
 @attrs.frozen
 class Origin:
-    """The server to connect to."""
-
     host: str
     port: int
     context: ssl.SSLContext | None
@@ -230,11 +226,9 @@ class ProtocolConnection(asyncio.BufferedProtocol):
                 self._succeed(response)
 
     def eof_received(self) -> None:
-        """End the running exchange at the end of the stream. The event loop then closes the connection."""
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the running exchange, and remove the connection from the pool."""
         if exc is None:
             self._end()
         else:
@@ -442,7 +436,6 @@ class StreamPool(ConnectionPool):
 
 
 def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:
-    """Return a new pool for the running event loop; see `ProtocolPool` for the arguments."""
     # Not `asyncio.get_running_loop`, which also succeeds if trio runs as a guest of asyncio.
     is_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
     return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer)

@@ -34,8 +34,6 @@ _BODILESS: Final = frozenset({204, 304})
 
 
 class ResponseReader:
-    """Reads one response from the bytes of a connection."""
-
     # Initial values are attributes of the class, because a reader is made for every request.
     keeps_alive = has_leftovers = False
     _head = b""

@@ -54,14 +54,13 @@ class HttpxClient(Protocol):
 class HttpxTransport(BaseTransport):
     """Sends requests over httpx or its fork httpx2.
 
-    A transport made from a base URL keeps a pool of httpx or httpx2 transports, each with a single connection. Each concurrent
-    exchange uses a different connection. Each event loop, also in other threads, has its own pool, and `max_in_flight` limits
-    each of them. A request closes the connections that were idle for more than 5 seconds.
+    A transport made from a base URL keeps a pool of httpx or httpx2 transports in each event loop, each with a single connection.
+    A request closes the connections that were idle for more than 5 seconds.
 
     A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
     client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
-    cookie jar with one that keeps the client's own cookies and ignores cookies in responses. The client's timeouts are disabled,
-    and redirects are not followed. The transport works only in the first event loop that uses it.
+    cookie jar with one that keeps the client's own cookies. The client's timeouts are disabled. The transport works only in the
+    first event loop that uses it.
 
     With 64 requests in flight, a client takes four to five times the CPU time of a transport made from a URL. If several requests
     are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections, and that of httpx2 too, but less often

@@ -57,7 +57,6 @@ class HandshakeTracker:
             self._sockets.clear()
 
     async def aclose(self) -> None:
-        """Close the sockets whose TLS handshake is not complete."""
         for stream in self._sockets:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
@@ -95,8 +94,6 @@ async def read_response(answer: Any, limit: int, monitor: ConnectionMonitor | No
 
 
 class HttpxPool(ConnectionPool):
-    """Sends requests to a base URL over a pool of connections of one event loop."""
-
     def __init__(
         self, base: BaseUrl, family: str, limit: int, max_answer: int, *, context: ssl.SSLContext | None, proxy: str | None
     ) -> None:
@@ -150,8 +147,6 @@ def warn_of_unknown_state(family: str) -> None:
 
 
 class _HttpxConnection:
-    """One connection of httpx or httpx2."""
-
     def __init__(self, transport: Any) -> None:
         self.transport = transport
         self._tracker = HandshakeTracker()

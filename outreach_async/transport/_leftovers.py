@@ -55,7 +55,6 @@ class SocketProbe:
 
 
 def build_unexpected_bytes_error() -> TransportError:
-    """Return the error for a response that may belong to an earlier request."""
     return TransportError(
         "the response may belong to an earlier request: its connection received unexpected bytes", maybe_sent=True
     )

@@ -80,7 +80,6 @@ class LoopLocal(Generic[T]):
         return value
 
     def discard_after_fork(self) -> None:
-        """In a newly forked child process, discard the values inherited from the parent process."""
         self.is_inherited = True
         if self._values:
             _PARENT_VALUES.append(self._values)

@@ -51,7 +51,6 @@ def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def require_final_status(status: int) -> int:
-    """Return an HTTP status after checking that it is final, that is, 200 or more."""
     if status < _MIN_FINAL_STATUS:
         raise TransportError(f"the response has an invalid status: expected 200 or more, got {status:03}", maybe_sent=True)
     return status

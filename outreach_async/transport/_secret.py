@@ -46,7 +46,6 @@ def hide(value: object) -> object:
 
 
 def reveal(value: T | Secret) -> T | str:
-    """Return the value that was passed to `hide`."""
     return value.reveal() if isinstance(value, Secret) else value
 
 

@@ -1,7 +1,5 @@
 """Track whether a request was sent, and build errors that state whether it was sent.
 
-An error has `maybe_sent=False` only if the `Progress` of its request states that nothing was sent.
-
 The body that the HTTP library receives is an object that records when it is first read. If it was never read, nothing was sent.
 This conclusion requires that the body is not empty, and that the head (request line and header fields) fits in a single write. A
 longer head needs several writes. If the request fails between two writes, part of the head was sent, but the body was not read.
@@ -42,12 +40,10 @@ def mark_handed_over(progress: Progress, request: Request, *, proof: bool) -> No
 
 
 def build_transport_error(reason: str, progress: Progress) -> TransportError:
-    """Return the error for a request that received no complete response."""
     return TransportError(reason, maybe_sent=progress.sent is not False)
 
 
 def build_closed_error(transport: object) -> InvalidRequest:
-    """Return the error for the use of a closed transport, client or session."""
     name = type(transport).__name__
     return InvalidRequest(f"the {name} is closed; make a new {name}")
 
@@ -64,7 +60,6 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
 
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Validate header fields, and return them by lower-case name."""
     # The results are cached, because most requests have the same header fields.
     checked = {}
     for name, value in items:

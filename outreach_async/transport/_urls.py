@@ -27,8 +27,6 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @attrs.frozen(repr=False)
 class BaseUrl:
-    """A base URL, split into its parts."""
-
     scheme: str
     host: str
     port: int | None
@@ -44,7 +42,6 @@ class BaseUrl:
 
 
 def parse_base_url(text: str) -> BaseUrl:
-    """Parse and validate a base URL."""
     parts = _split_url("base_url", text, ("http", "https"), "such as 'https://api.example'")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
         raise InvalidRequest("base_url: expected a URL without a query or fragment, got a query or a fragment; remove both")
@@ -162,7 +159,6 @@ def _encode_credentials(parts: SplitResult) -> str:
 
 
 def require_positive(field: str, value: object) -> int:
-    """Check that an argument is a positive whole number, and return the number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}; pass a number such as 64")
     return value

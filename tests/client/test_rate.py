@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import scaled
 from support.rates import most_in_excess
 
-from outreach_async._engine.rate import BETA, FLOOR, SPACING, TOLERANCE, CubicLimit, RateMeter, Schedule, SlowStart, TokenBucket
+from outreach_async._engine.rate import BETA, FLOOR, SPACING, TOLERANCE, CubicLimit, RateMeter, Schedule, TokenBucket
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
@@ -224,7 +224,7 @@ def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
 def test_starts_are_spaced_by_the_rate_within_the_tolerance(steps: list[tuple[float, float]]) -> None:
     pace, now, starts = Schedule(), 0.0, []
     for rate, idle in steps:
-        now = max(now + idle, pace.next_start(rate))
+        now = max(now + idle, pace.next_start(rate, now))
         pace.record_start(rate, now)
         starts.append((now, rate))
     for first in range(len(starts)):
@@ -239,20 +239,20 @@ def test_late_timers_lose_no_starts(rate: float, lateness: list[float]) -> None:
     pace, now = Schedule(), 0.0
     for late in lateness:
         pace.record_start(rate, now)
-        now = max(now, pace.next_start(rate) + late)
+        now = max(now, pace.next_start(rate, now) + late)
     assert now <= len(lateness) / rate + 1e-6
 
 
 def test_a_changed_rate_applies_to_the_next_start() -> None:
     pace = Schedule()
     pace.record_start(1.0, 100.0)
-    assert pace.next_start(0.1) == pytest.approx(110 - TOLERANCE)
-    assert pace.next_start(10.0) == pytest.approx(100.1 - TOLERANCE)
+    assert pace.next_start(0.1, 100.0) == pytest.approx(110 - TOLERANCE)
+    assert pace.next_start(10.0, 100.0) == pytest.approx(100.1 - TOLERANCE)
 
 
 def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
-    ramp = SlowStart()
+    ramp = Schedule()
     assert ramp.rate(None, 0.0) is None
-    ramp.start(10.0, 100.0)
+    ramp.start_slowly(10.0, 100.0)
     assert [ramp.rate(None, at) for at in (9.0, 10.0, 11.0, 12.0)] == [50.0, 50.0, 75.0, None]
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]

@@ -73,11 +73,12 @@ class CopyingService:
 
     def find_wrong_outcomes(self, outcomes: Iterable[ContactOutcome]) -> list[ContactOutcome]:
         """Return the outcomes that are marked as certain but differ from the ledger."""
-        return [outcome for outcome in outcomes if outcome.certain and not self._true(outcome)]
-
-    def _true(self, outcome: ContactOutcome) -> bool:
-        contact: Any = outcome.contact
-        return self.ledger.get(contact["email"]) == (outcome.status, outcome.id)
+        wrong = []
+        for outcome in outcomes:
+            contact: Any = outcome.contact
+            if outcome.certain and self.ledger.get(contact["email"]) != (outcome.status, outcome.id):
+                wrong.append(outcome)
+        return wrong
 
 
 class Idling:

@@ -8,9 +8,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from enum import Enum
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -55,30 +54,17 @@ CREDENTIALS: Final = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authe
 PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1}'
 
 
-class Verdict(Enum):
-    """The allowed `maybe_sent` of the errors of a fault, and the reason."""
+Verdict: TypeAlias = frozenset[bool] | Literal["proved"]
+"""The allowed `maybe_sent` of the errors of a fault."""
 
-    ANSWERED = "there is no error"
-    UNSENT = "False: the library's own error classes show that there was no connection"
-    PROVED = "False for httptools, and for a body from any transport made from a URL; otherwise True (conservative)"
-    CAREFUL = "True (conservative): nothing arrived, but the client cannot determine this"
-    RACE = "either, depending on timing; False only if nothing arrived"
-    SENT = "True: the service has read the request"
-
-    def says(self, name: str, method: str) -> frozenset[bool]:
-        """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
-        if self is Verdict.PROVED:
-            return frozenset({name != "httptools" and (method == "GET" or name not in OWN)})
-        return _SAYS[self]
-
-
-_SAYS: Final = {
-    Verdict.ANSWERED: frozenset[bool](),
-    Verdict.UNSENT: frozenset({False}),
-    Verdict.CAREFUL: frozenset({True}),
-    Verdict.RACE: frozenset({False, True}),
-    Verdict.SENT: frozenset({True}),
-}
+ANSWERED: Final[Verdict] = frozenset()  # there is no error
+UNSENT: Final[Verdict] = frozenset({False})  # the library's own error classes show that there was no connection
+PROVED: Final[Verdict] = (
+    "proved"  # False for httptools, and for a body from any transport made from a URL; otherwise True (conservative)
+)
+CAREFUL: Final[Verdict] = frozenset({True})  # conservative: nothing arrived, but the client cannot determine this
+RACE: Final[Verdict] = frozenset({False, True})  # depending on timing; False only if nothing arrived
+SENT: Final[Verdict] = frozenset({True})  # the service has read the request
 
 
 @attrs.frozen
@@ -99,7 +85,9 @@ class Fault:
     def says(self, name: str, method: str) -> frozenset[bool]:
         """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
         verdict = self.session if self.session and name == "aiohttp_session" else self.verdict
-        return verdict.says(name, method)
+        if isinstance(verdict, str):  # PROVED
+            return frozenset({name != "httptools" and (method == "GET" or name not in OWN)})
+        return verdict
 
 
 def service(peer: Peer) -> None:
@@ -210,7 +198,7 @@ def _handshake(verdict: Verdict, meets: Behaviour, *, clock: bool = False, forgo
 
 
 def _certificate(kind: str) -> Fault:
-    return _handshake(Verdict.UNSENT, _late(kind, service))
+    return _handshake(UNSENT, _late(kind, service))
 
 
 def _proxied(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Fault:
@@ -219,7 +207,7 @@ def _proxied(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Faul
 
 
 def _kept(meets: Behaviour, idle: str, session: Verdict | None = None) -> Fault:
-    return Fault(Verdict.ANSWERED, meets=meets, idle=idle, session=session, then=service)
+    return Fault(ANSWERED, meets=meets, idle=idle, session=session, then=service)
 
 
 _PROXY: Final = "http://user:key_secret@localhost:{port}"
@@ -227,7 +215,7 @@ _HTTPX_FORGETS: Final = tuple(f"{family}_client-{loop}" for family in ("httpx", 
 """An httpx client does not close a socket whose TLS handshake is cancelled. The transports of this library close theirs."""
 _UVLOOP_FORGETS: Final = ("aiohttp_session-uvloop",)
 """uvloop closes the descriptor of a socket that it receives, but not the socket object. Sessions of this library close both."""
-_S, _U, _P = Verdict.SENT, Verdict.UNSENT, Verdict.PROVED
+_S, _U, _P = SENT, UNSENT, PROVED
 
 FAULTS: Final[dict[str, Fault]] = {
     # no connection
@@ -256,10 +244,10 @@ FAULTS: Final[dict[str, Fault]] = {
     # a connection that ended while idle
     "closed while idle": _kept(answer_then_close, "running"),
     "reset while idle": _kept(answer_then_reset, "running"),
-    "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=Verdict.CAREFUL),
-    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", session=Verdict.CAREFUL),
+    "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=CAREFUL),
+    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", session=CAREFUL),
     # the exchange
-    "reset before reading": _exchange(Verdict.RACE, reset_at_once),
+    "reset before reading": _exchange(RACE, reset_at_once),
     "reset after the request": _exchange(_S, reset_after_request),
     "closed before the answer": _exchange(_S, close_after_request),
     "closed within the head": _exchange(_S, answer_once(b"HTTP/1.1 200 OK\r\ncontent-le")),
@@ -268,7 +256,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "no answer": _exchange(_S, hang, clock=True),
     "no more after half the head": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-le"), clock=True),
     "no more after half the body": _exchange(_S, hang_after(HALF), clock=True),
-    "drips byte by byte": _exchange(Verdict.ANSWERED, spell_out),
+    "drips byte by byte": _exchange(ANSWERED, spell_out),
     "drips without end": _exchange(_S, drip(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n", b"drop"), clock=True),
     "not HTTP": _exchange(_S, answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")),
     "a chunk without a size": _exchange(_S, answer_once(CHUNKED + b"2\r\nok\r\nno size\r\n")),

@@ -37,11 +37,6 @@ async def make(name: str, url: str) -> Transport:
     return MAKERS[name](url)
 
 
-async def take_steps() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("name", OWN)
 def test_two_loops_in_turn_use_a_connection_each_and_both_are_closed(name: str) -> None:
     with Listener(serve()) as listener, two_loops() as (first, second):
@@ -51,7 +46,8 @@ def test_two_loops_in_turn_use_a_connection_each_and_both_are_closed(name: str) 
                 loop.run_until_complete(transport.send(POST, Progress()))
         assert (len(listener.requests), len(listener.peers)) == (2 * ROUNDS, 2)
         first.run_until_complete(transport.aclose())
-        second.run_until_complete(take_steps())  # each loop closes its own connections as soon as it runs
+        for _ in range(5):
+            second.run_until_complete(asyncio.sleep(0))  # each loop closes its own connections as soon as it runs
         listener.wait_idle()
 
 

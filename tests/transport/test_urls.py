@@ -173,13 +173,6 @@ def test_a_proxy_passed_by_the_user_takes_precedence(monkeypatch: pytest.MonkeyP
 # Versions of the HTTP libraries.
 
 
-def install(path: Path, name: str, version: str) -> None:
-    """Make a folder in which a library seems to be installed in a version."""
-    folder = path / f"{name}-{version}.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-
-
 @pytest.mark.parametrize(
     ("supported", "version", "make"),
     [
@@ -194,7 +187,9 @@ def test_an_unsupported_version_is_named_when_the_transport_is_made(
     supported: str, version: str, make: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = supported.partition(">")[0]
-    install(tmp_path, name, version)
+    folder = tmp_path / f"{name}-{version}.dist-info"  # the library seems to be installed in this version
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidRequest) as caught:
         make()
