@@ -1,7 +1,7 @@
 r"""Import files in parts, on several processes or machines, with any engine.
 
-`plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. All three are plain
-functions. A process pool, or an engine such as Dask, Ray or Spark, can run the parts in any order and at the same time:
+`plan` divides files into parts, `import_part` imports one part, and `merge_reports` adds up the results. A process pool, or an
+engine such as Dask, Ray or Spark, can run the parts in any order and at the same time:
 
 ```python
 import os
@@ -62,34 +62,22 @@ sends them in the order of the files, one at a time per e-mail. E-mails are comp
 share an e-mail, so the resulting contacts do not depend on which part runs first.
 
 The options of the import belong to the plan. `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of
-the part `repeats`, regardless of case. To map columns by the labels of the workspace's fields, pass
-`fields=await client.workspaces.fields()`. To recognise a column with names of campaigns, pass `workspace` and `list_campaigns`.
+the part `repeats`. To map columns by the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`. To
+recognise a column with names of campaigns, pass `workspace` and `list_campaigns`.
 
-A plan is a value without secrets, and can be pickled or stored as JSON. It records the size of each file, and its modification
-time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of a file on other machines must have
-the same modification time. Planning reads JSON Lines files twice, of a Parquet file only the e-mail column, and all other files
-once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
-
-```python
-from pathlib import Path
-
-from outreach_async.spread import ImportPlan, plan
-
-Path("people.csv").write_text("E-mail\nann@company.example\n")
-Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
-(part,) = ImportPlan.from_json(Path("plan.json").read_bytes()).parts
-print(part.id, [row["email"] for _, row in part.read_rows()])  # -> 00000 ['ann@company.example']
-```
+A plan is a value without secrets, and can be pickled or stored as JSON (`to_json`, `ImportPlan.from_json`). It records the size
+of each file, and its modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of
+a file on other machines must have the same modification time. Planning reads JSON Lines files twice, of a Parquet file only the
+e-mail column, and all other files once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
 
 Journals
 --------
 Each part has a journal, named after the part, in the folder that you pass. If a worker dies, run its part again, on any machine
 that can access the same folder: the part resumes, rows that may have been sent are sent again, and their outcomes are uncertain.
 A finished part sends nothing and returns the same report. If a part runs twice at the same time, the second run fails, because
-the journal is in use. On network file systems with unreliable locks, make sure that your engine never does so.
-
-Instead of a folder, pass a URL such as `s3://bucket/prefix` (extra `lake`). Such a journal has no lock: if a part runs twice at
-the same time, the later run takes over the journal, and the earlier run stops with a `JournalError`.
+the journal is in use. On network file systems with unreliable locks, make sure that your engine never does so. The journals below
+a URL such as `s3://bucket/prefix` (extra `lake`) have no locks: the later run of a part takes over its journal, and the earlier
+one stops with a `JournalError`.
 
 A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for a
 new plan. If the old plan may have sent rows of the new one, or if a journal is lost, also pass `earlier="unknown"`: `skipped` is
@@ -99,10 +87,9 @@ Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
 throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). Errors and
-reports can be pickled. `merge_reports` accepts reports in any order, including several of one part. The import is complete if
-`report.rows == made.rows`. A report lists the first 100 failed rows of each part by file and line. `report.findings` is the
-number of cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as text, and `report.first_findings` has
-the first ten of each part. The other checks of the command `import` do not run.
+reports can be pickled. The import is complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each
+part by file and line, and the first ten cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as text.
+The other checks of the command `import` do not run.
 
 `results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and its
 files. The command `import --dask --results results.csv` writes those of all parts to one file. The command `outreach-async report

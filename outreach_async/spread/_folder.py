@@ -26,7 +26,7 @@ from outreach_async.importer._results import describe_outcome
 from outreach_async.importer._table import FILE_COLUMN, Row
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows
 
-PLAN_NAME: Final = "plan.json"
+_PLAN_NAME: Final = "plan.json"
 _MAX_FINDINGS: Final = 10  # of a part whose lines are reported
 
 
@@ -94,20 +94,17 @@ def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, addr
     record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
     with translate_errors(place):
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
-        if (recorded := create_or_read(objects, PLAN_NAME, record)) != record:
-            _require_same_plan(part, place, identity, recorded)
-        create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
-
-
-def _require_same_plan(part: Part, place: str, identity: Identity, recorded: bytes) -> None:
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        found = msgspec.json.decode(recorded, type=_PlanRecord)
-        if found.plan == part.plan:
-            return require_same_run(place, identity, found.identity)
-    raise InvalidRequest(
-        f"journal: {place} belongs to another plan: the files or the options of the import differ;"
-        ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
-    )
+        if (recorded := create_or_read(objects, _PLAN_NAME, record)) != record:
+            found = None
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                found = msgspec.json.decode(recorded, type=_PlanRecord)
+            if found is None or found.plan != part.plan:
+                raise InvalidRequest(
+                    f"journal: {place} belongs to another plan: the files or the options of the import differ;"
+                    ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
+                )
+            require_same_run(place, identity, found.identity)
+        create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=_PLAN_NAME)
 
 
 def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
@@ -154,16 +151,14 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
     r"""Yield what became of each row of a part, in order; for a part that is not finished, of the rows with an outcome.
 
     Each result is a dict with the columns of the command's `--results`: `file`, `line`, `email`, `workspace`, `campaign`,
-    `status`, `certain`, `possible`, `attempts`, `id`, `error` and `remedy`.
-
-    The arguments are those of `import_part`. Errors are raised while iterating: an `InvalidRequest` if a file has changed since
-    the import was planned or cannot be read, a `JournalError` if the journal is damaged.
+    `status`, `certain`, `possible`, `attempts`, `id`, `error` and `remedy`. Iterating raises an `InvalidRequest` if a file has
+    changed since the import was planned or cannot be read, and a `JournalError` if the journal is damaged.
 
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
-        made = plan(["people.csv"])
-        print([row["id"] for part in made.parts for row in results_of(part, "journals")])  # -> []
+        (part,) = plan(["people.csv"]).parts
+        print([row["id"] for row in results_of(part, "journals")])  # -> []
         ```
     """
     if read_part(journal, part.id, part.fingerprint()) is None or not (record := journal_of(part, journal)).exists():

@@ -21,13 +21,7 @@ from outreach_async.bulk.journal._records import Earlier
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer._rejects import is_reject
-from outreach_async.spread._folder import (
-    CellFinding,
-    PartFindings,
-    journal_of,
-    locate,
-    record_part,
-)
+from outreach_async.spread._folder import CellFinding, PartFindings, journal_of, locate, record_part
 from outreach_async.spread._planning import Part, require_unchanged
 from outreach_async.transport._urls import parse_base_url, service_address
 from outreach_async.transport._wire import Transport
@@ -42,7 +36,8 @@ _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 class Connection:
     """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
 
-    The settings contain no secret: the owner key, the proxy and the certificates come from the worker's environment.
+    The settings contain no secret: the owner key, the proxy and the certificates come from the worker's environment. Invalid
+    values raise `InvalidRequest`.
 
     Attributes:
         base_url: Address of the service, without user and password.
@@ -53,9 +48,6 @@ class Connection:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Time limit for all attempts of a row together, in seconds, without waits and outages; `None` for no limit.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
-
-    Raises:
-        InvalidRequest: A value is invalid, or the URL contains a password.
 
     Example:
         ```python
@@ -94,9 +86,7 @@ class Connection:
 
         Example:
             ```python
-            connection = Connection(base_url="https://api.example", workspace="space_1")
-            print(connection.create_client())
-            # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            client = Connection(base_url="https://api.example", workspace="space_1").create_client()
             ```
         """
         return OutreachClient(
@@ -123,8 +113,7 @@ class FailedRow:
 
     Example:
         ```python
-        row = FailedRow("/data/people.csv", 7, "rejected", "email: missing")
-        print(f"{row.file}:{row.line}: {row.message}")  # -> /data/people.csv:7: email: missing
+        print(FailedRow("/data/people.csv", 7, "rejected", "email: missing").line)  # -> 7
         ```
     """
 
@@ -138,7 +127,13 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True)
 class _RowsReport(BulkReport):
-    """A report that lists the first 100 failed rows of each part, and the first ten cells that are not sent as they are."""
+    """A report that lists failed rows and findings.
+
+    Attributes:
+        failures: The first 100 failed rows of each part, in order.
+        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
+        first_findings: The first ten of these cells of each part.
+    """
 
     failures: tuple[FailedRow, ...] = ()
     findings: int = 0
@@ -158,8 +153,7 @@ class _RowsReport(BulkReport):
             ```
         """
         values = attrs.asdict(self, filter=lambda field, _: field.name not in _COUNTS)
-        rows = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        return {**super().to_dict(), **rows}
+        return {**super().to_dict(), **{name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}}
 
 
 @attrs.frozen(kw_only=True)
@@ -169,9 +163,6 @@ class PartReport(_RowsReport):
     Attributes:
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
-        failures: The first 100 failed rows, in order.
-        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
-        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -194,8 +185,7 @@ class SpreadReport(_RowsReport):
 
     Example:
         ```python
-        report = merge_reports([])
-        print(report.rows, report.parts)  # -> 0 ()
+        print(merge_reports([]).parts)  # -> ()
         ```
     """
 
@@ -213,12 +203,11 @@ def import_part(
     r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
     Any engine can run this function as a task, any number of times: it is synchronous, its arguments and result can be pickled,
-    and its only state is the journal. A finished part is not sent again. Do not call it in a thread that runs an event loop.
+    and its only state is the journal. Do not call it in a thread that runs an event loop.
 
     Args:
         part: The part.
-        journal: Folder of the journals, or their URL on an object store (`s3://bucket/prefix`, extra `lake`). Pass the same value
-            for all parts of a plan, on every worker, and another one for another plan.
+        journal: Folder of the journals, or their URL on an object store, the same for all parts of a plan, on every worker.
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
         earlier: `"unknown"` if the part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
@@ -314,9 +303,7 @@ def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkRepor
 
 
 def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
-    """Merge the reports of parts. The order of the reports does not matter, and a report may occur more than once.
-
-    If the `rows` of the result equals the `rows` of the plan, no part is missing.
+    """Merge the reports of parts, in any order; a report may occur more than once. Compare the `rows` with those of the plan.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.
@@ -324,11 +311,8 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     Example:
         ```python
         outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
-        parts = [
-            PartReport(part=part, fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
-            for part in ("00000", "00001", "00001")
-        ]
-        print(merge_reports(parts).rows)  # -> 6
+        report = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(merge_reports([report, report]).rows)  # -> 3
         ```
     """
     by_id: dict[str, PartReport] = {}
@@ -337,9 +321,8 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
             what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
             raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
     ordered = [by_id[name] for name in sorted(by_id)]
-    sums: dict[str, Any] = {
-        name: sum(getattr(report, name) for report in ordered) for name in ("rows", "uncertain", "repeats", "seconds", "findings")
-    }
+    summed = "rows", "uncertain", "repeats", "seconds", "findings"
+    sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
     return SpreadReport(
         parts=tuple(sorted(by_id)),
         outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},

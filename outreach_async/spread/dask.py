@@ -36,12 +36,11 @@ journals on an object store (`"s3://bucket/journals/june"`).
 A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into one
 workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5 seconds.
 
-To resume, run `create_many` again with the same plan and journal, on the same or another cluster. The rows of finished parts are
-not sent again. If a worker dies, or does not respond for longer than the scheduler's `worker-ttl`, Dask runs the part again, on a
-worker that takes over the journal; the worker that used it before stops sending. If Dask stops retrying a part, because several
-workers have died while running it, the import submits it again. A worker also stops a part whose task was cancelled or runs on
-another worker, and if the worker is closing. If the cluster has no workers, the import waits, and logs one warning to the logger
-`outreach_async`.
+To resume, run `create_many` again with the same plan and journal, on the same or another cluster. If a worker dies, or does not
+respond for longer than the scheduler's `worker-ttl`, Dask runs the part again, on a worker that takes over the journal; the
+worker that used it before stops sending. If Dask stops retrying a part, because several workers have died while running it, the
+import submits it again. A worker also stops a part whose task was cancelled or runs on another worker, and if the worker is
+closing. If the cluster has no workers, the import waits, and logs one warning to the logger `outreach_async`.
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
@@ -139,12 +138,15 @@ class LeasedRate:
         if self._worker.status in _CLOSING:  # the worker has closed its connections, and waits for its tasks
             return self._stop()
         reply: Future[Any] = Future()
+        scheduler: Any = self._worker.scheduler
 
         async def ask() -> None:
             if not reply.set_running_or_notify_cancel():  # the request has timed out
                 return
             try:
-                reply.set_result(await self._ask(list(attrs.astuple(usage))))
+                task, worker, sent = self._task, self._worker.address, list(attrs.astuple(usage))
+                share = await scheduler.outreach_async_share(service=self._service, task=task, worker=worker, usage=sent)
+                reply.set_result(share)
             except (OSError, RuntimeError, ValueError) as error:
                 reply.set_exception(error)
 
@@ -167,12 +169,6 @@ class LeasedRate:
         if self._outcomes is not None:
             self._outcomes.drain()
         return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
-
-    async def _ask(self, usage: list[Any]) -> Any:
-        scheduler: Any = self._worker.scheduler
-        return await scheduler.outreach_async_share(
-            service=self._service, task=self._task, worker=self._worker.address, usage=usage
-        )
 
 
 def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:
@@ -260,8 +256,11 @@ class DaskImport:
 
     def __enter__(self) -> Self:
         """Connect to the scheduler and submit the parts."""
+        if isinstance(self._cluster, distributed.Client) and self._cluster.asynchronous:
+            raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")
         try:
-            self._client, self._owns_client = _open_client(self._cluster)
+            self._owns_client = not isinstance(self._cluster, distributed.Client)
+            self._client = distributed.Client(self._cluster, set_as_default=False) if self._owns_client else self._cluster
             self._client.register_plugin(RatePlugin())
             scheduler: Any = self._client.scheduler
             self._client.sync(scheduler.outreach_async_limit, service=self._arguments["service"], limit=self._limit)
@@ -370,8 +369,8 @@ def create_many(
         cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
         made: The plan.
         connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
-        journal: URL of the journals, which every worker must be able to access: `s3://bucket/prefix`, or `file:///folder` if all
-            workers share the folder. Use a new URL for each plan, and the same URL to resume.
+        journal: URL of the journals, such as `s3://bucket/prefix`, or `file:///folder` if all workers share the folder. Use a new
+            one for each plan, and the same one to resume.
         rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
         earlier: As for `import_part`.
 
@@ -408,14 +407,6 @@ def create_many(
         "service": f"{connection.base_url} {connection.workspace}",
     }
     return DaskImport(cluster, made, arguments, None if rate is None else require_rate("rate", rate))
-
-
-def _open_client(cluster: Any) -> tuple[distributed.Client, bool]:
-    if isinstance(cluster, distributed.Client):
-        if cluster.asynchronous:
-            raise InvalidRequest("cluster: expected a synchronous Client, got an asynchronous one; pass the scheduler's address")
-        return cluster, False
-    return distributed.Client(cluster, set_as_default=False), True
 
 
 def _suspend(text: str) -> BulkSuspended:
