@@ -21,7 +21,7 @@ from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
-from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS, TARGET_BITS, Generation, Standing
+from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS, TARGET_BITS, Generation, Standing, minutes
 from outreach_async.bulk.ledger._folding import encode_row
 from outreach_async.errors import InvalidRequest
 
@@ -88,7 +88,9 @@ class Comparer:
         self._sharing: dict[Target, bool] = {}
         self._parser = parser
         self._only_counts = only_counts
-        self._oldest = options.oldest
+        age = options.max_age
+        self._oldest = 0 if age is None else minutes(options.ledger.wall() - age) + 1
+        """The time in minutes since the ledger's epoch before which an entry is too old."""
         self._ignores_changes = options.ignore_changes
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.

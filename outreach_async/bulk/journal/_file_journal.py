@@ -30,7 +30,7 @@ from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._reader import RunQuery, connect, read_snapshot
 from outreach_async.bulk.journal._records import HEADER_SIZE, OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal._store import JournalStore
-from outreach_async.bulk.journal._writer import Database, JournalWriter, Transaction, create_metadata, start_writer
+from outreach_async.bulk.journal._writer import Database, JournalWriter, Transaction, create_metadata
 from outreach_async.errors import InvalidRequest, JournalError
 
 # File systems in user space (FUSE), except fuse-overlayfs, are included, because their locks are not trusted.
@@ -272,7 +272,7 @@ def open_file(
         require_same_run(path, identity, metadata["identity"])
         database = FileDatabase(path, metadata["log"], lock)
         stack.pop_all()
-    return start_writer(database, metadata, identity, earlier, damage, created=created, wall=wall)
+    return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
 
 
 def _refuse_orphaned_log(path: str) -> None:

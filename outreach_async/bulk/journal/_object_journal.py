@@ -40,7 +40,6 @@ from outreach_async.bulk.journal._writer import (
     JournalWriter,
     Transaction,
     create_metadata,
-    start_writer,
 )
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
@@ -259,14 +258,6 @@ class ObjectDatabase(Database):
         finally:
             self._db.execute("COMMIT")
 
-    def create(self, identity: Identity, earlier: Earlier) -> dict[str, Any]:
-        """Create the journal of a run, and return the run's metadata."""
-        metadata = create_metadata(identity, earlier)
-        with self.transaction() as transaction:
-            for name, value in metadata.items():
-                transaction.set_metadata(name, value)
-        return metadata
-
     def resume(self, identity: Identity) -> dict[str, Any]:
         """Take over the journal of a run, unless the run is finished. Return the run's metadata."""
         self.replay()
@@ -382,9 +373,13 @@ class ObjectJournal(JournalStore):
         with ExitStack() as stack:
             database = ObjectDatabase(log, self.clock)
             stack.callback(database.close)
-            metadata = database.create(identity, earlier) if created else database.resume(identity)
+            metadata = create_metadata(identity, earlier) if created else database.resume(identity)
+            if created:
+                with database.transaction() as transaction:
+                    for name, value in metadata.items():
+                        transaction.set_metadata(name, value)
             stack.pop_all()
-        return start_writer(database, metadata, identity, earlier, damage, created=created)
+        return JournalWriter(database, metadata, identity, earlier, damage, created=created)
 
     def __repr__(self) -> str:
         return f"ObjectJournal({self.url!r})"

@@ -47,19 +47,8 @@ _MAX_FAILURES: Final = 3  # of a query in a row, before its error is raised
 _WITH_LOG: Final = "mode=ro"
 """URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"  # URI parameters
-_EXTERNAL_CODES: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
-    }
-)
+_EXTERNAL_ERRORS: Final = ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "PERM", "PROTOCOL", "READONLY")
+_EXTERNAL_CODES: Final = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _EXTERNAL_ERRORS)
 """Primary SQLite error codes whose cause is outside the file."""
 
 

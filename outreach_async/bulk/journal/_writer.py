@@ -181,8 +181,8 @@ _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 class JournalWriter:
     """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
 
-    When a method returns, its changes are durable. After a JournalError, nothing more is written: every later call raises the
-    same error. Earlier changes remain valid.
+    The state of the run is `running` from the start, before any row is sent, unless the run is finished. When a method returns,
+    its changes are durable. After a JournalError, nothing more is written: every later call raises the same error.
     """
 
     def __init__(
@@ -190,9 +190,11 @@ class JournalWriter:
         database: Database,
         metadata: Mapping[str, Any],
         identity: Identity,
-        wall: Callable[[], float],
+        earlier: Earlier,
+        damage: Mapping[str, Any] | None = None,
         *,
         created: bool,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._database = database
         self._identity = identity
@@ -203,8 +205,6 @@ class JournalWriter:
         self._earlier_seconds = self._totals.seconds
         self._events: int = metadata["events"]
         self._fingerprint: str | None = metadata["identity"]["fingerprint"]
-        with database.connection() as db:
-            self._targets = {target: number for number, target in read_targets(db).items()}
         self.names = read_names(metadata)
         """The ids of the campaigns that rows have named, by workspace and name."""
         self.resumed = not created
@@ -220,10 +220,15 @@ class JournalWriter:
             self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
         self.spooled: int | None = metadata["spooled"]
         """Number of rows in the input; `None` until the whole input is spooled."""
+        with ExitStack() as stack:
+            stack.callback(database.close)
+            with database.connection() as db:
+                self._targets = {target: number for number, target in read_targets(db).items()}
+            self._start(earlier, damage)
+            stack.pop_all()
 
-    def start(self, earlier: Earlier, damage: Mapping[str, Any] | None = None) -> None:
-        """Set the state to `running`; a finished run stays finished. Call this method before any row is sent."""
-        # If the process is killed in this state, every marked row without an outcome counts as possibly sent.
+    def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
+        # If the process is killed in the state `running`, every marked row without an outcome counts as possibly sent.
         if self.finished:
             return
         with self._database.mark_transaction() as transaction:
@@ -408,25 +413,6 @@ class JournalWriter:
         if not self._closed:
             self._closed = True
             self._database.close()
-
-
-def start_writer(
-    database: Database,
-    metadata: Mapping[str, Any],
-    identity: Identity,
-    earlier: Earlier,
-    damage: Mapping[str, Any] | None = None,
-    *,
-    created: bool,
-    wall: Callable[[], float] = time.time,
-) -> JournalWriter:
-    """Return the writer of an open journal, after the state of its run is `running`. If this fails, the journal is closed."""
-    with ExitStack() as stack:
-        stack.callback(database.close)
-        writer = JournalWriter(database, metadata, identity, wall, created=created)
-        writer.start(earlier, damage)
-        stack.pop_all()
-    return writer
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:

@@ -104,7 +104,7 @@ from outreach_async._service.contacts import Target
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.bulk.journal._store import WriterThread
-from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file, minutes
+from outreach_async.bulk.ledger._entries import Generation, create, is_ledger_file
 from outreach_async.bulk.ledger._folding import LedgerRun, start, translate_errors
 from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectStore
 from outreach_async.errors import InvalidRequest
@@ -250,11 +250,6 @@ class LedgerOptions:
     """The options that are part of a request, without its target."""
     max_age: float | None
     ignore_changes: bool
-
-    @property
-    def oldest(self) -> int:
-        """The time in minutes since the ledger's epoch before which an entry is too old."""
-        return 0 if self.max_age is None else minutes(self.ledger.wall() - self.max_age) + 1
 
 
 @contextmanager
