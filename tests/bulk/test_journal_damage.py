@@ -282,13 +282,6 @@ class TestEarlierUnknown:
             assert (writer.resumed, writer.possibly_sent) == (False, EVERY_ROW)
             writer.close()
 
-    @pytest.mark.parametrize("content", [b"email\na@a.example\n", bytes(4096), b"SQLite format 3\0"])
-    def test_a_foreign_file_is_refused_and_left_unchanged(self, path: Path, content: bytes) -> None:
-        path.write_bytes(content)
-        with pytest.raises(InvalidRequest, match="is not a journal"):
-            open_journal(path, resume=True, earlier="unknown")
-        assert {each: (path.parent / each).read_bytes() for each in names(path.parent)} == {"run.db": content}
-
     def test_an_invalid_header_is_damage(self, path: Path) -> None:
         ended(path)
         with path.open("r+b") as file:

@@ -196,32 +196,32 @@ class JournalWriter:
         created: bool,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._database = database
-        self._identity = identity
-        self._wall = wall
-        self._opened_at = wall()
-        self._closed = self._spool_indexed = False
-        self._totals = records.decode_totals(metadata["totals"])
-        self._earlier_seconds = self._totals.seconds
-        self._events: int = metadata["events"]
-        self._fingerprint: str | None = metadata["identity"]["fingerprint"]
-        self.names = read_names(metadata)
-        """The ids of the campaigns that rows have named, by workspace and name."""
-        self.resumed = not created
-        self.state: str = metadata["state"]
-        self.hwm: int = metadata["hwm"]
-        """High-water mark: the index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
-        # The rows without an outcome that an earlier process may have sent.
-        if metadata["earlier"] == "unknown":
-            self.possibly_sent = _ALL_ROWS
-        elif self.state == "running":  # the process was killed before it could record which rows it had sent
-            self.possibly_sent = PossiblySent.of(ranges=[(0, self.hwm)])
-        else:
-            self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
-        self.spooled: int | None = metadata["spooled"]
-        """Number of rows in the input; `None` until the whole input is spooled."""
         with ExitStack() as stack:
             stack.callback(database.close)
+            self._database = database
+            self._identity = identity
+            self._wall = wall
+            self._opened_at = wall()
+            self._closed = self._spool_indexed = False
+            self._totals = records.decode_totals(metadata["totals"])
+            self._earlier_seconds = self._totals.seconds
+            self._events: int = metadata["events"]
+            self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+            self.names = read_names(metadata)
+            """The ids of the campaigns that rows have named, by workspace and name."""
+            self.resumed = not created
+            self.state: str = metadata["state"]
+            self.hwm: int = metadata["hwm"]
+            """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
+            # The rows without an outcome that an earlier process may have sent.
+            if metadata["earlier"] == "unknown":
+                self.possibly_sent = _ALL_ROWS
+            elif self.state == "running":  # the process was killed before it could record which rows it had sent
+                self.possibly_sent = PossiblySent.of(ranges=[(0, self.hwm)])
+            else:
+                self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
+            self.spooled: int | None = metadata["spooled"]
+            """Number of rows in the input; `None` until the whole input is spooled."""
             with database.connection() as db:
                 self._targets = {target: number for number, target in read_targets(db).items()}
             self._start(earlier, damage)
