@@ -268,7 +268,7 @@ class TestReport:
         }
         assert list(Journal(path).events()) == [(101.0, "gate", {"seconds": 3})]
 
-    def test_the_time_between_resumes_does_not_count_and_a_clock_set_back_subtracts_none(self, path: Path) -> None:
+    def test_neither_the_time_between_resumes_nor_a_clock_set_back_counts(self, path: Path) -> None:
         now = [100.0]
         for seconds in (5, 5, -50):
             with writing(path, resume=True, wall=lambda: now[0]) as writer:

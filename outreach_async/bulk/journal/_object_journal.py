@@ -249,7 +249,7 @@ class ObjectDatabase(Database):
             for changes in self._log.read():
                 for name, *values in changes:
                     if name == "outcomes":
-                        values = [records.to_json([[*row, records.checksum(row)] for row in values[0]])]  # noqa: PLW2901
+                        values = [records.to_json([[*row, records.checksum(row)] for row in values[0]])]  # noqa: PLW2901 - the stored form
                     self._db.execute(STATEMENTS[name], values)
         except OutreachError:  # some of these errors are also ValueErrors
             raise
