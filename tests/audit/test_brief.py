@@ -97,13 +97,10 @@ def test_a_workspace_has_its_score_now_and_before() -> None:
     assert (space.mailboxes, space.score, space.score_before) == (0, None, None)
 
 
-def test_an_unreadable_workspace_has_the_error_and_the_time_it_was_last_read() -> None:
+def test_unreadable_workspaces_and_those_no_longer_covered_are_named() -> None:
     brief = build_brief(two_spaces(1, gone=["space_2"]), two_spaces(0))
 
     assert [(space.error, space.since) for space in brief.workspaces] == [(None, AT), ("could not be read: 503", AT)]
-
-
-def test_workspaces_that_are_no_longer_covered_are_named() -> None:
     assert build_brief(on_day(1), two_spaces(0)).dropped == ["space_2"]
 
 
@@ -260,13 +257,6 @@ def test_campaigns_are_in_the_order_of_workspaces_and_of_what_they_sent() -> Non
     brief = build_brief(on_day(1, workspaces=spaces, campaigns=after), on_day(0, workspaces=spaces, campaigns=before))
 
     assert [each.id for each in brief.campaigns or []] == ["camp_2", "camp_1", "camp_3", "camp_4"]
-
-
-def kept(folder: Path, *reports: Report) -> list[CampaignRow]:
-    baseline = baseline_of(folder, *reports)
-    assert baseline is not None
-    assert baseline.campaigns is not None
-    return baseline.campaigns.rows
 
 
 @pytest.mark.parametrize(

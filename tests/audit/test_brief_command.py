@@ -16,9 +16,10 @@ from support.histories import append_days
 
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
+from outreach_async.audit import Report
 from outreach_async.audit.history import History
 from outreach_async.audit.reports import brief_schema
-from outreach_async.audit.reports.brief import build_brief
+from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import status
 
@@ -207,10 +208,10 @@ def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments
     assert len(ended.err.splitlines()) == 1
 
 
-def test_a_terminal_gets_the_styled_brief(tmp_path: Path) -> None:
+@pytest.mark.parametrize("view", [make_report([finding()]), build_brief(make_report([finding()]))], ids=["audit", "brief"])
+def test_a_terminal_gets_the_styled_report(tmp_path: Path, view: Report | Brief) -> None:
     with (tmp_path / "screen").open("w+", encoding="utf-8") as page:
-        screen = Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True))
-        show(screen, build_brief(make_report([finding()])))
+        show(Screen(as_json=False, console=Console(file=page, width=80, force_terminal=True)), view)
         page.seek(0)
         shown = page.read()
 

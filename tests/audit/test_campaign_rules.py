@@ -11,7 +11,7 @@ import pytest
 from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
-from outreach_async.audit import CampaignCase, CampaignRow, Policy, check_campaign, explain
+from outreach_async.audit import CATALOGUE, CampaignCase, CampaignRow, Policy, check_campaign, explain
 from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, RULES
@@ -148,14 +148,8 @@ SILENT: dict[str, list[Subject]] = {
 def fired(rule: str, subject: Subject) -> bool:
     """Return whether the rule fires for a subject."""
     match subject:
-        case WorkspaceFacts():
-            return any(
-                one.id == rule and one.applies(subject, one.thresholds) for one in rules_about(Policy.default(), "workspace")
-            )
-        case CampaignRow():
-            return any(
-                one.id == rule and one.applies(subject, one.thresholds) for one in rules_about(Policy.default(), "comparison")
-            )
+        case WorkspaceFacts() | CampaignRow():
+            return CATALOGUE[rule].applies(subject, CATALOGUE[rule].thresholds) is not None
         case CampaignCase():
             found = subject
         case Campaign():
@@ -274,13 +268,10 @@ def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> N
     assert rule not in rules(math.nextafter(bound, 1))
 
 
-def test_a_draft_without_live_templates_is_a_warning() -> None:
+def test_a_draft_without_live_templates_is_a_warning_and_without_the_time_it_is_not_old() -> None:
     (found,) = check_campaign(campaign(status="draft"), [step(template(status="off"))], fields(), now=NOW)
 
     assert (found.rule, found.severity.value) == ("OA220", "warning")
-
-
-def test_without_the_time_rules_about_ages_are_silent() -> None:
     assert check_campaign(campaign(status="draft", last_activity="Never"), sent(5000), fields()) == []
 
 

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 from support.audit_reports import finding, make_report
 
-from outreach_async import InvalidRequest, OutreachClient
-from outreach_async.audit import Report, audit, audit_part, merge, stream
+from outreach_async import OutreachClient
+from outreach_async.audit import Report, audit, audit_part, merge
 from outreach_async.audit.reports import WRITERS, brief_schema, schema, write, write_brief
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
@@ -56,13 +56,6 @@ async def test_parts_are_merged_with_names() -> None:
     async with OutreachClient(transport=FakeTransport(two_workspaces())) as client:
         parts = [await audit_part(client, [space], at=1.0, salt="pepper") for space in ("space_1", "space_2")]
     assert merge(parts, workspaces=["space_1", "space_2"], names=NAMES).name_of("space_2") == "zenith"
-
-
-@pytest.mark.parametrize("names", [["space_1"], {"space_1": 1}, "acme"])
-async def test_names_that_are_no_mapping_of_texts_are_refused(names: Any) -> None:
-    async with OutreachClient(transport=FakeTransport(two_workspaces())) as client:
-        with pytest.raises(InvalidRequest, match=r"^names: expected a mapping of ids to names; pass for example"):
-            stream(client, AUDITED, names=names)
 
 
 @pytest.mark.parametrize("form", sorted({*WRITERS} - {"csv", "prometheus"}))

@@ -10,10 +10,10 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, mailboxes, part_of, reading, report, wire
+from support.audit import NOW, SHARED_FLEETS, MailboxService, Shown, mailbox, mailboxes, part_of, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
+from outreach_async.audit import AuditPart, Policy, Report, audit_part, merge
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 
@@ -53,19 +53,6 @@ def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: r
     assert as_json(merged(fleet, parts)) == whole
     assert as_json(merged(fleet, every[::-1])) == as_json(merged(fleet, every))
     assert as_json(merged(fleet, parts + parts[::-1])) == whole
-
-
-async def test_parts_read_from_a_service_give_the_report_of_one_audit() -> None:
-    server = {"server_ip": "192.0.2.7", "type": "SMTP & IMAP", "blacklists": 1}
-    shared = [wire(box) for box in mailboxes(4, spf=False, daily_limit=2000, **server)]
-    damaged = [*(wire(box) for box in mailboxes(3)), {"id": "mailbox_bad"}]
-    service = MailboxService({"space_1": shared, "space_2": shared, "space_3": damaged, "space_4": 403})
-    spaces = ["space_1", "space_2", "space_3", "space_4", "space_5"]
-    client = OutreachClient(transport=service)
-
-    parts = [await audit_part(client, group, at=NOW, salt="pepper", display=2) for group in (spaces[3:], spaces[:1], spaces[1:3])]
-
-    assert as_json(merge(parts, workspaces=spaces)) == as_json(await audit(client, spaces, display=2, clock=lambda: NOW))
 
 
 def test_a_mailbox_of_two_parts_counts_as_its_first_workspace_lists_it() -> None:
@@ -128,14 +115,11 @@ def test_parts_that_do_not_belong_together_are_refused(other: AuditPart, message
 
 
 def test_parts_of_another_policy_than_the_one_of_the_merge_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="parts: expected at least one part, got none"):
+        merge([], workspaces=["space_1"])
     with pytest.raises(InvalidRequest, match=r"with policy .* for space_1"):
         merge([part_of(reading([]))], workspaces=["space_1"], policy=OTHER_POLICY)
     assert merge([part_of(reading([]), policy=OTHER_POLICY)], workspaces=["space_1"], policy=OTHER_POLICY).policy.off == ["OA101"]
-
-
-def test_a_merge_needs_a_part() -> None:
-    with pytest.raises(InvalidRequest, match="parts: expected at least one part, got none"):
-        merge([], workspaces=["space_1"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,10 +10,7 @@ from support.audit import MAILBOXES, NOW, mailbox, mailboxes, reading, report
 from support.tables import check_rows
 
 from outreach_async.audit import CATALOGUE, RULES, DomainFacts, Finding, Policy, Severity, check
-from outreach_async.audit._rules import (
-    ABOUT_CAMPAIGNS,
-    READING_RULES,
-)
+from outreach_async.audit._rules import ABOUT_CAMPAIGNS, READING_RULES
 from outreach_async.models import Mailbox
 
 DAY = 86_400
@@ -203,26 +201,11 @@ def test_an_impossible_value_causes_one_finding_and_no_others() -> None:
         assert verdicts(box, now=NOW) == {"OA121": "error"}
         assert only(box, now=NOW).message.startswith(f"{field} is ")
 
-    check_rows(
-        (
-            (field, doubtful)
-            for field in [
-                "campaigns",
-                "daily_limit",
-                "blacklists",
-                "sent_today",
-                "sent_30days",
-                "opened_14days",
-                "sent_90days",
-                "bounced_30days",
-                "avg_open_rate",
-                "avg_click_rate",
-                "created_at",
-            ]
-            for doubtful in DOUBTFUL
-        ),
-        check,
+    fields = (
+        *("campaigns", "daily_limit", "blacklists", "sent_today", "sent_30days", "opened_14days", "sent_90days"),
+        *("bounced_30days", "avg_open_rate", "avg_click_rate", "created_at"),
     )
+    check_rows(itertools.product(fields, DOUBTFUL), check)
 
 
 def test_the_age_comes_from_the_creation_time_or_else_from_the_relative_text() -> None:
@@ -302,12 +285,8 @@ def test_a_mailbox_whose_address_has_no_domain_is_judged(address: str) -> None:
 
 
 def test_every_rule_has_a_description_and_a_source() -> None:
-    assert list(CATALOGUE) == [*(rule.id for rule in (*RULES, *READING_RULES))]
-    for rule in CATALOGUE.values():
-        assert rule.title
-        assert rule.condition
-        assert rule.source
-        assert rule.remedy.endswith(".")
+    assert list(CATALOGUE) == [rule.id for rule in (*RULES, *READING_RULES)]
+    assert all(rule.title and rule.condition and rule.source and rule.remedy.endswith(".") for rule in CATALOGUE.values())
 
 
 def test_severities_are_ordered_from_the_worst() -> None:

@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
-
 from outreach_async import OutreachClient
-from outreach_async.audit import Report, audit
+from outreach_async.audit import audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
 
-def client_of(fake: FakeService) -> OutreachClient:
-    return OutreachClient(transport=FakeTransport(fake))
-
-
-def rules(found: Report) -> list[tuple[str, str, str | None]]:
-    return [(one.rule, one.workspace, one.mailbox) for one in found.findings]
-
-
-@pytest.fixture
-def fake() -> FakeService:
-    """Two workspaces; one has 2,000 healthy mailboxes and a few with problems."""
+async def test_problems_are_found_despite_unreadable_items_and_workspaces() -> None:
     fake = FakeService(seed=1)
     fake.add_workspace("space_1")
     fake.add_workspace("space_2")
     fake.add_mailboxes("space_1", 2000, domain_ip="203.0.113.9")
-    return fake
-
-
-async def test_problems_are_found_despite_unreadable_items_and_workspaces(fake: FakeService) -> None:
     (damaged,) = fake.add_mailboxes("space_1", 1, spf="yes")
     (open_,) = fake.add_mailboxes("space_1", 1, dmarc=False)
     (listed,) = fake.add_mailboxes("space_2", 1, blacklists=3)
 
-    found = await audit(client_of(fake), ["space_1", "space_unknown", "space_2"])
+    found = await audit(OutreachClient(transport=FakeTransport(fake)), ["space_1", "space_unknown", "space_2"])
 
-    assert rules(found) == [
+    assert [(one.rule, one.workspace, one.mailbox) for one in found.findings] == [
         ("OA110", "space_2", listed),
         ("OA103", "space_1", open_),
         ("OA902", "space_1", damaged),
         ("OA901", "space_unknown", None),
     ]
-    assert (found.mailboxes, found.unreadable, found.exit_code()) == (2002, ["space_unknown"], 3)
+    assert (found.mailboxes, found.unreadable) == (2002, ["space_unknown"])
+    assert (found.incomplete, found.exit_code(), found.exit_code("critical")) == (True, 3, 3)
 
 
 class GrowingTransport(FakeTransport):
@@ -67,4 +52,4 @@ async def test_a_mailbox_added_during_the_audit_hides_no_other() -> None:
     assert [one.message for one in found.findings if one.rule == "OA903"] == [
         "the service reports more mailboxes than it listed (missing: 1)"
     ]
-    assert found.exit_code() == 3
+    assert (found.unreadable, found.exit_code()) == ([], 3)

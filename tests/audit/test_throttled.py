@@ -12,7 +12,6 @@ import pytest
 from support.flow import Scenario, Trouble
 from support.rates import AuditResult, run_audit
 
-from outreach_async import InvalidRequest
 from outreach_async.testing import VirtualTime
 
 
@@ -129,9 +128,3 @@ def test_with_a_deadline_an_audit_waits_for_a_service_never_reached(play: Any, k
 def test_a_deadline_longer_than_15_minutes_outlasts_an_outage_of_20_minutes(play: Any) -> None:
     result: AuditResult = play(Scenario(seconds=0, limits=[(0, 100)], outages=[(0, 1200, "503")]), 2, deadline=3600.0)
     assert result.report.unreadable == []
-
-
-@pytest.mark.parametrize("deadline", [0, -1.0, "10"])
-def test_an_invalid_deadline_is_refused(play: Any, deadline: Any) -> None:
-    with pytest.raises(InvalidRequest, match="deadline: expected"):
-        play(Scenario(seconds=0, limits=[(0, 100)]), 1, deadline=deadline)

@@ -73,9 +73,8 @@ def wire(box: Mailbox) -> dict[str, Any]:
 class MailboxService:
     """A transport that lists the mailboxes of workspaces. A number instead of a list is the error status of the response."""
 
-    def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int], *, uncounted: int = 0) -> None:
+    def __init__(self, workspaces: Mapping[str, Sequence[dict[str, Any]] | int]) -> None:
         self.workspaces = workspaces
-        self.uncounted = uncounted
         self.requests: list[tuple[str, int]] = []
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
@@ -92,7 +91,7 @@ class MailboxService:
     def _page(self, items: Sequence[dict[str, Any]], page: int, display: int) -> bytes:
         data = items[(page - 1) * display : page * display] if page else []
         pages = math.ceil(len(items) / display)
-        listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items) + self.uncounted}
+        listing = {"status": "ok", "headers": [], "data": data, "total_found": len(items)}
         return json.dumps({**listing, "current_page": page, "total_pages": pages}).encode()
 
     async def wait_for_turn(self, page_request: tuple[str, int]) -> None:
