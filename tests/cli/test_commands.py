@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import attrs
@@ -9,6 +10,8 @@ import pytest
 from support.cli import KEY, Served, Shell
 from tools.journal_child import outcome_of
 
+from outreach_async._cli._demo_contacts import demo_contacts
+from outreach_async._cli._demo_world import create_demo_world
 from outreach_async._cli.commands.import_report import FailedRows
 from outreach_async._cli.output import Screen
 from outreach_async._engine.logs import LOGGER
@@ -185,6 +188,17 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
 
 
 # Demo.
+
+
+def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:
+    text = demo_contacts()
+    emails = [row["E-mail"].strip().lower() for row in csv.DictReader(text.splitlines())]
+    assert len(emails) > 3000
+    assert 100 < len(emails) - len(set(emails)) < 300
+    assert sum(not email for email in emails) >= 10
+    domains = {email.rpartition("@")[2] for email in emails if email.count("@") == 1}
+    assert {domain.rstrip(">").rpartition(".")[2] for domain in domains if "." in domain} == {"example"}
+    assert (text, create_demo_world().dump()) == (demo_contacts(), create_demo_world().dump())  # the same each time
 
 
 @pytest.mark.covers

@@ -23,7 +23,7 @@ from outreach_async._cli.declarations import outreach
 from outreach_async._cli.files import FileUse, find_conflicts, find_keys
 from outreach_async._cli.parameters import TYPES
 from outreach_async._files.atomic import atomic_write
-from outreach_async.audit.reports import WRITERS, has_format
+from outreach_async.audit.reports import SUFFIXES, WRITERS, has_format
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
@@ -172,7 +172,7 @@ OUTPUTS = {
     "mapping": ("import", "k.csv", "--dry-run", "--save-mapping"),
     "report": ("report", "j.db", "--rejects"),
     "results": ("report", "j.db", "--results"),
-    **{form: ("audit", "--format", form, *FAKE, "--output") for form in WRITERS},
+    "audit": ("audit", "--format", "json", *FAKE, "--output"),
     "brief": ("brief", *FAKE, "--format", "html", "--output"),
 }
 
@@ -289,7 +289,12 @@ def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: 
         assert [path.read_text(encoding="utf-8") for path in outputs] == [f"output {number}" for number in range(len(outputs))]
 
 
-@pytest.mark.parametrize("form", WRITERS)
-def test_a_report_is_recognised_by_its_beginning(shell: Shell, tmp_path: Path, form: str) -> None:
-    shell("audit", "--format", form, "--output", str(tmp_path / "report"), *FAKE)
-    assert [each for each in WRITERS if has_format(each, tmp_path / "report")] == [form]
+def test_a_report_is_recognised_by_its_beginning(shell: Shell, tmp_path: Path) -> None:
+    suffixes = {form: suffix for suffix, form in SUFFIXES.items() if form in WRITERS}
+    paths = {form: tmp_path / f"report{suffix}" for form, suffix in suffixes.items()}
+    shell("audit", *(part for path in paths.values() for part in ("--output", str(path))), *FAKE)
+    (notes := tmp_path / "notes").write_bytes(b"My notes, which nobody else has.\n\xff\0")
+    assert set(paths) == set(WRITERS)
+    for form, path in paths.items():
+        assert [each for each in WRITERS if has_format(each, path)] == [form]
+        assert not has_format(form, notes)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import csv
-import json
-import signal
 from pathlib import Path
-from threading import Event
 
 import pytest
 from support.cli import (
     KEY,
     Served,
     Shell,
-    Watched,
-    connection_options,
     on_terminal,
     save_contacts,
-    serve_in_thread,
-    small_service,
-    start_command,
-    wait_for_end,
 )
 from support.results import UNCERTAIN
 
 from outreach_async import Journal, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.fake.faults import commit_then, hang, ok, reset, status
+from outreach_async.fake.faults import commit_then, ok, reset, status
 
 PEOPLE = "E-mail,First Name,Note\na@a.example,Ann,x\nnone,=1+1,\nb@b.example,Bo,'-y\n,Cy\nc@c.example,Cy,z\n"
 MAPPED = ("--map", "Note=personal_note")
@@ -203,28 +194,3 @@ def test_repeats_last_sends_one_row_per_email_and_exits_0(served: Served) -> Non
         "a@a.example": "y",
         "b@b.example": "z",
     }
-
-
-@pytest.mark.thorough
-def test_ctrl_c_with_a_journal_leaves_it_ready_to_resume(shell: Shell, tmp_path: Path) -> None:
-    service, reached, answer = small_service(), Event(), Event()
-    service.faults.script("create_contact", *[ok] * 5, hang())
-    path, journal = (
-        save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(50))),
-        str(tmp_path / "run.db"),
-    )
-    with serve_in_thread(Watched(service, 6, reached.set)) as url:
-        process = start_command("import", path, *connection_options(url), "--journal", journal, "--concurrency", "1", "--json")
-        assert reached.wait(600)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        assert "waiting up to 30 s for requests in flight" in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        done = wait_for_end(process)
-        answer.set()
-        assert (done.code, json.loads(done.out)["rows"]) == (130, 5)
-        report = Journal(journal).report()
-        assert (report.state, report.rows) == ("interrupted", 5)
-        code, value = shell.json("import", path, *connection_options(url), "--journal", journal, "--resume")
-    assert (code, value["rows"], value["uncertain"]) == (0, 50, 0)
-    assert len(service.contacts("space_1")) == 50

@@ -84,9 +84,8 @@ def test_a_report_shows_the_contacts_and_runs_of_a_ledger(served: Served) -> Non
         assert served.json("report", location)[1]["contacts"] == 2
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
-def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger: str, name: str) -> None:
-    path = served.folder / name
+def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger: str) -> None:
+    path = served.folder / "out.jsonl"
     served.service.faults.script("create_contact", faults.commit_then(faults.reset()))
     options = (*served.options, "--duplicates", "update_missing_fields", "--no-strict", "--ledger", ledger)
     served("import", served.save("email,city\nlost@x.example,Oslo\n"), *options)
@@ -101,7 +100,7 @@ def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger:
         3,
         {"new": 1, "changed": 1, "expired": 0, "uncertain": 1, "unchanged": 1, "gone": 0},
     )
-    assert [(row["line"], row["email"], row["status"], row["id"] or None) for row in read_results(path)] == [
+    assert [(row["line"], row["email"], row["status"], row["id"]) for row in read_results(path)] == [
         (2, "ann@x.example", "unchanged", ids["ann@x.example"]),
         (3, "bo@x.example", "not_applied", ids["bo@x.example"]),
         (4, "", "rejected", None),

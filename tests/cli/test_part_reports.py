@@ -15,7 +15,7 @@ from outreach_async.fake.faults import commit_then, reset
 from outreach_async.spread import import_part, plan
 
 
-@pytest.fixture(params=["folder", "url"])
+@pytest.fixture(params=["folder", pytest.param("url", marks=[pytest.mark.thorough, pytest.mark.covers])])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Import two files with different columns in three parts. Every part has failed rows, and one has an uncertain row."""
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)

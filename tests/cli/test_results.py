@@ -23,8 +23,13 @@ def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["line"], row["email"], row["status"], row["certain"]) for row in rows]
 
 
-@pytest.mark.parametrize("place", [(), ("--journal", "run.db"), ("--ledger", "c.ledger", "--duplicates", "overwrite")])
-@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+LEDGER = ("--ledger", "c.ledger", "--duplicates", "overwrite")
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [((), "out.csv"), ((), "out.parquet"), (("--journal", "run.db"), "out.jsonl"), (LEDGER, "out.csv"), (LEDGER, "out.parquet")],
+)
 def test_an_import_writes_the_outcome_of_every_row(served: Served, place: tuple[str, ...], name: str) -> None:
     place = tuple(str(served.folder / each) if "." in each else each for each in place)
     path, people = served.folder / name, served.save(PEOPLE)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli import Shell, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
+from support.cli import Served, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
 from outreach_async import Target
 from outreach_async.bulk._targets import Targets
@@ -71,24 +71,25 @@ def as_parquet(path: Path) -> Path:
     return path.with_suffix(".parquet")
 
 
-@pytest.mark.parametrize("write", [as_csv, as_json_lines, as_parquet])
-@pytest.mark.parametrize("record", [(), ("--journal", "run.db"), ("--ledger", "people.ledger")], ids=str)
+@pytest.mark.parametrize(
+    ("write", "record"),
+    [
+        (as_csv, ()),
+        (as_csv, ("--ledger", "people.ledger")),
+        (as_json_lines, ("--journal", "run.db")),
+        (as_parquet, ("--ledger", "people.ledger")),
+    ],
+)
 def test_a_column_of_campaigns_is_recognised_by_its_values(
-    *,
-    write: Callable[[Path], Path],
-    record: tuple[str, ...],
-    shell: Shell,
-    service: FakeService,
-    server_options: tuple[str, ...],
-    tmp_path: Path,
+    served: Served, write: Callable[[Path], Path], record: tuple[str, ...]
 ) -> None:
-    place = tuple(str(tmp_path / each) if "." in each else each for each in record)
-    results = tmp_path / "results.jsonl"
-    options = (*server_options, *OVERWRITE, *place, "--results", str(results))
-    done = shell("import", str(write(tmp_path / "people")), *options)
+    place = tuple(str(served.folder / each) if "." in each else each for each in record)
+    results = served.folder / "results.jsonl"
+    options = (*served.options, *OVERWRITE, *place, "--results", str(results))
+    done = served("import", str(write(served.folder / "people")), *options)
     assert (done.code, done.err) == (0, "")
     assert "Campaign\tcampaign\tevery value is known" in done.out
-    assert enrolled(service) == ENROLLED
+    assert enrolled(served.service) == ENROLLED
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     assert [(row["workspace"], row["campaign"]) for row in rows] == [
         ("space_1", "camp_1"),
@@ -99,53 +100,49 @@ def test_a_column_of_campaigns_is_recognised_by_its_values(
 
 
 @pytest.mark.parametrize("header", ["Campaign", "campaign name", "CAMPAIGN ID", "Kampagne", "Workspace"])
-def test_a_column_whose_values_are_unknown_is_never_ignored(
-    header: str, shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    people = save_contacts(tmp_path, BAD.replace("campaign name", header))
-    done = shell("import", people, *server_options, "--ignore-unknown")
+def test_a_column_whose_values_are_unknown_is_never_ignored(header: str, served: Served) -> None:
+    people = served.save(BAD.replace("campaign name", header))
+    done = served("import", people, *served.options, "--ignore-unknown")
     code = "workspace" if header == "Workspace" else "campaign"
     assert done.code == 2
     assert "1 ambiguous column; pass these options:" in done.err
     assert f"{header}={code}" in done.err
-    assert not service.contacts("space_1")
+    assert not served.service.contacts("space_1")
 
 
-def test_two_columns_of_campaigns_are_not_recognised(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    people = save_contacts(tmp_path, "email,Campaign,Campaign ID\nann@x.example,Spring,camp_1\n")
-    done = shell("import", people, *server_options)
+def test_two_columns_of_campaigns_are_not_recognised(served: Served) -> None:
+    people = served.save("email,Campaign,Campaign ID\nann@x.example,Spring,camp_1\n")
+    done = served("import", people, *served.options)
     assert "2 ambiguous columns; pass these options:\n  --map Campaign=campaign  # ambiguous; such as 'Spring'" in done.err
-    chosen = shell("import", people, *server_options, "--map", "Campaign ID=campaign", "--map", "Campaign=ignore")
+    chosen = served("import", people, *served.options, "--map", "Campaign ID=campaign", "--map", "Campaign=ignore")
     assert (chosen.code, chosen.err) == (0, "")
 
 
-def test_a_column_with_very_many_values_is_not_recognised(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_column_with_very_many_values_is_not_recognised(served: Served) -> None:
     rows = "".join(f"user{number}@x.example,camp_{number}\n" for number in range(10_001))
-    done = shell("import", save_contacts(tmp_path, f"email,Campaign\n{rows}"), *server_options, "--dry-run")
+    done = served("import", served.save(f"email,Campaign\n{rows}"), *served.options, "--dry-run")
     assert "--map Campaign=campaign  # ambiguous" in done.err
 
 
-def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    people, rejects, results = save_contacts(tmp_path, BAD), tmp_path / "rejects.csv", tmp_path / "results.csv"
+def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(served: Served) -> None:
+    people, rejects, results = served.save(BAD), served.folder / "rejects.csv", served.folder / "results.csv"
     mapping = ("--map", "campaign name=campaign")
-    checked = shell("import", people, *server_options, *mapping, "--dry-run", "--ledger", str(tmp_path / "l"), *OVERWRITE)
+    checked = served("import", people, *served.options, *mapping, "--dry-run", "--ledger", str(served.folder / "l"), *OVERWRITE)
     reason = "campaign: expected the name of a campaign in space_1, got 'Sprnig'; did you mean 'Spring'?"
     assert f"error: campaign: 1 finding\n  line 3: {reason}\n" in checked.out
     assert "ledger: 2 new" in checked.out
-    done = shell("import", people, *server_options, *mapping, "--rejects", str(rejects), "--results", str(results))
+    done = served("import", people, *served.options, *mapping, "--rejects", str(rejects), "--results", str(results))
     assert done.code == 3
     assert "line 4: cy@x.example: rejected: create_contact: the service answered 404: no campaign has this id" in done.out
-    assert enrolled(service) == {"ann@x.example": {"camp_1"}}
+    assert enrolled(served.service) == {"ann@x.example": {"camp_1"}}
     assert [(row["campaign name"], row["_field"]) for row in csv.DictReader(rejects.read_text().splitlines())] == [
         ("Sprnig", "campaign"),
         ("camp_9", "upload_options.campaign"),
     ]
     assert [row["campaign"] for row in csv.DictReader(results.read_text().splitlines())] == ["camp_1", "", "camp_9"]
     rejects.write_text(rejects.read_text().replace("Sprnig", "Autumn").replace("camp_9", "Spring"))
-    assert shell("import", str(rejects), *server_options).code == 0
-    assert enrolled(service) == {"ann@x.example": {"camp_1"}, "bo@x.example": {"camp_2"}, "cy@x.example": {"camp_1"}}
+    assert served("import", str(rejects), *served.options).code == 0
+    assert enrolled(served.service) == {"ann@x.example": {"camp_1"}, "bo@x.example": {"camp_2"}, "cy@x.example": {"camp_1"}}
 
 
 def test_a_row_that_was_not_checked_keeps_its_names() -> None:
@@ -155,42 +152,38 @@ def test_a_row_that_was_not_checked_keeps_its_names() -> None:
     assert [*with_ids([row], columns, unlisted)] == [row]
 
 
-def test_json_output_names_the_target_of_a_failed_row(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
-    code, found = shell.json("import", save_contacts(tmp_path, BAD), *server_options, "--map", "campaign name=campaign")
+def test_json_output_names_the_target_of_a_failed_row(served: Served) -> None:
+    code, found = served.json("import", served.save(BAD), *served.options, "--map", "campaign name=campaign")
     assert code == 3
     assert [(row["workspace"], row["campaign"]) for row in found["failures"]] == [(None, None), ("space_1", "camp_9")]
 
 
-def test_names_need_a_service_and_ids_do_not(shell: Shell, tmp_path: Path) -> None:
-    people = save_contacts(tmp_path, BAD)
-    done = shell("import", people, "--map", "campaign name=campaign", "--dry-run")
+def test_names_need_a_service_and_ids_do_not(served: Served) -> None:
+    people = served.save(BAD)
+    done = served("import", people, "--map", "campaign name=campaign", "--dry-run")
     assert "line 2: campaign: the names of campaigns are unknown here, got 'Spring'; use an id" in done.out
     assert "1 of 3 rows can be sent" in done.out
 
 
-def test_repeats_with_another_campaign_are_sent(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_repeats_with_another_campaign_are_sent(served: Served) -> None:
     rows = "email,Campaign\nann@x.example,Spring\nann@x.example,camp_1\nann@x.example,Autumn\n"
-    people, journal = save_contacts(tmp_path, rows), str(tmp_path / "run.db")
+    people, journal = served.save(rows), str(served.folder / "run.db")
     for repeats, sent in ("first", 2), ("error", 2), ("serial", 3):
-        checked = shell("import", people, *server_options, "--repeats", repeats, "--journal", journal, "--dry-run")
+        checked = served("import", people, *served.options, "--repeats", repeats, "--journal", journal, "--dry-run")
         assert f"{sent} of 3 rows can be sent" in checked.out
-    done = shell("import", people, *server_options, "--repeats", "first", "--journal", journal, *OVERWRITE)
-    assert (done.code, enrolled(service)) == (0, {"ann@x.example": {"camp_1", "camp_2"}})
+    done = served("import", people, *served.options, "--repeats", "first", "--journal", journal, *OVERWRITE)
+    assert (done.code, enrolled(served.service)) == (0, {"ann@x.example": {"camp_1", "camp_2"}})
 
 
-def test_rejects_of_standard_input_have_the_campaigns(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_rejects_of_standard_input_have_the_campaigns(served: Served) -> None:
     rows = "email,Campaign\nann@x.example,Spring\na@b@c,Autumn\nbo@x.example,\n"
-    rejects = tmp_path / "rejects.csv"
-    options = (*server_options, "--journal", str(tmp_path / "run.db"), "--rejects", str(rejects))
-    assert shell.piped(rows, "import", "-", *options).code == 3
-    assert [row.target.campaign for row in Journal(tmp_path / "run.db").outcomes()] == ["camp_1", "camp_2", None]
+    rejects = served.folder / "rejects.csv"
+    options = (*served.options, "--journal", str(served.folder / "run.db"), "--rejects", str(rejects))
+    assert served.piped(rows, "import", "-", *options).code == 3
+    assert [row.target.campaign for row in Journal(served.folder / "run.db").outcomes()] == ["camp_1", "camp_2", None]
     (row,) = csv.DictReader(rejects.read_text().splitlines())
     assert row["Campaign"] == "Autumn"
-    assert shell.piped("", "import", "-", *options, "--resume").code == 3  # from the rows in the journal
+    assert served.piped("", "import", "-", *options, "--resume").code == 3  # from the rows in the journal
     (row,) = csv.DictReader(rejects.read_text().splitlines())
     assert {name: row[name] for name in ("email", "workspace", "campaign")} == {
         "email": "a@b@c",
@@ -198,8 +191,8 @@ def test_rejects_of_standard_input_have_the_campaigns(
         "campaign": "camp_2",
     }
     rejects.write_text(rejects.read_text().replace("a@b@c", "cy@x.example"))
-    assert shell("import", str(rejects), *server_options).code == 0
-    assert enrolled(service)["cy@x.example"] == {"camp_2"}
+    assert served("import", str(rejects), *served.options).code == 0
+    assert enrolled(served.service)["cy@x.example"] == {"camp_2"}
 
 
 @pytest.mark.thorough
@@ -222,11 +215,11 @@ def test_an_import_that_is_killed_at_any_request_goes_on_with_its_targets(
     assert enrolled(service) == {email: {"camp_1", "camp_2"} for email in emails}
 
 
-def test_a_resumed_import_is_refused_if_a_campaign_differs(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_resumed_import_is_refused_if_a_campaign_differs(served: Served) -> None:
     rows = "".join(f"user{number}@x.example,Spring\n" for number in range(3))
-    journal: Any = ("--journal", str(tmp_path / "run.db"))
-    assert shell("import", save_contacts(tmp_path, f"email,Campaign\n{rows}"), *server_options, *journal).code == 0
-    changed = save_contacts(tmp_path, f"email,Campaign\n{rows.replace('Spring', 'Autumn')}")
-    again = shell("import", changed, *server_options, *journal, "--resume")
+    journal: Any = ("--journal", str(served.folder / "run.db"))
+    assert served("import", served.save(f"email,Campaign\n{rows}"), *served.options, *journal).code == 0
+    changed = served.save(f"email,Campaign\n{rows.replace('Spring', 'Autumn')}")
+    again = served("import", changed, *served.options, *journal, "--resume")
     assert again.code == 2
     assert "the input has changed since the run began" in again.err
