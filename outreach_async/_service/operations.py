@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -286,7 +286,7 @@ def encode_plain(row: dict[Any, Any]) -> bytes:
 
 
 def encode_cells(codes: tuple[str, ...], cells: tuple[str, ...]) -> bytes:
-    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out. `order_fields` must know the codes."""
+    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out. The codes are as of `order_fields`."""
     return _cells_encoder(codes)(cells)
 
 
@@ -295,7 +295,8 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
     if not (names := order_fields(keys)):
         return None
     struct: Any = msgspec.defstruct("Row", [(name, str | None) for name in names], gc=False)
-    pick, join = _picker(names), "".join
+    pick_several, join = itemgetter(*names), "".join
+    pick = pick_several if len(names) > 1 else lambda row: (pick_several(row),)
 
     def encode_row(row: dict[Any, Any]) -> bytes:
         values = pick(row)
@@ -311,19 +312,13 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
 
 @lru_cache(maxsize=256)
 def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes]:
-    names = order_fields(codes)
-    struct: Any = msgspec.defstruct("Cells", [(name, str, "") for name in names], gc=False, omit_defaults=True)
-    pick, email, is_blank = _picker([*map(codes.index, names)]), codes.index("email"), str.isspace
+    struct: Any = msgspec.defstruct("Cells", [(code, str, "") for code in codes], gc=False, omit_defaults=True)
+    email, is_blank = codes.index("email"), str.isspace
 
     def encode_row(cells: tuple[str, ...]) -> bytes:
-        return encode(struct(*pick(cells)))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
+        return encode(struct(*cells))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
 
     return encode_row
-
-
-def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    pick = itemgetter(*keys)
-    return pick if len(keys) > 1 else lambda row: (pick(row),)
 
 
 @lru_cache(maxsize=256)

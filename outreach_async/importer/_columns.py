@@ -87,8 +87,9 @@ class Columns:
         used = [(at, code) for at, code in enumerate(self.codes) if code]
         known = tuple((at, code) for at, code in used if _is_contact_member(code))
         extra = tuple((at, code) for at, code in used if not _is_contact_member(code))
-        places, codes = zip(*known, strict=True) if len(known) > 1 else ((), ())  # itemgetter(1) would return no tuple
-        plain = (codes, itemgetter(*places)) if order_fields(codes) and not extra else None
+        names = order_fields(tuple(code for _, code in known))
+        pick = itemgetter(*map(self.codes.index, names)) if len(names) > 1 else None  # itemgetter(1) would return no tuple
+        plain = (names, pick) if pick and not extra else None
         for name, value in ("_known", known), ("_extra", extra), ("plain", plain), ("email_at", self.cell("email")):
             object.__setattr__(self, name, value)
 
