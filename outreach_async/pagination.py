@@ -33,8 +33,7 @@ class SeenIds(Protocol):
     def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
         """Add ids, and return the ids that were new."""
 
-    def __len__(self) -> int:
-        """Return the number of ids."""
+    def __len__(self) -> int: ...
 
 
 class _IdSet(set[Hashable]):
@@ -52,7 +51,7 @@ class Collected(list[T]):
         repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
         missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found.
             Always 0 if `max_items` ended the walk, or if the walk started after page 1.
-        undecodable: Items that do not match the API documentation, if the caller passed `undecodable="keep"`; otherwise empty.
+        undecodable: Items that do not match the API documentation; always empty without `undecodable="keep"`.
 
     Example:
         ```python
@@ -102,7 +101,7 @@ class PageCursor(Generic[T]):
 
     @property
     def missing(self) -> int:
-        """Number of items that the walk over the pages missed: the largest `total_found` of any page, minus the items found."""
+        """The largest `total_found` of any page, minus the items found."""
         # Deletions move items onto pages that were already visited. Only the largest count includes items missed in this way.
         return 0 if self.first > 1 or self._items_left == 0 else max(0, int(self._max_total) - len(self._seen_ids))
 
@@ -323,7 +322,7 @@ class _PendingPage(Generic[T]):
 
 
 class _ItemIterator(AsyncIterator[T]):
-    """An iterator over the items of all pages. Unlike an async generator, it need not be closed if the caller stops early."""
+    """Unlike an async generator, it need not be closed if the caller stops early."""
 
     def __init__(self, pager: Pager[T]) -> None:
         self._pager = pager
@@ -416,7 +415,7 @@ def _take(items: list[T], limit: int | None) -> tuple[list[T], int | None]:
 
 
 async def _fetch_or_error(pager: Pager[T], number: int) -> Page[T] | OutreachError:
-    """Fetch a page. Return an error instead of raising it: the cursor decides whether the error marks the end of the list."""
+    """Return an error instead of raising it: the cursor decides whether it marks the end of the list."""
     try:
         return await pager.fetch(number)
     except OutreachError as error:

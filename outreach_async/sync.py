@@ -96,9 +96,6 @@ class SyncClient:
 
     It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same methods.
 
-    Raises:
-        InvalidRequest: An argument is invalid.
-
     Example:
         ```python
         with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
@@ -113,10 +110,7 @@ class SyncClient:
 
     @classmethod
     def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
-        r"""Create a client from a configuration file, with the arguments of `OutreachClient.from_config`.
-
-        Raises:
-            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
+        r"""Create a client from a configuration file, with the arguments and errors of `OutreachClient.from_config`.
 
         Example:
             ```python

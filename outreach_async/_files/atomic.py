@@ -20,7 +20,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 
 
 def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
-    """Return the file descriptor of this process that a path such as `/dev/stdout` refers to; `None` for other paths."""
+    """Return the descriptor of this process that a path such as `/dev/stdout` names; `None` for other paths."""
     match = _DESCRIPTOR.fullmatch(os.fspath(path))
     return int(_STANDARD_DESCRIPTORS.get(match[1], match[1])) if match else None
 
@@ -71,8 +71,7 @@ def sync(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def _draft_path(target: Path) -> Path:
-    """Return a path that nobody can predict, beside the target, whose own name may have the maximum length."""
+def _draft_path(target: Path) -> Path:  # that nobody can predict; the name of the target may have the maximum length
     return target.with_name(f".outreach-{token_hex(8)}.tmp")
 
 

@@ -43,8 +43,8 @@ class Objects(Protocol):
 
     def create(self, name: str, content: bytes, *, after: str | None = None) -> bool:
         """Create an object unless the name is taken, and return whether the object was created. A created object is durable."""
-        # The result may be `False` although this call created the object. This happens if the response of the store is lost: the
-        # request is then sent again, and fails because the name is taken.
+        # The result may be `False` although this call created the object: if the response of the store is lost, the request is
+        # sent again, and fails because the name is taken.
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
@@ -58,10 +58,9 @@ def is_url(location: object) -> bool:
 
 
 def open_objects(url: str, field: str = "journal") -> StoredObjects | FolderObjects:
-    """Return the storage at a URL. No object is created, and no request is sent. Errors name the field."""
-    # A URL with credentials must not appear in an error message.
+    """Return the storage at a URL. No request is sent. Errors name the field."""
     parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    if "@" in parts.netloc or parts.query or parts.fragment:  # no error shows a URL with credentials
         raise InvalidRequest(
             f"{field}: expected a URL without user, password, query or fragment;"
             " pass credentials in environment variables such as AWS_ACCESS_KEY_ID"
@@ -88,7 +87,7 @@ def import_obstore(scheme: str, field: str) -> Any:
 
 
 def list_folders(url: str, field: str = "journal") -> list[str]:
-    """Return the sorted names of the folders under a URL. In a folder of journals, they are the names of the journals."""
+    """Return the sorted names of the folders under a URL, such as the journals in a folder of journals."""
     return sorted(open_objects(url, field).folders())
 
 
@@ -98,7 +97,7 @@ def _memory() -> Any:
 
 
 def open_store(url: str, field: str) -> tuple[Any, str]:
-    """Return obstore's store that a URL refers to, and the key of the object or prefix in the store. Errors name the field."""
+    """Return obstore's store of a URL, and the key of the object or prefix in the store. Errors name the field."""
     scheme, _, rest = url.partition("://")
     if scheme == "memory":
         return _memory(), rest.strip("/")

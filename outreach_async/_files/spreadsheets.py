@@ -5,17 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# The start of a formula. The last four characters are full-width forms, which East Asian spreadsheet programs also accept. A
+# formula may follow apostrophes or quotation marks: `unescape_formula` removes one apostrophe, so `'=1` is escaped as `''=1`, and
+# a program that reads `"=1` may remove the quotation mark.
 _FORMULA: Final = r"['\"]*[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]"
-"""Pattern for the start of a cell that a spreadsheet evaluates as a formula.
-
-The last four characters are full-width forms, which East Asian versions of spreadsheet programs also accept.
-
-The pattern also matches a formula after apostrophes or quotation marks. The cell `'=1` is escaped as `''=1`, because
-`unescape_formula` removes one apostrophe. The cell `"=1` is escaped, because a program that reads the file may remove the
-quotation mark and evaluate the rest as a formula.
-"""
-_CELL_START: Final = r"(?<![^,;|\t\n])"
-"""Pattern for the positions where a cell may start: the start of the string, and the position after each possible delimiter."""
+_CELL_START: Final = r"(?<![^,;|\t\n])"  # the start of the string, or the position after a possible delimiter
 _UNESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}(?={_FORMULA})")
 _ESCAPED_FORMULA: Final = re.compile(f"{_CELL_START}'(?={_FORMULA})")
 
@@ -27,9 +21,8 @@ _ESCAPED_CONTROL: Final = re.compile(rf"(?<!\\)(\\++)({_CONTROL_CODE})")
 
 def escape_formula(text: str) -> str:
     r"""Escape a string for a spreadsheet cell; `unescape_formula` restores it."""
-    # If the string starts with a formula, an apostrophe is added in front, so that a spreadsheet does not evaluate it. An
-    # apostrophe is also added to each formula after a delimiter such as a comma or semicolon, because a spreadsheet may split the
-    # cell there. Control characters other than newline and tab become escapes such as `\x1b`.
+    # An apostrophe before a formula keeps a spreadsheet from evaluating it, also after a delimiter, where the cell may be split.
+    # Control characters other than newline and tab become escapes such as `\x1b`.
     return _UNESCAPED_FORMULA.sub("'", _UNESCAPED_CONTROL.sub(_escape_control, text))
 
 
@@ -40,9 +33,7 @@ def unescape_formula(text: str) -> str:
 
 def _escape_control(match: re.Match[str]) -> str:
     """Double the backslashes of a match, and replace its control character, if any, with a hexadecimal escape."""
-    if match[2] is None:
-        return 2 * match[3]
-    return f"{2 * match[1]}\\x{ord(match[2]):02x}"
+    return 2 * match[3] if match[2] is None else f"{2 * match[1]}\\x{ord(match[2]):02x}"
 
 
 def _unescape_control(match: re.Match[str]) -> str:

@@ -23,13 +23,12 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Virtual time jumps to the next timer as soon as all tasks are waiting. Use virtual time only with in-memory clients, because it
-does not wait for sockets or threads.
+Virtual time jumps to the next timer as soon as all tasks are waiting. Use it only with in-memory clients, because it does not
+wait for sockets or threads.
 
-Each knob of `outreach_async.fake.Behaviour` selects the fake's interpretation of a rule that the API documentation leaves open.
-All knobs have billions of combinations, but most code depends on one or two of them. `pairwise()` returns about thirty
-behaviours, which cover every pair of values of any two knobs. Test your code against `FakeService(behaviour=...)` with each of
-them; `differing` returns the knobs of one that do not have their defaults.
+The knobs of `outreach_async.fake.Behaviour` have billions of combinations, but most code depends on one or two of them.
+`pairwise()` returns about thirty behaviours, which cover every pair of values of any two knobs. Test your code against
+`FakeService(behaviour=...)` with each of them; `differing` returns the knobs of one that do not have their defaults.
 
 With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
 """

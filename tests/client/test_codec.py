@@ -204,16 +204,6 @@ def test_any_json_is_decoded_unchanged(value: Any, seed: int) -> None:
     assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
 
 
-@pytest.mark.parametrize(
-    "inner", [b',"new":1}', b',"new" :1}', b',"new"\n:\t1}', b',"new"\r:1}', b', "new":1}', b',"n\\u0065w":1}']
-)
-@pytest.mark.parametrize(
-    "known", [b'{"status":"added","id":null,"details":null', b'{"status" : "added","id" :null,"details":null']
-)
-def test_an_unknown_member_is_kept_with_any_whitespace(known: bytes, inner: bytes) -> None:
-    assert decode_model(CreateContactResponse, known + inner).extra == {"new": 1}
-
-
 def test_the_last_of_two_members_with_the_same_name_counts() -> None:
     body = b'{"status":"skipped","id":null,"details":null,"status":"added"}'
     assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
@@ -273,20 +263,11 @@ def test_an_unknown_member_that_is_not_text_is_a_fault() -> None:
 
 
 def test_unknown_members_are_kept_at_every_depth() -> None:
-    value = {
-        "status": "ok",
-        "days_left": 1,
-        "days_left_date": "Complete",
-        "days_left_display": "",
-        "data": [{**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}],
-        "newest": {"a": None},
-    }
+    step = {**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}
+    value = {"status": "ok", "days_left": 1, "days_left_date": "", "days_left_display": "", "data": [step], "newest": {"a": None}}
     steps = decode_model(CampaignSteps, json.dumps(value).encode())
-    assert (steps.extra, steps.data[0].extra, steps.data[0].templates[0].extra) == (
-        {"newest": {"a": None}},
-        {"new": 1},
-        {"newer": [2]},
-    )
+    assert (steps.extra, steps.data[0].extra) == ({"newest": {"a": None}}, {"new": 1})
+    assert steps.data[0].templates[0].extra == {"newer": [2]}
     assert json.loads(encode(steps.to_dict())) == value
 
 

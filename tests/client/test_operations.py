@@ -79,12 +79,8 @@ def test_only_the_exact_status_ok_is_a_success(status: str) -> None:
 @pytest.mark.parametrize(
     ("status", "id_"),
     [
-        ("added", "contact_1"),
-        ("skipped", None),
-        ("overwriten", "contact_1"),
-        ("updated_missing_fields", "contact_1"),
-        ("merged", "contact_1"),
-        ("added", None),
+        *[("added", "contact_1"), ("added", None), ("skipped", None)],
+        *((other, "contact_1") for other in ["overwriten", "updated_missing_fields", "merged"]),
     ],
 )
 @pytest.mark.parametrize("trail", [FIRST, LATER])

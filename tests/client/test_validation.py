@@ -148,13 +148,6 @@ REFUSALS: list[tuple[Callable[[], Any], str]] = [
     (lambda: to_contact(KEY), "contact: expected NewContact or a mapping, got str; pass email= or build NewContact(email, ...)"),
     (lambda: to_contact({}), "email: missing; give the contact an e-mail address"),
     (
-        lambda: to_contact({"email": "a@b.example", "frist_name": "A"}),
-        (
-            "'frist_name': not a field of a contact; did you mean 'first_name'? "
-            "Otherwise, pass other field codes of the workspace in 'extra'"
-        ),
-    ),
-    (
         lambda: to_contact({"email": "a@b.example", "qqq": "A"}),
         "'qqq': not a field of a contact; pass other field codes of the workspace in 'extra'",
     ),
