@@ -49,17 +49,6 @@ def client(transport: Any, **options: Any) -> OutreachClient:
     return OutreachClient(transport=transport, owner_key="key_secret", workspace="space_1", **options)
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [lost(), unsent(), status(500), status(502, b"<html>"), status(503), status(504), status(408), status(429), status(599)],
-    ids=repr,
-)
-async def test_a_read_is_retried_after_any_temporary_failure(failure: Any) -> None:
-    script = Script(failure, page())
-    await client(script).campaigns.list()
-    assert len(script.requests) == 2
-
-
 async def test_a_permanent_failure_is_raised_at_once() -> None:
     async def check(code: int) -> None:
         script = Script(status(code, b'{"error":{"message":"no such thing"}}', x_request_id="req_9"))
@@ -70,14 +59,6 @@ async def test_a_permanent_failure_is_raised_at_once() -> None:
         assert (error.maybe_sent, error.maybe_applied) == (True, not 400 <= code < 500)
 
     await check_rows_async(((code,) for code in [300, 301, 307, 400, 401, 403, 404, 405, 409, 413, 415, 422, 501, 505]), check)
-
-
-async def test_backoff_doubles_up_to_its_cap() -> None:
-    script = Script(status(500))
-    with pytest.raises(StatusError):
-        await client(script, retry=RetryPolicy(attempts=6, backoff=1, backoff_cap=5, jitter=FULL)).campaigns.list()
-    waits = [later - earlier for earlier, later in pairwise(script.times)]
-    assert waits == pytest.approx([1, 2, 4, 5, 5])
 
 
 async def test_an_attempt_that_hangs_is_ended_by_its_timeout_and_retried() -> None:

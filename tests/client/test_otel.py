@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -21,7 +20,6 @@ from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, skipped, status
 
 from outreach_async import (
-    HttpxTransport,
     InvalidRequest,
     NewContact,
     OutreachClient,
@@ -227,17 +225,6 @@ async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(o
     await telemetry.client(script).contacts.create(CONTACT)
     found_attributes = attributes(telemetry.spans()[0])
     assert (found_attributes["server.address"], found_attributes["server.port"]) == place
-
-
-async def test_the_server_address_comes_from_the_users_own_client() -> None:
-    telemetry = Telemetry(base_url=None)
-    mock = httpx.MockTransport(lambda _: httpx.Response(200, json={"status": "ok", "data": []}))
-    own = HttpxTransport(httpx.AsyncClient(base_url=BASE, transport=mock))
-    async with telemetry.client(own) as client:
-        await client.workspaces.fields()
-    found_attributes = attributes(telemetry.spans()[0])
-    assert found_attributes["url.full"] == "https://api.example/v1/workspaces/space_1/all-fields"
-    assert (found_attributes["server.address"], found_attributes["url.scheme"]) == ("api.example", "https")
 
 
 async def test_an_unknown_server_address_is_left_out() -> None:

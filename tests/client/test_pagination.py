@@ -265,12 +265,6 @@ async def test_pages_omits_the_page_that_only_ends_the_list() -> None:
     assert service.answered == [1, 2, 0]
 
 
-async def test_pages_are_unchanged_except_for_a_cut_at_max_items() -> None:
-    cut = [page async for page in campaigns(PagingService(9), display=2, max_items=3).pages()]
-    assert [[item.id for item in page.data] for page in cut] == [["camp_0", "camp_1"], ["camp_2"]]
-    assert [page.total_found for page in cut] == [9, 9]
-
-
 async def test_duplicates_are_counted_and_returned_once() -> None:
     service = PagingService(4, Reading(newest_first=True), [Change(1, 1)])
     found = await campaigns(service, display=2).collect(prefetch=1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -116,7 +116,10 @@ class RedisServer:
         assert REDIS_SERVER is not None
         options = ("--port", "0", "--unixsocket", str(self._socket), "--save", "", "--dir", str(self._socket.parent))
         self._process = subprocess.Popen([REDIS_SERVER, *options], stdout=subprocess.DEVNULL)
-        wait_until(self._accepts)
+        ends = time.monotonic() + PATIENCE
+        while not self._socket.is_socket():
+            assert time.monotonic() < ends, "the server did not start in time"
+            time.sleep(0.01)
 
     def kill(self) -> None:
         """Kill the server; its data is lost."""
@@ -124,22 +127,7 @@ class RedisServer:
             self._process.kill()
             self._process.wait(PATIENCE)
             self._process = None
-
-    def _accepts(self) -> bool:
-        try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(self._socket))
-        except OSError:
-            return False
-        return True
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll a condition until it is true."""
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends, "the condition did not become true in time"
-        time.sleep(0.01)
+            self._socket.unlink()
 
 
 PASSWORD = "hunter2-secret"
@@ -151,6 +139,15 @@ def report(client: str = "a", refused: int = 0) -> RateUsage:
 
 def address(service: Listener, password: str | None = None) -> str:
     return f"redis://{f':{password}@' if password else ''}127.0.0.1:{service.port}/0"
+
+
+@contextmanager
+def open_rate(*behaviours: Behaviour, limit: float | None = 100.0) -> Iterator[tuple[RedisRate, Listener]]:
+    """Yield a rate whose server behaves like this, one behaviour for each connection, and close its connection."""
+    with Listener(*behaviours) as service:
+        rate = RedisRate(address(service), key="k", limit=limit, timeout=PATIENCE)
+        yield rate, service
+        rate.close()
 
 
 def rate_records(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -191,19 +188,15 @@ def state_of(limit: float) -> bytes:
 
 async def test_a_report_that_others_overtake_is_added_to_what_they_stored() -> None:
     stub = StubServer(rivals=iter([state_of(50.0), state_of(30.0)]))
-    with Listener(stub.behave) as service:
-        rate = RedisRate(address(service), key="k", timeout=PATIENCE)
+    with open_rate(stub.behave, limit=None) as (rate, _):
         assert (await rate.renew(attrs.evolve(report(), completed=0))).rate == 30
-        rate.close()
 
 
 async def test_a_report_that_others_always_overtake_is_given_up() -> None:
     stub = StubServer(rivals=map(state_of, count(10.0)))
-    with Listener(stub.behave) as service:
-        rate = RedisRate(address(service), key="k", timeout=PATIENCE)
-        with pytest.raises(TransportError, match="other clients have replaced each result"):
-            await rate.renew(attrs.evolve(report(), completed=0))
-        rate.close()
+    replaced = pytest.raises(TransportError, match="other clients have replaced each result")
+    with open_rate(stub.behave, limit=None) as (rate, _), replaced:
+        await rate.renew(attrs.evolve(report(), completed=0))
 
 
 async def test_a_report_whose_response_was_lost_counts_once() -> None:
@@ -218,10 +211,8 @@ async def test_a_report_whose_response_was_lost_counts_once() -> None:
                 return
             peer.send(answer)
 
-    with Listener(lose_one, stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(lose_one, stub.behave) as (rate, _):
         await rate.renew(report())
-        rate.close()
     assert len(msgspec.msgpack.decode(stub.stored[0].removeprefix(b"outreach-rate-1 "))["clients"]) == 1
     assert len(stub.stored) == 1
 
@@ -234,8 +225,7 @@ def test_a_report_that_arrives_again_after_a_timeout_lowers_the_rate_once() -> N
 
 async def test_one_connection_serves_all_reports_and_a_closed_one_is_replaced() -> None:
     stub = StubServer()
-    with Listener(stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave) as (rate, service):
         async with anyio.create_task_group() as group:
             for number in range(5):
                 group.start_soon(rate.renew, report(f"client-{number}"))
@@ -243,24 +233,20 @@ async def test_one_connection_serves_all_reports_and_a_closed_one_is_replaced() 
         rate.close()
         await rate.renew(report())
         assert len(service.peers) == 2
-        rate.close()
     assert stub.commands.count("SCRIPT") == 1
 
 
 async def test_a_connection_that_the_server_closed_is_replaced_at_once() -> None:
     stub = StubServer()
-    with Listener(drop, stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(drop, stub.behave) as (rate, _):
         assert (await rate.renew(report())).rate == 100
-        rate.close()
 
 
 @pytest.mark.parametrize("behave", [drop, answer_with(b"-ERR no\r\n"), answer_with(b"*0\r\n"), answer_with(b"?\r\n")])
 async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "outreach_async")
     stub = StubServer()
-    with Listener(stub.behave, behave, behave, behave, behave, stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave, behave, behave, behave, behave, stub.behave) as (rate, service):
         assert (await rate.renew(report())).rate == 100
         shares = []
         for _ in range(2):
@@ -287,11 +273,9 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
 async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
     stub = StubServer()
     shares = []
-    with Listener(stub.behave, hang) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave, hang) as (rate, service):
         await rate.renew(report())
         rate.close()
-
         port = service.port
 
         async def renew() -> None:
@@ -307,8 +291,7 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
 
 async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
     stub = StubServer()
-    with Listener(stub.behave, drop) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave, drop) as (rate, _):
         await rate.renew(report())
         rate.close()
         assert (await rate.renew(report(refused=1))).rate < 50
@@ -327,13 +310,11 @@ async def test_without_the_server_a_client_that_never_had_a_share_gets_none() ->
 
 async def test_a_client_is_forgotten_a_minute_after_its_last_report() -> None:
     stub = StubServer()
-    with Listener(stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave) as (rate, _):
         await rate.renew(report("old"))
         rate._clients["old"].reported_at -= 60
         await rate.renew(report("new"))
         assert rate._clients.keys() == {"new"}
-        rate.close()
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -385,12 +366,10 @@ def test_an_invalid_option_is_refused(options: dict[str, Any], message: str) -> 
 async def test_a_client_sends_at_its_share_of_a_redis_rate() -> None:
     fake, stub = FakeService(), StubServer()
     space = fake.add_workspace()
-    with Listener(stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(stub.behave) as (rate, _):
         async with OutreachClient(transport=FakeTransport(fake), workspace=space, rate=rate) as client:
             for _ in range(3):
                 assert await client.workspaces.fields()
-        rate.close()
     assert "EVALSHA" in stub.commands
 
 
@@ -401,13 +380,11 @@ async def test_a_key_in_use_is_named_and_works_again_once_it_is_free(caplog: pyt
     caplog.set_level(logging.INFO, "outreach_async")
     stub = StubServer()
     in_use = answer_with(b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
-    with Listener(in_use, stub.behave) as service:
-        rate = RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE)
+    with open_rate(in_use, stub.behave) as (rate, _):
         with pytest.raises(TransportError, match=f"^{KEY_IN_USE}this client has not received a share of the rate yet$"):
             await rate.renew(report())
         rate.close()
         assert (await rate.renew(report())).rate == 100
-        rate.close()
     assert caplog.messages == [
         f"{KEY_IN_USE}clients continue with half of their last shares",
         "rate: the Redis server and key work again",
