@@ -22,7 +22,6 @@ on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permission
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the path of an existing file."""
     path = tmp_path / "report.txt"
     path.write_text("old", encoding="utf-8")
     return path

@@ -82,7 +82,6 @@ NO_OBJECT = {"null": "None", "true": "bool", "1": "int", "1.5": "float", '"text"
 
 
 def drawn(**options: Any) -> st.SearchStrategy[tuple[str, Wire]]:
-    """Draw a table and wire JSON that matches it."""
     return names.flatmap(lambda name: st.tuples(st.just(name), wire(name, **options)))
 
 
@@ -341,8 +340,6 @@ def test_a_new_contact_is_encoded_as_what_was_set() -> None:
 
 
 class Masked(str):
-    """A string subclass like those of secret stores."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -388,5 +385,4 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, l
 
 
 def name_of(kind: Any) -> str:
-    """Return the name of a kind in `KINDS`."""
     return next(name for name, each in KINDS.items() if each == kind)

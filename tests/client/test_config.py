@@ -60,7 +60,6 @@ OWN = st.fixed_dictionaries({}, optional={"owner_key": REFERENCES, "rate": RATES
 
 @st.composite
 def tables(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw the values of a file or a profile, as in TOML."""
     names = draw(st.lists(NAMES, unique=True, max_size=4))
     groups = draw(st.lists(NAMES.filter(lambda name: name not in names), unique=True, max_size=3))
     spaces = {

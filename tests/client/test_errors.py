@@ -36,7 +36,6 @@ headers = st.dictionaries(texts | st.just("x-request-id"), texts, max_size=3)
 
 @st.composite
 def drawn_errors(draw: st.DrawFn) -> OutreachError:
-    """Draw an error of any class with all its attributes."""
     kind = draw(st.sampled_from(KINDS))
     error = kind(
         draw(texts),

@@ -56,8 +56,6 @@ CONTACT = NewContact("ann@b.example", first_name="Annabel")
 
 
 class Spy:
-    """Records the events it receives."""
-
     def __init__(self) -> None:
         self.events: list[Any] = []
 

@@ -26,7 +26,6 @@ from outreach_async.transport._wire import Progress, Request, Response
 
 
 def places(*places: tuple[str, str]) -> pytest.MarkDecorator:
-    """Run a test with each of these transports, on the given event loop."""
     cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in places]
     return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
 
@@ -49,8 +48,6 @@ TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
 
 
 class Seen(Says):
-    """Records the requests it is asked to send."""
-
     def __init__(self) -> None:
         super().__init__(Response(404))
         self.requests: list[Request] = []

@@ -209,7 +209,6 @@ def test_a_new_contact_copies_the_mappings_it_is_given() -> None:
 
 
 def model_with(kind: Any, **values: object) -> Any:
-    """Return a model with these values, and with a text in every other field."""
     fields = {field.name: field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING}
     return kind(**fields | values)
 

@@ -40,8 +40,6 @@ BASE = "https://ann:pass-word@api.example/v1"
 
 
 class Telemetry:
-    """A hook with its exporters."""
-
     def __init__(self, *, base_url: str | None = BASE, **options: Any) -> None:
         self._spans = InMemorySpanExporter()
         self._metrics = InMemoryMetricReader()
@@ -68,7 +66,6 @@ class Telemetry:
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:
-    """Return the trace id and the span id of a span."""
     own = span.get_span_context()
     assert own is not None
     return own.trace_id, own.span_id

@@ -115,8 +115,6 @@ async def test_a_wrong_total_loses_no_item(reading: Reading, size: int, display:
 
 @attrs.frozen
 class Changing:
-    """A list that changes during the iteration."""
-
     reading: Reading
     size: int
     display: int

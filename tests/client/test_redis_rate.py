@@ -83,7 +83,6 @@ class StubServer:
         return b"*%d\r\n" % len(self.stored) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in self.stored)
 
     def behave(self, peer: Peer) -> None:
-        """Answer the commands of one connection."""
         taken = 0
         while True:
             (name, *arguments), taken = read_command(peer, taken)
@@ -92,7 +91,6 @@ class StubServer:
 
 
 def answer_with(reply: bytes) -> Behaviour:
-    """Return a behaviour that answers every command with these bytes."""
 
     def behave(peer: Peer) -> None:
         taken = 0
@@ -112,7 +110,6 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server and wait until it accepts connections."""
         assert REDIS_SERVER is not None
         options = ("--port", "0", "--unixsocket", str(self._socket), "--save", "", "--dir", str(self._socket.parent))
         self._process = subprocess.Popen([REDIS_SERVER, *options], stdout=subprocess.DEVNULL)

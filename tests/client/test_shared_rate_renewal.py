@@ -54,8 +54,6 @@ class ScriptedRate:
 
 @attrs.define
 class Slow:
-    """A transport whose responses take 0.6 seconds."""
-
     inner: Transport
 
     async def send(self, request: Request, progress: Progress, /) -> Response:

@@ -26,11 +26,10 @@ from outreach_async import (
     Progress,
     Request,
     Response,
-    RetryPolicy,
     SharedRate,
 )
 from outreach_async._client_loop import ClientLoop
-from outreach_async.fake import FakeService, FakeTransport, faults
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import (
     CallerRows,
@@ -436,11 +435,3 @@ def test_an_async_iterable_is_refused(client: SyncClient) -> None:
 
     with pytest.raises(InvalidRequest, match=r"^rows: expected an iterable, got an async iterable; use OutreachClient, or pass"):
         client.contacts.create_many(rows())
-
-
-def test_a_retried_call_takes_the_retry_policy(fake: FakeService) -> None:
-    fake.faults.script("list_fields", faults.status(503), faults.status(503))
-    retry = RetryPolicy(backoff=0.0)
-    with SyncClient(transport=FakeTransport(fake), workspace="space_1", retry=retry) as client:
-        assert client.workspaces.fields()
-    assert len(fake.requests) == 3
