@@ -74,8 +74,9 @@ that could not be checked this time, and the changed numbers. `outreach_async.au
 compares with the last.
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json` (`schema()` describes it), `csv`,
-`markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for node_exporter), and `reports.folder` a page for each
-workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids everywhere, and as the label `name` of gauges.
+`markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for node_exporter, for which `write_prometheus` replaces a
+file), and `reports.folder` a page for each workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids
+everywhere, and as the label `name` of gauges.
 
 Streaming
 ---------

@@ -109,8 +109,6 @@ def _mark(row: CampaignRow, findings: Sequence[Finding]) -> CampaignRow:
 
 
 class WorkspaceUse:
-    """Adds up a workspace's daily limits, e-mails sent, and e-mails that its campaigns have left to send."""
-
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._mailboxes = self._campaigns = 0

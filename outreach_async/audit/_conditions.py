@@ -46,8 +46,7 @@ class DomainFacts:
     Example:
         ```python
         mailbox = (await client.mailboxes.list()).data[1]
-        facts = DomainFacts(daily_limit=9000, mailboxes=90, sent_30days=200_000)
-        print([finding.severity.value for finding in check(mailbox, domain=facts)])  # -> ['critical']
+        print(check(mailbox, domain=DomainFacts(daily_limit=9000))[0].severity.value)  # -> critical
         ```
     """
 
@@ -101,7 +100,6 @@ _STATUSES: Final = frozenset(status.value for status in MailboxStatus)
 
 
 def email_domain(email: str) -> str | None:
-    """Return the domain of an e-mail address, in lower case; `None` if the address has no domain."""
     return email.rpartition("@")[2].strip().lower() or None if "@" in email else None
 
 
@@ -117,8 +115,7 @@ class Case:
 
     Example:
         ```python
-        case = Case((await client.mailboxes.list()).data[0], now=fake.now)
-        print(case.younger(14))  # -> False
+        print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(14))  # -> False
         ```
     """
 
@@ -337,12 +334,10 @@ def check_known_values(case: Case, _thresholds: Thresholds) -> Violation | None:
 
 
 def severity_of(figure: Number, thresholds: Thresholds) -> Severity | None:
-    """Return the worst severity whose threshold the number reaches; `None` if the number is below every threshold."""
     return next((severity for severity in Severity if severity in thresholds and figure >= thresholds[severity]), None)
 
 
 def format_quantity(count: Number, noun: str) -> str:
-    """Format a number with its noun, such as `1 campaign` or `3 e-mails`."""
     return f"{format_number(count)} {noun}{'' if count == 1 else 's'}"
 
 

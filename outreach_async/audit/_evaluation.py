@@ -67,8 +67,6 @@ MailboxFacts = tuple[int, str | None, str, str, int, int, int]
 
 
 class AuditState:
-    """Checks mailboxes page by page, and collects the findings and totals of an audit."""
-
     # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     # findings about domains and servers become final only after all mailboxes have been read.
     # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules

@@ -25,7 +25,6 @@ errors that occur while a workspace is read. `comparison` stands for a campaign 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
-
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")  # reports show both `2%` and `2.0%` as `2 %`
 
 
@@ -60,7 +59,6 @@ class Severity(StrEnum):
 
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
-
 HEALTHY_PERCENT: Final = {Severity.CRITICAL: 10, Severity.ERROR: 50, Severity.WARNING: 90, Severity.INFO: 100}
 """Percentage of a mailbox's score that remains with a finding, by severity. The percentages of several rules are multiplied."""
 
@@ -202,7 +200,6 @@ _FIELDS: Final = tuple(field.name for field in attrs.fields(Finding))
 def build_finding(
     rule: Rule, violation: Violation, workspace: str, domain: str | None = None, sent_30days: Number | None = None, **subject: Any
 ) -> Finding:
-    """Build a finding from a rule and the `Violation` that its condition returned. `subject` contains further fields."""
     return Finding(
         rule=rule.id,
         severity=violation.severity or rule.severity,

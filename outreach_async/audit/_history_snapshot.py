@@ -197,7 +197,6 @@ def _write_finding(db: sqlite3.Connection, place: tuple[int, int, int, int | Non
 
 
 def _open_findings(db: sqlite3.Connection, workspaces: Collection[str]) -> list[tuple[tuple[int, int, int], Finding]]:
-    """Return the findings that are open, each with its number and its first and last snapshots."""
     query = f"SELECT finding, first, last, sent_30days, figures, {', '.join(FINDING_TEXTS)} FROM findings WHERE resolved IS NULL"  # noqa: S608 - no text
     found = []
     for number, first, last, sent, figures, *texts in db.execute(query):

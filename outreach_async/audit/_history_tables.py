@@ -19,7 +19,6 @@ from outreach_async.models import Campaign, Mailbox, Number, Step
 
 APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
 FORMAT_VERSION: Final = 1
-
 COUNTS: Final = ("critical", "error", "warning", "info")
 
 
@@ -41,35 +40,23 @@ class Entity:
 
 
 MAILBOX: Final = Entity(
-    "mailboxes",
-    "mailbox",
-    ("workspace", "id"),
+    *("mailboxes", "mailbox", ("workspace", "id")),
     ("email", "domain", "type", "status", "server_ip", "spf", "dkim", "dmarc", "created_at"),
-    (
-        *("daily_limit", "campaigns", "blacklists", "sent_today", "sent_30days", "sent_90days", "bounced_30days"),
-        "opened_14days",
-    ),
+    ("daily_limit", "campaigns", "blacklists", "sent_today", "sent_30days", "sent_90days", "bounced_30days", "opened_14days"),
 )
 DOMAIN: Final = Entity("domains", "number", ("domain",), (), ("mailboxes", "sent_30days", "score"))
 CAMPAIGN: Final = Entity(
-    "campaigns",
-    "campaign",
-    ("workspace", "id"),
-    ("name", "status", "created", "planned_end"),
+    *("campaigns", "campaign", ("workspace", "id"), ("name", "status", "created", "planned_end")),
     (
         *("steps", "contacts", "sent", "opens_num", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
         *("left_to_send", "ends"),
     ),
 )
 STEP: Final = Entity(
-    "steps",
-    "step",
-    ("workspace", "campaign_id", "id"),
-    ("position", "status"),
+    *("steps", "step", ("workspace", "campaign_id", "id"), ("position", "status")),
     ("sent", "opened_num", "replied_num", "unsubscribed_num", "left_to_send", "already_sent", "out_of"),
 )
 ENTITIES: Final = (MAILBOX, DOMAIN, CAMPAIGN, STEP)
-
 CAMPAIGN_COUNTERS: Final = {"sent": "sent", "opened": "opens_num", "replied": "replies_num", "bounced": "bounces_num"}
 _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
 _WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
@@ -226,8 +213,7 @@ class Readings:
 
     Example:
         ```python
-        readings = Readings()
-        report = await audit(client, ["space_1"], readings=readings)
+        await audit(client, ["space_1"], readings=(readings := Readings()))
         print(readings)  # -> <Readings mailboxes=2 campaigns=0>
         ```
     """

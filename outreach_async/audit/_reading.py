@@ -73,7 +73,6 @@ def describe_mailboxes(
 def _describe_errors(
     workspace: str, what: str, count: int, error: OutreachError | None, *, undecodable: Sequence[Undecodable], missing: int
 ) -> Iterator[Finding]:
-    """Yield findings about items that do not match the API, a list that could not be read, and items that it lacks."""
     undecodable_rule, unread_rule, missing_rule = _LIST_RULES[what]
     for item in undecodable:
         subject: dict[str, Any] = {"mailbox": item.id} if what == "mailboxes" else {"campaign": item.id}
@@ -123,8 +122,6 @@ class _CampaignsOf:
 
 @attrs.define(eq=False, kw_only=True)
 class WorkspaceReader:
-    """Reads the workspaces of one audit, within the audit's deadline, and counts each response as progress."""
-
     state: AuditState
     resources: RunResources
     put: Callable[[Sequence[Finding]], Awaitable[None]]

@@ -22,16 +22,8 @@ from outreach_async.audit.policy import PolicyUsed, comparison_rules
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.models import Number
 
-REPORT_VERSION: Final = 1
-"""Version of the JSON format of reports."""
-
-MAX_HISTORY: Final = 100
-"""Maximum number of earlier audits in the history of a report."""
-
-EXIT_CLEAN: Final = 0
-EXIT_FINDINGS: Final = 1
-EXIT_INCOMPLETE: Final = 3
-EXIT_DENIED: Final = 77
+REPORT_VERSION: Final = 1  # of the JSON format
+MAX_HISTORY: Final = 100  # earlier audits in the history of a report
 
 
 @attrs.frozen(kw_only=True)
@@ -46,11 +38,10 @@ class Report:
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
         service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
-        policy: The policy of the audit.
+        policy, not_judged: The policy of the audit, and descriptions of what it cannot check, such as complaint rates.
         groups, totals: Groups of mailboxes by workspace, domain, type and server_ip, the worst first, at most 1,000 of each kind;
             and the number of all groups of each kind.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        not_judged: Descriptions of what the audit cannot check, such as complaint rates.
         diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
         history: Scores and counts of at most 100 earlier audits, oldest first, which `since` collects.
         last_read: Times in Unix seconds of the last complete readings, by id of the workspace; only in `History.baseline`.
@@ -125,11 +116,11 @@ class Report:
         if fail_on not in list(Severity):
             raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {fail_on!r}; pass one of them")
         if self.denied:
-            return EXIT_DENIED
+            return 77
         if self.incomplete:
-            return EXIT_INCOMPLETE
+            return 3
         bar = Severity(fail_on)
-        return EXIT_FINDINGS if any(count and severity.reaches(bar) for severity, count in self.counts.items()) else EXIT_CLEAN
+        return int(any(count and severity.reaches(bar) for severity, count in self.counts.items()))
 
     def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
@@ -155,7 +146,7 @@ class Report:
         return attrs.evolve(later, findings=findings, diff=diff, history=history[-MAX_HISTORY:], names=names)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-compatible values. `from_dict` converts these values back to a report.
+        """Return the report as JSON-compatible values, for `from_dict`.
 
         Example:
             ```python
@@ -221,7 +212,6 @@ class HistoryPoint:
 
 
 def history_point(report: Report) -> HistoryPoint:
-    """Return the score and the counts of a report as a history entry."""
     scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     score, counts = report.scores.overall, report.counts
     return HistoryPoint(at=report.at, score=score, mailboxes=report.mailboxes, counts=counts, scope=scope)
@@ -286,12 +276,10 @@ class Diff:
 
     Attributes:
         at: Time of the earlier audit, in Unix seconds.
-        new: Findings that are not in the earlier audit.
-        unchanged: Findings that are in both audits, even if their numbers have changed.
+        new, unchanged: Findings that only this audit has, and those that both have, even if their numbers have changed.
         resolved: Earlier findings that no longer apply.
         not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
-        deltas: Changes of the numbers in findings that are in both audits.
-        scores: Changed scores and totals.
+        deltas, scores: Changes of the numbers in unchanged findings, and of scores and totals.
         added_workspaces, removed_workspaces: Ids of workspaces that only the later, or only the earlier audit covers.
 
     Example:
@@ -401,8 +389,7 @@ def find_unchecked(report: Report) -> Callable[[Finding], bool]:
     return is_unchecked
 
 
-SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}
-"""Severities as numbers. A higher number is a worse severity."""
+SEVERITY_LEVELS: Final = {severity: len(Severity) - severity.rank for severity in Severity}  # a higher number is a worse severity
 
 
 def _changed_figures(before: Finding, after: Finding) -> Iterator[Delta]:

@@ -54,13 +54,11 @@ Example:
 ) = READING_RULES  # fmt: skip
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
-
 ABOUT_CAMPAIGNS: Final = frozenset(name for name in CATALOGUE if name.startswith(("OA2", "OA91")))
 """Ids of the rules about campaigns, their steps and errors while reading them. Only an audit of campaigns applies these rules."""
 
 
 def rule_title(name: str) -> str:
-    """Return the title of the rule with this id, or the id itself if the rule is not in the catalogue."""
     return CATALOGUE[name].title if name in CATALOGUE else name
 
 
@@ -75,4 +73,3 @@ UNKNOWABLE: Final[tuple[str, ...]] = (
 UNKNOWABLE_OF_CAMPAIGNS: Final[tuple[str, ...]] = (
     "open rates of campaigns: Apple Mail loads the images of e-mails that nobody opens, so opens prove nothing",
 )
-"""Properties that an audit of campaigns cannot check."""

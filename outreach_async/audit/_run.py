@@ -46,16 +46,14 @@ class AuditOptions(PartOptions, total=False):
 
 
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
-    """Read and check every mailbox of the workspaces, and return a report.
-
-    Workspaces and pages are read concurrently, within the client's own limits. Anything that cannot be read becomes a finding.
+    """Read and check every mailbox of the workspaces, concurrently, and return a report. What cannot be read becomes a finding.
 
     While the service is down or throttles requests, the audit waits until its `deadline`; the client's own does not limit these
     waits. Without one, it ends after 15 minutes without a successful request, or after a few attempts if it never reached the
     service. The remaining workspaces are reported as unreadable.
 
     Args:
-        client: Client to read with. Its default workspace is ignored.
+        client: Client to read with, within its own limits. Its default workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
         policy: The policy to apply; by default, all rules with their default thresholds.
         campaigns: Whether to check campaigns as well, by default not; see `outreach_async.audit.campaigns`.
@@ -73,8 +71,7 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
 
     Example:
         ```python
-        report = await audit(client, ["space_1", "space_gone"])
-        print(report.mailboxes, report.unreadable, report.exit_code())  # -> 2 ['space_gone'] 3
+        print((await audit(client, ["space_1", "space_gone"])).unreadable)  # -> ['space_gone']
         ```
     """
     return await AuditRun(client, workspaces, **options)
@@ -123,8 +120,7 @@ class AuditRun:
 
     Example:
         ```python
-        report = await stream(client, ["space_1"])
-        print(report.mailboxes)  # -> 2
+        print((await stream(client, ["space_1"])).mailboxes)  # -> 2
         ```
     """
 
@@ -247,7 +243,6 @@ class FindingsChannel:
         self.discards = discards
 
     async def put(self, findings: Sequence[Finding]) -> None:
-        """Pass findings to the consumer, and wait until all of them have been consumed."""
         if findings and not self.discards:
             # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
             # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
@@ -284,7 +279,6 @@ class Findings(AsyncIterator[Finding]):
         ```python
         async with stream(client, ["space_1"]) as findings:
             print([finding.rule async for finding in findings])  # -> ['OA101']
-        print(findings.report.exit_code())  # -> 1
         ```
     """
 

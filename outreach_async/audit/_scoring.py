@@ -24,14 +24,11 @@ BASE_EMAILS: Final = 30
 
 _SEVERITIES: Final = len(Severity)
 _KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
-
 _WHOLE: Final = 1_000_000
 """The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
 
 MAX_SCORED_DOMAINS: Final = 10_000  # in a report: the worst
-
 MAX_GROUPS: Final = 1_000  # of each kind in a report, the worst; a million mailboxes may have 250,000 domains
-
 MAX_ROWS: Final = 1_000  # mailboxes that a report lists individually, the worst
 
 
@@ -134,8 +131,6 @@ def _mean_score(lost: int, total: MailboxTotals) -> float:
 
 
 class GroupScores:
-    """Computes the order of the findings, the scores, the groups and the mailbox rows of a report."""
-
     # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
 
     def __init__(self, state: AuditState, others: Mapping[str, Sequence[Finding]], about_groups: Sequence[Finding]) -> None:

@@ -22,7 +22,6 @@ def to_json_values(value: Any) -> dict[str, Any]:
 _LOG_RISK: Final = math.log(0.05) - 1e-8
 """Logarithm of the risk that a confidence bound is wrong: just below 5 %, so that rounding errors never raise it above 5 %."""
 _MAX_TRIALS: Final = 1_000_000
-
 MAX_FIGURE: Final = 10**15
 """The largest plausible number in a response. Floating-point numbers represent all whole numbers up to this size exactly."""
 

@@ -2,27 +2,7 @@
 
 `audit(client, spaces, campaigns=True)`, or `outreach-async audit --campaigns`, also reads the campaigns of each workspace: one
 request for each page of 100 campaigns, one for the steps of each, and one for the fields of a workspace whose templates contain
-placeholders:
-
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import audit
-
-
-async def main() -> None:
-    async with OutreachClient() as client:
-        report = await audit(client, ["space_1"], campaigns=True)
-    for finding in report.findings:
-        if finding.campaign:
-            print(finding.severity, finding.rule, finding.campaign_name, "-", finding.message)
-            # such as: error OA201 Spring - no activity for 9 days
-    for row in report.campaigns.rows:
-        print(row.name, row.status, row.sent, "sent,", row.left_to_send, "left")  # -> Spring live 0 sent, 80 left
-
-
-anyio.run(main)
-```
+placeholders. A finding about a campaign has its id and name, such as `error OA201 Spring - no activity for 9 days`.
 
 The rules `OA201` to `OA290` check campaigns, their steps, and whether a workspace leaves its daily limits unused. They affect the
 verdict and the exit code, but no score: scores describe mailboxes. No rule uses open rates: Apple Mail loads the images of
@@ -45,7 +25,6 @@ from outreach_async.audit._findings import Finding, Severity
 from outreach_async.models import Number
 
 MAX_CAMPAIGN_ROWS: Final = 10_000  # campaigns that a report lists individually, the worst
-
 LIVE: Final = CampaignStatus.LIVE.value
 
 

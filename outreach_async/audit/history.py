@@ -150,8 +150,7 @@ class DayFigures:
 
     Example:
         ```python
-        (day,) = history.daily("domain", "north.example")
-        print(day.name, day.sent_30days > 0, day.spread_over)  # -> north.example True 1
+        print(history.daily("domain")[0].name)  # -> north.example
         ```
     """
 
@@ -225,8 +224,7 @@ class History:
 
         Example:
             ```python
-            readings = Readings()
-            later = await audit(client, ["space_1"], readings=readings)
+            later = await audit(client, ["space_1"], readings=(readings := Readings()))
             print(history.append(later, readings))  # -> True
             ```
         """

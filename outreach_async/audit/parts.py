@@ -164,8 +164,8 @@ async def audit_part(
 
     Example:
         ```python
-        parts = [await audit_part(client, [space], at=fake.now, salt="pepper") for space in ("space_1", "space_gone")]
-        print(merge(parts, workspaces=["space_1", "space_gone"]).unreadable)  # -> ['space_gone']
+        part = await audit_part(client, ["space_1"], at=fake.now, salt="pepper")
+        print(merge([part], workspaces=["space_1", "space_2"]).unreadable)  # -> ['space_2']
         ```
     """
     given: Any = at

@@ -35,7 +35,6 @@ from outreach_async.errors import InvalidRequest
 
 _KEYS: Final = ("name", "off")
 _CORRECTION: Final = "; correct or remove it"  # unless a known name is similar
-
 _FINGERPRINT_LENGTH: Final = 12  # hexadecimal digits; enough to distinguish the policies of one organization
 
 

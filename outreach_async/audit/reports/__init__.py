@@ -1,24 +1,6 @@
-"""Render a report or a brief as a string, with one pure function for each format.
+"""Render a report or a brief as a string: `Path("audit.md").write_text(write(report, format_of("audit.md")))`.
 
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import audit
-from outreach_async.audit.reports import WRITERS, format_of, write
-
-
-async def main() -> None:
-    async with OutreachClient() as client:
-        report = await audit(client, ["space_1"])
-    print(*WRITERS)  # -> terminal json csv markdown html prometheus
-    print(write(report, format_of("audit.md")).splitlines()[0])  # -> ...
-
-
-anyio.run(main)
-```
-
-The formats `html` and `prometheus` need the extras of the same names. `text.StyledReport` renders a report on a rich console,
-and needs the extra `cli`.
+The formats `html` and `prometheus` need the extras of the same names. `WRITERS` and `BRIEF_WRITERS` have the names of all.
 """
 
 from __future__ import annotations

@@ -74,14 +74,12 @@ def format_recent(campaign: CampaignBrief) -> str:
 
 
 def describe_status(campaign: CampaignBrief) -> str:
-    """Return the status of a campaign and the earlier one if it has changed; an empty string for a live campaign."""
     if campaign.status_before not in {None, campaign.status}:
         return replace_unprintable(f"{campaign.status}, was {campaign.status_before}")
     return "" if campaign.status == LIVE else replace_unprintable(campaign.status)
 
 
 def describe_end(campaign: CampaignBrief) -> str:
-    """Return the estimated end of a live campaign, and how far it moved."""
     if campaign.left_to_send == 0:
         return "all sent"
     if campaign.end is None or campaign.status != LIVE:

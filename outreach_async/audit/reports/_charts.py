@@ -22,7 +22,6 @@ TOP: Final = 9
 FLOOR: Final = 72
 """The area of the values, in units of the chart's viewBox."""
 TONES: Final = {"sent": "info", "replied": "good", "bounced": "critical"}
-
 _FIGURES: Final = (*TONES, "opened")
 _MAX_DATES: Final = 4
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -69,7 +68,6 @@ def total(series: Series, name: str) -> Number | None:
 
 
 def known_figure(figures: DayFigures, name: str) -> Number | None:
-    """Return a figure of a day; `None` if it is unknown or impossible."""
     figure = getattr(figures, name)
     return None if figure is None else valid_or_none(figure)
 

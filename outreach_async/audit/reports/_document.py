@@ -56,11 +56,9 @@ from outreach_async.models import Number
 
 AUDIT_TITLE: Final = "Mailbox audit"
 BRIEF_TITLE: Final = "Outreach brief"
-
 CODE: Final = "code"
 STRONG: Final = "strong"
 SOFT: Final = "soft"
-
 _MAX_PLACES: Final = 5
 _MAX_TASKS: Final = 5
 _MAX_OTHERS: Final = 8

@@ -75,7 +75,6 @@ _HISTORY_DAYS: Final = 90
 _RECENT_DAYS: Final = 7
 _COUNTED: Final = {Severity.CRITICAL: "critical", Severity.ERROR: "error", Severity.WARNING: "warning"}
 _SEVERITY_LABELS: Final = {"critical": "Critical", "error": "Error", "warning": "Warning", "info": "Note"}
-
 _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|month|year)s?|UTC)(?!\w))")
 """The space between a number and its unit, where a line must not break."""
 
@@ -239,7 +238,6 @@ def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: M
 
 
 def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tuple[str, str]]:
-    """Return what was sent, replied and bounced: in the last days, or else since the start of all campaigns."""
     known = report.campaigns.totals.get(workspace) if report.campaigns else None
     if recent := last_days(days, _RECENT_DAYS):
         sent, replied, bounced = (total(recent, name) for name in TONES)
@@ -254,7 +252,6 @@ def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tup
 
 
 def _view_trends(report: Report, whole: Series) -> dict[str, Any] | None:
-    """Return charts of the last days, or else of the earlier audits; `None` if there are neither."""
     points = list_points(report)
     if whole or not points:
         return _view_days(whole)

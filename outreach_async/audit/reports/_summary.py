@@ -173,11 +173,8 @@ def format_changes(summary: Summary) -> str:
 
 
 def _format_size(report: Report) -> str:
-    sizes = {
-        "mailbox": report.mailboxes,
-        "domain": report.totals.get("domain", len(report.scores.domains)),
-        "workspace": len(report.workspaces),
-    }
+    domains = report.totals.get("domain", len(report.scores.domains))
+    sizes = {"mailbox": report.mailboxes, "domain": domains, "workspace": len(report.workspaces)}
     if report.campaigns is not None:
         sizes["campaign"] = report.campaigns.checked
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
@@ -257,18 +254,15 @@ def campaign_label(name: str | None, campaign: str) -> str:
 
 
 def workspace_label(workspace: str, names: Mapping[str, str]) -> str:
-    """Return the name of a workspace with its id, such as `acme (space_1)`; its id if it has no name."""
     name = names.get(workspace)
     return replace_unprintable(workspace if name is None else f"{name} ({workspace})")
 
 
 def subject_name(finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the name of a finding's subject: the address or id of a mailbox, or the name of a group."""
     return finding.email or finding.mailbox or _group_name(finding, names)
 
 
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
-    """Return a sort key that orders findings by severity, the worst first, then by domain, name and rule."""
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
 
 

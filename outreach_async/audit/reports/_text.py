@@ -41,7 +41,6 @@ WIDTH: Final = 80  # of plain text, in characters
 _LABEL_WIDTH: Final = 8  # the longest name of a severity
 _RULE_INDENT: Final = " " * 12  # of the lines below the first line of a finding
 _MIN_NAME_WIDTH: Final = 16  # of the first column of a table
-
 _NO_BREAK: Final = "\0"  # placeholder for a non-breaking space; spans have no control characters
 
 _STYLES: Final = {
@@ -67,11 +66,8 @@ _SPECIAL_CHARACTERS: Final = re.compile(
 )
 
 _SPECIAL_STARTS: Final = frozenset("-+#=>")  # begin a list, a heading, an underline or a quotation at the start of a line
-
 _NUMBERED: Final = re.compile(r"\d+[.)]")  # would become a numbered item
-
 _BACKTICKS: Final = re.compile("`+")
-
 _PLAIN_STYLES: Final = {"", SOFT}
 
 
@@ -188,7 +184,6 @@ def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
 
 
 def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines that end in hard line breaks, so that Markdown renders them as separate lines."""
     shown = [line for line in lines if line]
     yield from (f"{line}  " for line in shown[:-1])
     yield from shown[-1:]

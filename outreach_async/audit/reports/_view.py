@@ -27,7 +27,6 @@ GOOD_SCORE: Final = 90
 FAIR_SCORE: Final = 40
 """Lowest scores that count as good, and as fair; a lower score is critical."""
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-
 _TONES: Final = {"yes": "good", "some": "warning", "no": "error"}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MAX_NAMES: Final = 5
@@ -134,7 +133,6 @@ def build_authentication(report: Report) -> Callable[[str, int], list[Authentica
 
 
 def list_points(report: Report) -> list[HistoryPoint]:
-    """Return the latest audits of a report's history and the report itself; an empty list if there is no history."""
     return [*report.history, history_point(report)][-MAX_POINTS:] if report.history else []
 
 

@@ -53,7 +53,6 @@ from outreach_async.models import Number
 __all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_brief"]
 
 BRIEF_VERSION: Final = 1
-
 _GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
 _COPIED: Final = ("id", "name", "workspace", "status", *_GROWING.values(), "left_to_send", "end")
 

@@ -1,25 +1,7 @@
 """Render a page for each workspace, which contains nothing of the others, and an index of all.
 
 An agency can send a page to its client: it is the report of an audit of this client's workspace alone. Beside each page is its
-JSON report, with which `outreach-async audit --output-folder reports` compares the next page:
-
-```python
-import anyio
-from outreach_async import OutreachClient
-from outreach_async.audit import stream
-from outreach_async.audit.reports.folder import render_folder
-
-
-async def main() -> None:
-    names = {"space_1": "acme", "space_2": "globex"}
-    async with OutreachClient() as client:
-        run = stream(client, names, names=names)
-        whole = await run
-    print(*render_folder(whole, run.separate()))  # -> index.html acme.html acme.json globex.html globex.json
-
-
-anyio.run(main)
-```
+JSON report, with which `outreach-async audit --output-folder reports` compares the next page.
 """
 
 from __future__ import annotations
