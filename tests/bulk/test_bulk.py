@@ -436,7 +436,9 @@ async def test_an_argument_that_is_not_many_rows_is_refused_at_once(bad: Any, me
 
 
 @pytest.mark.parametrize(
-    "options", [{"concurrency": 0}, {"concurrency": True}, {"order": "reverse"}, {"duplicates": "ignore"}], ids=repr
+    "options",
+    [{"concurrency": 0}, {"concurrency": True}, {"order": "reverse"}, {"duplicates": "ignore"}, {"numbers": "drop"}],
+    ids=repr,
 )
 async def test_invalid_options_are_refused_at_once(options: Any) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(options))):
