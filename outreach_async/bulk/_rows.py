@@ -462,7 +462,14 @@ def order_key(email: str) -> str:
     if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
         domain = ".".join(map(_decode_label, domain.split(".")))
     domain = _GMAIL if domain == _GOOGLEMAIL else domain
-    return f"{_fold_local(fold(local), domain) or local}@{domain}"
+    folded = fold(local).lstrip()
+    if folded[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(folded)):
+        folded = _QUOTED_PAIR.sub(r"\1", quoted[1])
+    if (tag := folded.find("+", 1)) > 0:
+        folded = folded[:tag]
+    if domain == _GMAIL:
+        folded = folded.replace(".", "") or folded
+    return f"{folded or local}@{domain}"
 
 
 def order_keys(emails: Sequence[str]) -> Sequence[str]:
@@ -471,16 +478,6 @@ def order_keys(emails: Sequence[str]) -> Sequence[str]:
     if _PLAIN_EMAILS.fullmatch(lines) and "xn--" not in lines and lines.count("\n") == len(emails):
         return emails
     return [*map(order_key, emails)]
-
-
-def _fold_local(local: str, domain: str) -> str:
-    """Remove from a local part what does not change the mailbox: spaces, quotes, a tag and, for Gmail, dots."""
-    local = local.lstrip()
-    if local[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(local)):
-        local = _QUOTED_PAIR.sub(r"\1", quoted[1])
-    if (tag := local.find("+", 1)) > 0:
-        local = local[:tag]
-    return local.replace(".", "") or local if domain == _GMAIL else local
 
 
 def _fold(text: str) -> str:
@@ -545,7 +542,6 @@ class DirectFeed:
             raise
 
     def stop(self) -> None:
-        """Make every later call of `next` return `None`."""
         self._stopped = True
 
     def remaining_possibly_sent(self) -> PossiblySent:

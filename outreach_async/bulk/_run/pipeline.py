@@ -430,13 +430,17 @@ class Pipeline:
         self._changed.set()
 
     async def close(self) -> None:
-        """Record how the run ended. Only the first call records anything."""
+        """Record how the run ended, and which rows may have been sent. Only the first call records anything."""
+        current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
+        waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
+        unpulled = self._recorder.feed.remaining_possibly_sent()
+        possibly_sent = PossiblySent.of([*self._possibly_sent, *current, *waiting], unpulled.ranges)
         if (halted := self._throttle.halted) is not None:
             state: JournalState = "suspended" if isinstance(halted, BulkSuspended) else "stopped"
         else:
             state = "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
         try:
-            await self._recorder.close(state, self._possibly_sent_rows())
+            await self._recorder.close(state, possibly_sent)
         except JournalError as error:
             self._stop_run(error)
             raise
@@ -445,15 +449,9 @@ class Pipeline:
             failure, self._failure = self._failure, None
             raise failure
 
-    def _possibly_sent_rows(self) -> PossiblySent:
-        """Return the rows that may have been sent and have no outcome."""
-        current = (index for worker in self._workers if (index := worker.possibly_sent_index()) is not None)
-        waiting = (row.index for rows in self._waiting_by_key.values() for row in rows or () if row.maybe_sent)
-        return PossiblySent.of([*self._possibly_sent, *current, *waiting], self._recorder.feed.remaining_possibly_sent().ranges)
-
     def _next_window_size(self) -> int:
         """Return the maximum size of the next window: about as many rows as are sent in two seconds."""
         # Each mark is a commit that the disk confirms, so a larger window costs less per row. But a crash makes every unanswered
-        # row of a window uncertain, so a window is no larger than the rate requires.
+        # row of a window uncertain.
         rate = self._rate_estimator.rate(anyio.current_time())
         return max(self._plan.workers, min(int(2 * rate), MAX_WINDOW_SIZE))

@@ -116,7 +116,7 @@ class WindowedFeed:
             group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | UnsentRows | None:
-        """Return the next row of a marked window; `None` after the last row. If the row must not be sent, return its outcome."""
+        """Return the next row of a marked window, or its outcome if it must not be sent; `None` after the last row."""
         while not self._rows:
             if self._ended:
                 failure, self._failure = self._failure, None
@@ -132,7 +132,6 @@ class WindowedFeed:
         return self._rows.popleft()
 
     def stop(self) -> None:
-        """Make every later call of `next` return `None`."""
         # The rows that are dropped here stay marked. Those that an earlier process may have sent remain possibly sent.
         if self._rows:
             self._first = self._rows[0].index
@@ -140,7 +139,7 @@ class WindowedFeed:
         self._end()
 
     def remaining_possibly_sent(self) -> PossiblySent:
-        """Return the rows that `next` has not returned and that an earlier process may have sent."""
+        """Return the rows left that an earlier process may have sent."""
         return self._possibly_sent.starting_at(self._rows[0].index if self._rows else self._first)
 
     async def _run(self) -> None:
@@ -174,7 +173,7 @@ class WindowedFeed:
         self._changed = anyio.Event()
 
     async def _fill_window(self) -> bool:
-        """Read and mark one window, and supply its rows. Return whether another window may follow."""
+        """Read and mark one window. Return whether another may follow."""
         marked, completed = await self._thread.run(self._find_marked) if self._first < self._marked_before else _NOT_MARKED
         originals = await self._read_rows(self._window_size() if marked is None else marked.rows, whole=marked is not None)
         if originals and marked is None and self._writer.finished:
@@ -218,7 +217,6 @@ class WindowedFeed:
         self, originals: Sequence[Any], marked: MarkedWindow, completed: Container[int]
     ) -> list[ParsedRow | ContactOutcome] | None:
         """Compare a window with its mark without parsing its rows. If they match, parse the rows that have no outcome."""
-        # This saves time, because most rows of a marked window have an outcome and are not sent again.
         contents: list[bytes] = []
         for start in range(0, len(originals), _QUICK_CHECKPOINT_INTERVAL):
             batch = originals[start : start + _QUICK_CHECKPOINT_INTERVAL]
