@@ -20,11 +20,12 @@ _Number = TypeVar("_Number", int, float)
 _T = TypeVar("_T")
 
 
-def check_known(name: str, known: Iterable[str], what: str) -> None:
-    names = list(known)
-    if name not in names:
-        remedy = suggest_similar(name, names) or f"expected one of {', '.join(names)}"
-        raise TypeError(f"{what} has no field {name!r}; {remedy}")
+def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    accepted = list(known)
+    for name in names:
+        if name not in accepted:
+            remedy = suggest_similar(name, accepted) or f"expected one of {', '.join(accepted)}"
+            raise TypeError(f"{what} has no field {name!r}; {remedy}")
 
 
 def require_count(name: str, value: object) -> int:

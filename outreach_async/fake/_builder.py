@@ -271,8 +271,7 @@ class WorldBuilder:
             ```
         """
         with self._transaction() as world:
-            for name in fields:
-                check_known(name, CampaignFields.__annotations__, "a campaign")
+            check_known(fields, CampaignFields.__annotations__, "a campaign")
             self._find_workspace(workspace)
             boxes = self._check_mailboxes(workspace, fields.get("mailboxes", ()))
             id_, created = self._reserve_id("camp_", fields.get("id")), fields.get("created")
@@ -328,7 +327,7 @@ class WorldBuilder:
                 fields = {}
                 for code, value in row.items():
                     if code not in {"id", "email"} and value is not None:
-                        check_known(code, codes, "a contact")
+                        check_known([code], codes, "a contact")
                         fields[codes[code]] = require_field(code, value)
                 contacts.append(
                     Contact(row.get("id") or "", require_string("email", row.get("email")), owner_key, int(now), fields, places)

@@ -81,12 +81,6 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
 # Rendering.
 
 
-def format_percent(n: int, of: int, salt: str, behaviour: Behaviour) -> float:
-    value = _round_percent(n, of, behaviour.percent_digits)
-    whole = value.is_integer() and behaviour.numbers != "float"
-    return int(value) if whole and (behaviour.numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
-
-
 @lru_cache(maxsize=16_384)  # a page of mailboxes has thousands of percentages, and the next page repeats most of them
 def _round_percent(n: int, of: int, digits: int) -> float:
     # Integer arithmetic: the float 100 * n / of is rarely exact, and would round some halves to the wrong side.
@@ -112,7 +106,9 @@ class ItemRenderer:
     behaviour: Behaviour
 
     def percent(self, n: int, of: int, salt: str) -> float:
-        return format_percent(n, of, salt, self.behaviour)
+        value = _round_percent(n, of, self.behaviour.percent_digits)
+        numbers, is_whole = self.behaviour.numbers, value.is_integer() and self.behaviour.numbers != "float"
+        return int(value) if is_whole and (numbers == "int_when_whole" or zlib.crc32(salt.encode()) & 1) else value
 
     def render_campaign(self, campaign: Campaign) -> dict[str, Any]:
         flow = self.world.simulation.flows[campaign.id]

@@ -102,13 +102,13 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
     for name, value in fields.items():
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
             raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
-        check_known(name, _CHANGEABLE, "a mailbox")
+        check_known([name], _CHANGEABLE, "a mailbox")
         encode(value)
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
 
 
 def _check_value(name: str, value: Any) -> Any:
-    check_known(name, MAILBOX_ARGUMENTS, "a mailbox")
+    check_known([name], MAILBOX_ARGUMENTS, "a mailbox")
     encode(value)
     if name in {"created_at", "as_of"}:
         require_time(name, value)
@@ -237,8 +237,7 @@ class CampaignBuilder:
         lefts = _count_left_to_send(rows, templates, contacts, bounces)
         steps = []
         for number, (row, parts, left) in enumerate(zip(rows, templates, lefts, strict=True)):
-            for name in row:
-                check_known(name, _STEP_FIELDS, "a step")
+            check_known(row, _STEP_FIELDS, "a step")
             wait = row.get("wait_time", _DEFAULT_WAIT if number else 0)
             steps.append(Step(self.reserve_id("step_", row.get("id")), row.get("status", "live"), wait, left, parts))
             if wait > _MAX_WAIT:
@@ -261,8 +260,7 @@ class CampaignBuilder:
         return tuple(self._build_template(seed, order, place, each + (place < rest)) for place, seed in enumerate(seeds))
 
     def _build_template(self, seed: Mapping[str, Any], order: int, place: int, sent: int) -> Template:
-        for name in seed:
-            check_known(name, _TEMPLATE_FIELDS, "a template")
+        check_known(seed, _TEMPLATE_FIELDS, "a template")
         values = {"test_letter": chr(ord("A") + place), "new_thread": order == 1, **seed}
         personalized = values["test_letter"] == PERSONALIZED
         follows = order > 1 and not values["new_thread"]

@@ -88,8 +88,7 @@ class Rates:
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
     def with_changes(self, changes: Mapping[str, float]) -> Rates:
-        for name in require_mapping("rates", changes):
-            check_known(name, attrs.fields_dict(Rates), "rates")
+        check_known(require_mapping("rates", changes), attrs.fields_dict(Rates), "rates")
         return attrs.evolve(self, **changes)
 
     @property

@@ -46,15 +46,11 @@ def _drip_steps(fault: WireFault, head: bytes, body: bytes) -> Iterator[ServerSt
 def _cut_body(fault: WireFault, head: bytes, body: bytes) -> bytes:
     # The body may be shorter than the cut. The content-length is then increased, so that the body is still incomplete.
     sent = body[: fault.size]
-    return _with_length(head, max(len(body), len(sent) + 1)) + sent
+    return _with_field(head, b"content-length: %d" % max(len(body), len(sent) + 1)) + sent
 
 
 def _encode_chunked(head: bytes, body: bytes, end: bytes) -> bytes:
     return _with_field(head, b"transfer-encoding: chunked") + b"%x\r\n%b\r\n" % (len(body) or 1, body or b" ") + end
-
-
-def _with_length(head: bytes, length: int) -> bytes:
-    return _with_field(head, b"content-length: %d" % length)
 
 
 def _with_field(head: bytes, field: bytes) -> bytes:
@@ -76,7 +72,10 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "garbage": lambda *_: (_GARBAGE, ConnectionEnd.CLOSE),
     "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER_BYTES, ConnectionEnd.CLOSE),
     "wrong_encoding": lambda _, head, body: (head[:-2] + b"content-encoding: gzip\r\n\r\n" + body, ConnectionEnd.CLOSE),
-    "wrong_length": lambda fault, head, body: (_with_length(head, max(0, len(body) - fault.size)) + body, ConnectionEnd.CLOSE),
+    "wrong_length": lambda fault, head, body: (
+        _with_field(head, b"content-length: %d" % max(0, len(body) - fault.size)) + body,
+        ConnectionEnd.CLOSE,
+    ),
 }
 
 

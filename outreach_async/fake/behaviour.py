@@ -365,10 +365,10 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
         raise TypeError(f"{_UNDECIDED_TABLE}: expected a table, got {type(undecided).__name__}; write [{_UNDECIDED_TABLE}]")
     for knob, value in document.items():
         if knob != _UNDECIDED_TABLE:
-            check_known(knob, (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
+            check_known([knob], (*KNOB_NAMES, _UNDECIDED_TABLE), "a behaviour")
             yield knob, (convert_knob(knob, value),)
     for knob, values in undecided.items():
-        check_known(knob, KNOB_NAMES, "a behaviour")
+        check_known([knob], KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values:
             raise ValueError(
                 f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {values!r}; list the possible values"
@@ -385,7 +385,6 @@ def convert_knob(knob: str, value: Any) -> Any:
     elif kind := _TABLE_CLASSES.get(knob):
         if not isinstance(value, dict):
             raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}", got {type(value).__name__}; write [{knob}]')
-        for name in value:
-            check_known(name, attrs.fields_dict(kind), knob)
+        check_known(value, attrs.fields_dict(kind), knob)
         value = convert(knob, value, kind)
     return getattr(Behaviour(**{knob: value}), knob)

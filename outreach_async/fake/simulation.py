@@ -72,36 +72,6 @@ class Activity:
 Listener = Callable[[Activity], object]
 
 
-class MailboxPool:
-    """A campaign's mailboxes on one day, ordered by remaining capacity."""
-
-    # The order is a heap of capacities, which may be outdated. Capacity only shrinks within a day, so an outdated capacity is too
-    # high. `choose` updates or removes the top entry of the heap until the top entry is up to date.
-
-    def __init__(self, mailboxes: Sequence[str], remaining_capacity: Callable[[str], int]) -> None:
-        self._remaining_capacity = remaining_capacity
-        self._members = frozenset(mailboxes)
-        # Mailboxes with equal capacity are ordered as in the campaign.
-        self._heap = [(-remaining_capacity(id_), place, id_) for place, id_ in enumerate(mailboxes)]
-        heapq.heapify(self._heap)
-
-    def choose(self, sticky: str) -> str | None:
-        """Return the id of the mailbox to send from; `None` if no mailbox of the pool has capacity."""
-        # The preferred mailbox `sticky` is chosen if it is in the pool and has capacity, else the mailbox with the most capacity.
-        if sticky in self._members and self._remaining_capacity(sticky) > 0:
-            return sticky
-        while self._heap:
-            negative, place, id_ = self._heap[0]
-            room = self._remaining_capacity(id_)
-            if room <= 0:
-                heapq.heappop(self._heap)
-            elif room == -negative:
-                return id_
-            else:
-                heapq.heapreplace(self._heap, (-room, place, id_))
-        return None
-
-
 @attrs.define
 class SimulationEngine:
     """Processes the events of a simulation in chronological order."""
@@ -109,8 +79,6 @@ class SimulationEngine:
     world: World
     seed: int
     listeners: Sequence[Listener] = ()
-    _day: int = -1
-    _pools: dict[str, MailboxPool] = attrs.Factory(dict)
 
     def run(self, until: int) -> None:
         """Process every event up to and including the time `until`, in Unix microseconds."""
@@ -145,8 +113,10 @@ class SimulationEngine:
             # world files that the contact has joined, although no event of it is left.
             self.world.simulation.mutable_flow(campaign.id).progress.setdefault(event.contact, event.step)
             return
-        self.world.simulation.mutable_flow(campaign.id).queue.append(event)
-        if campaign.status == LIVE and not self._send_next(campaign, event.at):
+        queue = self.world.simulation.mutable_flow(campaign.id).queue
+        queue.append(event)
+        # If others already wait, no mailbox has capacity today: whatever changes that schedules a wake.
+        if campaign.status == LIVE and (len(queue) > 1 or not self._send_next(campaign, event.at)):
             self.world.simulation.schedule_wake(_midnight(event.at))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
@@ -156,14 +126,12 @@ class SimulationEngine:
             flow.queue.popleft()
         if not flow.queue:
             return False
-        if (day := now // DAY_US) != self._day:
-            self._day = day
-            self._pools.clear()
-        if campaign.id not in self._pools:
-            self._pools[campaign.id] = MailboxPool(campaign.mailboxes, partial(self._remaining_capacity, day))
-        mailbox = self._pools[campaign.id].choose(flow.queue[0].mailbox)
-        if mailbox is None:
-            return False
+        capacity, mailbox = partial(self._remaining_capacity, now // DAY_US), flow.queue[0].mailbox
+        if mailbox not in campaign.mailboxes or capacity(mailbox) <= 0:
+            # `max` returns the first of those with equal capacity.
+            mailbox = max(campaign.mailboxes, key=capacity, default="")
+            if not mailbox or capacity(mailbox) <= 0:
+                return False
         self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
         return True
 

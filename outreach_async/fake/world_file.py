@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -283,7 +283,7 @@ def load_world(document: _WorldDocument, fake: WorldBuilder) -> World:
             fake.add_owner_key(*workspaces, key=key)
     for number, script in enumerate(document.scripts):
         with _name_place(f"$.scripts[{number}]"):
-            _require_known(script, _SCRIPT_MEMBERS, "a script")
+            check_known(script, _SCRIPT_MEMBERS, "a script")
             fake.sim.script(**{"contact": None, **script})
     if document.simulation is not None:
         with _name_place("$.simulation"):
@@ -298,11 +298,11 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> N
     # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
     for number, mailbox in enumerate(item.mailboxes):
         with _name_place(f"{path}.mailboxes[{number}]"):
-            _require_known(mailbox, MAILBOX_ARGUMENTS, "a mailbox")
+            check_known(mailbox, MAILBOX_ARGUMENTS, "a mailbox")
             fake.add_mailbox(id_, **mailbox)
     for number, campaign in enumerate(item.campaigns):
         with _name_place(f"{path}.campaigns[{number}]"):
-            _require_known(campaign, CampaignFields.__annotations__, "a campaign")
+            check_known(campaign, CampaignFields.__annotations__, "a campaign")
             fake.add_campaign(id_, **campaign)
     for number, contact in enumerate(item.contacts):
         with _name_place(f"{path}.contacts[{number}]"):
@@ -312,11 +312,6 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> N
             created = int(fake.now) if contact.created is None else contact.created
             record = Contact(contact.id or "", contact.email, contact.owner, created, fields, enrolments)
             fake._store_contacts(id_, [record])  # noqa: SLF001 - as above
-
-
-def _require_known(item: Iterable[str], known: Iterable[str], what: str) -> None:
-    for name in item:
-        check_known(name, known, what)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
     values: dict[str, Any] = {"behaviours": tuple(default)}
     for name, value in given.items():
         try:
-            check_known(name, _ARGUMENTS, "the marker")
+            check_known([name], _ARGUMENTS, "the marker")
             values["behaviours" if name == "behaviour" else name] = _read_argument(name, value, folder)
         except (OSError, TypeError, ValueError) as error:
             raise FakeConfigError(f"{name}: {error}" if name in _ARGUMENTS else str(error)) from None
@@ -122,7 +122,7 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
         return pairwise()
     if isinstance(value, Mapping):
         for knob in value:
-            check_known(knob, KNOB_NAMES, "Behaviour")
+            check_known([knob], KNOB_NAMES, "Behaviour")
         return (Behaviour(**value),)
     if isinstance(value, str) and value in PRESETS:
         return (PRESETS[value](),)

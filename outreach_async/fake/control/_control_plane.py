@@ -337,7 +337,7 @@ def _set_knobs(behaviour: Behaviour, knobs: Mapping[str, Any], prefix: str = "")
         behaviour = PRESETS[preset]()
     for name in filter("preset".__ne__, knobs):
         try:
-            check_known(name, ("preset", *KNOB_NAMES), "a behaviour")
+            check_known([name], ("preset", *KNOB_NAMES), "a behaviour")
             behaviour = attrs.evolve(behaviour, **{name: convert_knob(name, knobs[name])})
         except (TypeError, ValueError) as error:
             message, _, remedy = str(error).partition("; ")
