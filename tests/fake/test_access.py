@@ -1,21 +1,11 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from support.fake import FIELDS, KEY, MISSING, OTHER, SPACE, create, creation, get, page, post, refusal, small_world
 
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-
-
-@pytest.mark.parametrize("key", [1, None, ["key_1"], "", "1_key", "space_1"])
-def test_a2_a_malformed_owner_key_is_400(key: Any) -> None:
-    error = refusal(
-        post(small_world(), creation(owner_key=key)), 400, "invalid_type" if not isinstance(key, str) else "invalid_owner_key"
-    )
-
-    assert error["field"] == "owner_key"
 
 
 def test_a2_a_user_may_have_access_to_several_workspaces() -> None:
@@ -32,15 +22,11 @@ def test_a2_key_checks_may_be_relaxed(key: Any, prefix_only: int) -> None:
 
 
 @pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
-def test_c6_the_owner_key_is_required_however_it_is_checked(reading: Any) -> None:
-    assert (
-        refusal(post(small_world(owner_key=reading), creation(owner_key=MISSING)), 400, "missing_field")["field"] == "owner_key"
-    )
+def test_the_owner_key_and_a_known_workspace_are_required_however_keys_are_checked(reading: Any) -> None:
+    fake = small_world(owner_key=reading)
 
-
-@pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
-def test_an_unknown_workspace_is_404_however_keys_are_checked(reading: Any) -> None:
-    refusal(post(small_world(owner_key=reading), creation(workspace="space_9")), 404, "workspace_not_found")
+    assert refusal(post(fake, creation(owner_key=MISSING)), 400, "missing_field")["field"] == "owner_key"
+    refusal(post(fake, creation(workspace="space_9")), 404, "workspace_not_found")
 
 
 @pytest.mark.parametrize(
@@ -117,18 +103,13 @@ def test_e4_requests_over_the_limit_are_429_until_the_window_ends() -> None:
     refusal(response, 429, "rate_limited")
 
     assert response.headers["retry-after"] == "15"
+    before = fake.dump()
+    refusal(post(fake, creation()), 429, "rate_limited")
+    assert fake.dump() == before
     fake.advance(seconds=14)
     assert get(fake, FIELDS).headers["retry-after"] == "1"
     fake.advance(seconds=0.5)
     assert get(fake, FIELDS).status == 200
-
-
-def test_e4_reset_clears_the_counters() -> None:
-    fake = limited("all", 1)
-    assert [get(fake, "/workspaces/space_9/all-fields").status for _ in range(2)] == [404, 429]
-    fake.reset()
-
-    assert get(fake, "/workspaces/space_9/all-fields").status == 404
 
 
 def test_e4_retry_after_may_be_a_date() -> None:
@@ -162,12 +143,3 @@ def test_e4_a_limit_may_apply_per_workspace() -> None:
     assert page(fake, "/mailboxes").status == get(fake, FIELDS).status == 429
     assert page(fake, "/mailboxes", workspace=OTHER).status == get(fake, "/campaigns/camp_3/steps").status == 200
     assert get(fake, "/campaigns/camp_9/steps").status == 404
-
-
-def test_e4_a_throttled_request_changes_nothing() -> None:
-    fake = limited("all", 0)
-    before = fake.dump()
-
-    refusal(post(fake, creation()), 429, "rate_limited")
-    assert fake.dump() == before
-    assert json.loads(before)["version"] == 1

@@ -188,9 +188,6 @@ def test_a_knob_set_to_a_function_shows_its_name() -> None:
     assert plane("GET", "/behaviour")["email_key"] == "function casefold"
 
 
-# Time.
-
-
 # Sandboxes.
 
 

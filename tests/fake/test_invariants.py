@@ -167,9 +167,6 @@ def test_replaying_the_request_log_gives_the_same_responses_and_state(
     assert fresh.dump() == fake.dump()
 
 
-# 19. If many clients create one contact at once, exactly one adds it.
-
-
 # 20. A response is the same over every transport, and the client's decoders understand all of it.
 
 

@@ -136,23 +136,15 @@ def test_c24_of_many_threads_that_create_one_contact_exactly_one_adds_it() -> No
 # Time.
 
 
-def test_the_clock_stands_still_until_it_is_advanced() -> None:
-    fake = FakeService(clock="2026-03-01T12:00:00+01:00")
+def test_a_clock_stands_still_or_follows_a_function_and_can_be_advanced() -> None:
+    fake, times = FakeService(clock="2026-03-01T12:00:00+01:00"), [10.0]
+    running = FakeService(clock=lambda: times[-1])
 
-    assert fake.now == fake.now == START + 59 * 86400 + 11 * 3600
-    fake.advance(minutes=1, seconds=0.5)
-    assert fake.now == START + 59 * 86400 + 11 * 3600 + 60.5
-
-
-def test_an_injected_clock_runs_and_can_also_be_advanced() -> None:
-    times = [10.0]
-    fake = FakeService(clock=lambda: times[-1])
-
-    assert fake.now == 10.0
+    assert (fake.now, running.now) == (START + 59 * 86400 + 11 * 3600, 10.0)
     times.append(20.5)
-    assert fake.now == 20.5
-    fake.advance(seconds=5)
-    assert fake.now == 25.5
+    for each in (fake, running):
+        each.advance(minutes=1, seconds=0.5)
+    assert (fake.now, running.now) == (START + 59 * 86400 + 11 * 3600 + 60.5, 81.0)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9))
@@ -373,12 +365,6 @@ def test_a_loop_over_the_log_ends_although_it_sends_requests() -> None:
         assert len(fake.requests) == 2
 
 
-def test_counts_stay_exact_when_old_requests_are_dropped() -> None:
-    saved = journal(10)
-
-    assert (len(saved), saved.counts, saved.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
-
-
 @pytest.mark.parametrize(
     "look",
     [
@@ -396,9 +382,10 @@ def test_reading_a_dropped_request_raises_an_error(look: Callable[[RequestLog], 
         look(journal(10))
 
 
-def test_the_last_requests_are_always_available() -> None:
+def test_the_last_requests_and_exact_counts_are_always_available() -> None:
     saved = journal(10)
 
+    assert (len(saved), saved.counts, saved.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
     assert [saved[-1].number, saved[7].number, *(entry.number for entry in saved[8:])] == [9, 7, 8, 9]
     assert [[entry.number for entry in saved.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
     with pytest.raises(IndexError):
