@@ -89,31 +89,35 @@ def test_c4_an_email_is_stored_as_sent_after_trimming() -> None:
     assert fake.contacts(SPACE)[-1]["email"] == "Ada@ACME.example"
 
 
-OPTIONS = ("duplicates", "strict_validation", "campaign")
-MALFORMED: list[tuple[dict[str, Any], str, str]] = [
-    *(({"owner_key": key}, "invalid_type", "owner_key") for key in (1, None, ["key_1"])),
-    *(({"owner_key": key}, "invalid_owner_key", "owner_key") for key in ("", "1_key", "space_1")),
-    *(({name: MISSING}, "missing_field", name) for name in ("owner_key", "workspace", "email", "upload_options")),
-    *(({name: MISSING}, "missing_field", f"upload_options.{name}") for name in OPTIONS),
-    *(({"upload_options": options}, "invalid_type", "upload_options") for options in (None, [], "skip", True)),
+def malformed(name: str, code: str, *values: Any, field: str = "") -> list[tuple[str, Any, str, str]]:
+    return [(name, value, code, field or name) for value in values]
+
+
+MALFORMED = [
+    *malformed("owner_key", "invalid_type", 1, None, ["key_1"]),
+    *malformed("owner_key", "invalid_owner_key", "", "1_key", "space_1"),
+    *(row for name in ("owner_key", "workspace", "email", "upload_options") for row in malformed(name, "missing_field", MISSING)),
     *(
-        ({"strict_validation": value}, "invalid_type", "upload_options.strict_validation")
-        for value in ("true", 1, 0, None, [], "false")
+        row
+        for name in ("duplicates", "strict_validation", "campaign")
+        for row in malformed(name, "missing_field", MISSING, field=f"upload_options.{name}")
     ),
-    *(
-        ({"duplicates": value}, "invalid_duplicates", "upload_options.duplicates")
-        for value in ("Skip", "", "overwriten", None, 1, ["skip"], {"a": 1})
+    *malformed("upload_options", "invalid_type", None, [], "skip", True),
+    *malformed("strict_validation", "invalid_type", "true", 1, 0, None, [], "false", field="upload_options.strict_validation"),
+    *malformed(
+        *("duplicates", "invalid_duplicates", "Skip", "", "overwriten", None, 1, ["skip"], {"a": 1}),
+        field="upload_options.duplicates",
     ),
-    *(({"email": email}, "blank_email", "email") for email in ("", "   ", "\t\n")),
-    *(({code: value}, "invalid_type", code) for code in ("first_name", "custom_1", "degree") for value in (1, 1.5, True, [], {})),
+    *malformed("email", "blank_email", "", "   ", "\t\n"),
+    *(row for code in ("first_name", "custom_1", "degree") for row in malformed(code, "invalid_type", 1, 1.5, True, [], {})),
 ]
 
 
 def test_a2_to_c26_a_missing_or_malformed_member_is_400_by_name() -> None:
     fake = small_world()
 
-    def check(members: dict[str, Any], code: str, field: str) -> None:
-        assert refusal(post(fake, creation(**members)), 400, code)["field"] == field
+    def check(name: str, value: Any, code: str, field: str) -> None:
+        assert refusal(post(fake, creation(**{name: value})), 400, code)["field"] == field
 
     check_rows(MALFORMED, check)
 
