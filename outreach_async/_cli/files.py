@@ -114,16 +114,16 @@ def find_keys(path: Path | int) -> frozenset[_Key]:
     try:
         facts = os.fstat(path) if isinstance(path, int) else path.stat()
     except OSError:
-        if isinstance(path, int):
-            return frozenset()
-    else:
-        return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
-    new = Path(os.path.realpath(path))
+        return frozenset() if isinstance(path, int) else frozenset({_find_new_key(Path(os.path.realpath(path)))})
+    return frozenset({(facts.st_dev, facts.st_ino)}) if S_ISREG(facts.st_mode) else frozenset()
+
+
+def _find_new_key(path: Path) -> _Key:
     try:
-        folder = new.parent.stat()
+        facts = path.parent.stat()
     except OSError:
-        return frozenset({(str(new),)})
-    return frozenset({(folder.st_dev, folder.st_ino, normalize("NFC", new.name.casefold()))})  # many file systems ignore case
+        return (str(path),)
+    return facts.st_dev, facts.st_ino, normalize("NFC", path.name.casefold())  # many file systems ignore case
 
 
 def require_folder(flag: str, path: Path) -> None:

@@ -18,11 +18,11 @@ from outreach_async._cli.values import Options
 from outreach_async._config_file import NO_FILE
 from outreach_async.fake import FakeService
 
-WORKSPACES = 20
+WORKSPACES = 24  # more than the targets that a table of outcomes lists
 
 
 def agency() -> FakeService:
-    """Return a service with 20 workspaces, each with a mailbox, a campaign and an owner key."""
+    """Return a service with many workspaces, each with a mailbox, a campaign and an owner key."""
     service = FakeService()
     for number in range(WORKSPACES):
         space = f"space_{number:02}"
@@ -145,11 +145,11 @@ def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> No
             ("campaigns", "--workspace", "retial"),
             "--workspace: expected a name, an id or a group of workspaces in outreach.toml, got 'retial'; did you mean 'retail'?",
         ),
-        (("campaigns", "--workspace", "client-1"), "did you mean 'client-19' or 'client-18' or 'client-17'?"),
+        (("campaigns", "--workspace", "client-1"), "did you mean 'client-21' or 'client-19' or 'client-18'?"),
         (("campaigns",), "--workspace: missing; pass --workspace NAME, --workspace GROUP or --workspace all, or set OUTREACH_"),
         (
             ("contacts", "create", "--email", "a@b.example", "--workspace", "retail"),
-            "expected one workspace, got 10 (client-01, client-03, client-05, client-07, client-09, ...) from --workspace or",
+            "expected one workspace, got 12 (client-01, client-03, client-05, client-07, client-09, ...) from --workspace or",
         ),
         (
             ("fields", "--profile", "stagin"),

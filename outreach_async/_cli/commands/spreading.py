@@ -54,14 +54,11 @@ def import_in_parts(
         FileUse.of("--results", settings["results"], is_results_file),
         force=settings["force"],
     )
-    screen, refused, fields = options.screen(), refused_workspaces(options), list[WorkspaceField]()
-    if key is not None:
-        with open_sync_client(options) as client:
-            fields = client.workspaces.fields()
+    screen, refused = options.screen(), refused_workspaces(options)
     made = plan(
         locations,
         overrides=parse_overrides(settings["maps"]),
-        fields=fields,
+        fields=_read_fields(options) if key is not None else (),
         workspace=connection.workspace,
         workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
         list_campaigns=partial(_list_campaigns, options),
@@ -140,6 +137,11 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
         )
     shared = {"backend": options.backend, "timeout": options.timeout, "concurrency": settings["concurrency"]}
     return Connection(base_url=options.base_url, workspace=options.workspace, **shared)
+
+
+def _read_fields(options: Options) -> list[WorkspaceField]:
+    with open_sync_client(options) as client:
+        return client.workspaces.fields()
 
 
 def _list_campaigns(options: Options, workspace: str) -> list[Campaign]:
