@@ -70,14 +70,13 @@ def test_bash_completes_commands_options_values_and_files() -> None:
     ]
 
 
-def test_commands_and_the_options_before_them_are_completed() -> None:
-    assert completed("") == NAMES
-    assert completed("--b") == ["--base-url", "--backend"]
-
-
 @pytest.mark.parametrize(
     ("words", "answers"),
     [
+        ([""], NAMES),
+        (["--b"], ["--base-url", "--backend"]),
+        (["contacts", ""], ["create"]),
+        (["contacts", "create", "--dup"], ["--duplicates"]),
         (["import", "--duplicates", ""], list(DUPLICATE_POLICIES)),
         (["import", "--repeats", ""], list(get_args(Repeats))),
         (["import", "--format", ""], list(FORMATS)),
@@ -91,7 +90,7 @@ def test_commands_and_the_options_before_them_are_completed() -> None:
     ],
     ids=" ".join,
 )
-def test_option_values_are_completed_by_their_type(words: list[str], answers: list[str]) -> None:
+def test_commands_options_and_values_are_completed(words: list[str], answers: list[str]) -> None:
     assert completed(*words) == answers
 
 
@@ -125,8 +124,3 @@ def test_an_unknown_completion_request_prints_nothing(shell: Shell, monkeypatch:
     monkeypatch.setenv(VARIABLE, "tcsh_complete")
     ended = shell()
     assert (ended.code, ended.out, ended.err) == (1, "", "")
-
-
-def test_the_commands_of_a_group_are_completed_with_their_options() -> None:
-    assert completed("contacts", "") == ["create"]
-    assert completed("contacts", "create", "--dup") == ["--duplicates"]

@@ -55,21 +55,20 @@ def test_a_missing_or_empty_journal_is_continued(served: Served, journal: Path, 
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
-def test_stdin_is_read_again_when_its_journal_is_damaged(shell: Shell, journal: Path) -> None:
-    service, people = small_service(), "email\na@a.example\nb@a.example\nc@a.example\n"
-    with serve_in_thread(service) as url:
-        server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
-        suspend(service)
-        assert shell.piped(people, "import", "-", *server_options).code == 75
-        content = bytearray(journal.read_bytes())
-        place = content.index(b"b@a.example")
-        content[place : place + 1] = b"x"
-        journal.write_bytes(content)
-        refused = shell.piped("", "import", "-", *server_options, "--resume")
-        assert (refused.code, "--earlier unknown" in refused.err) == (3, True)
-        done = shell.piped(people, "import", "-", *server_options, "--earlier", "unknown")
+def test_stdin_is_read_again_when_its_journal_is_damaged(served: Served, journal: Path) -> None:
+    people = "email\na@a.example\nb@a.example\nc@a.example\n"
+    server_options = ("--journal", str(journal), "--concurrency", "1", *served.options)
+    suspend(served.service)
+    assert served.piped(people, "import", "-", *server_options).code == 75
+    content = bytearray(journal.read_bytes())
+    place = content.index(b"b@a.example")
+    content[place : place + 1] = b"x"
+    journal.write_bytes(content)
+    refused = served.piped("", "import", "-", *server_options, "--resume")
+    assert (refused.code, "--earlier unknown" in refused.err) == (3, True)
+    done = served.piped(people, "import", "-", *server_options, "--earlier", "unknown")
     assert (done.code, Journal(journal).report().rows, Journal(journal).report().uncertain) == (0, 3, 2)
-    assert {contact["email"] for contact in service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
+    assert {contact["email"] for contact in served.service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
 def test_continuing_a_finished_journal_sends_nothing(served: Served, journal: Path) -> None:
@@ -109,42 +108,38 @@ def test_a_run_is_not_resumed_at_another_address(shell: Shell, tmp_path: Path, j
     ids=["the same", "none", "another", "another column", "left out"],
 )
 def test_a_spooled_run_is_resumed_only_with_its_mapping(
-    shell: Shell, journal: Path, done: int, maps: tuple[str, ...], code: int
+    served: Served, journal: Path, done: int, maps: tuple[str, ...], code: int
 ) -> None:
-    service = small_service()
-    with serve_in_thread(service) as url:
-        server_options = ("--journal", str(journal), "--concurrency", "1", *connection_options(url))
-        if done < 6:
-            suspend(service, done)
-        assert shell.piped(TOWNS, "import", "-", *TOWN, *server_options).code == (75 if done < 6 else 0)
-        before = posts(service)
-        resumed = shell.piped("", "import", "-", *maps, *server_options, "--resume")
-        assert (resumed.code, "the input changed: the field of column" in resumed.err) == (code, code == 2)
-        assert f"{journal} contains the 6 rows of this run, which resumes with them; standard input must be" in resumed.err
-        assert posts(service) == (before if code else before + 6 - done)
-        if not code:
-            assert Journal(journal).report().rows == 6
+    server_options = ("--journal", str(journal), "--concurrency", "1", *served.options)
+    if done < 6:
+        suspend(served.service, done)
+    assert served.piped(TOWNS, "import", "-", *TOWN, *server_options).code == (75 if done < 6 else 0)
+    before = posts(served.service)
+    resumed = served.piped("", "import", "-", *maps, *server_options, "--resume")
+    assert (resumed.code, "the input changed: the field of column" in resumed.err) == (code, code == 2)
+    assert f"{journal} contains the 6 rows of this run, which resumes with them; standard input must be" in resumed.err
+    assert posts(served.service) == (before if code else before + 6 - done)
+    if not code:
+        assert Journal(journal).report().rows == 6
 
 
 @pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
-def test_a_spooled_run_takes_only_its_own_rows_from_stdin(shell: Shell, journal: Path, done: int) -> None:
-    service = small_service()
-    with serve_in_thread(service) as url:
-        options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *connection_options(url))
-        if done < 6:
-            suspend(service, done)
-        assert shell.piped(TOWNS, "import", "-", *options).code == (75 if done < 6 else 0)
-        refused = shell.piped(f"{TOWNS}q1@a.example,Rome\n", "import", "-", *options, "--resume")
-        assert refused.code == 2
-        said, _, error = refused.err.partition("FILE: the input changed: ")
-        assert f"{journal} contains the 6 rows of this run" in said
-        assert "got other rows; run the import with --resume and an empty standard input (</dev/null), or pass" in error
-        assert "another journal, with --earlier unknown if some of the rows may have been sent" in error
-        assert f"{done} of 6 rows" in refused.out
-        assert ("Some rows remain" in refused.out) == (done < 6)
-        assert posts(service) == done + (done < 6)
-        assert shell.piped(TOWNS, "import", "-", *options, "--resume").code == 0
-    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
+def test_a_spooled_run_takes_only_its_own_rows_from_stdin(served: Served, journal: Path, done: int) -> None:
+    options = (*TOWN, "--journal", str(journal), "--concurrency", "1", *served.options)
+    if done < 6:
+        suspend(served.service, done)
+    assert served.piped(TOWNS, "import", "-", *options).code == (75 if done < 6 else 0)
+    refused = served.piped(f"{TOWNS}q1@a.example,Rome\n", "import", "-", *options, "--resume")
+    assert refused.code == 2
+    said, _, error = refused.err.partition("FILE: the input changed: ")
+    assert f"{journal} contains the 6 rows of this run" in said
+    assert "got other rows; run the import with --resume and an empty standard input (</dev/null), or pass" in error
+    assert "another journal, with --earlier unknown if some of the rows may have been sent" in error
+    assert f"{done} of 6 rows" in refused.out
+    assert ("Some rows remain" in refused.out) == (done < 6)
+    assert posts(served.service) == done + (done < 6)
+    assert served.piped(TOWNS, "import", "-", *options, "--resume").code == 0
+    assert (Journal(journal).report().rows, len(served.service.contacts("space_1"))) == (6, 6)
 
 
 @pytest.mark.thorough
@@ -163,12 +158,11 @@ def test_a_spooled_run_resumes_on_a_terminal_or_with_standard_input_closed(shell
     assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
 
 
-def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(shell: Shell, tmp_path: Path, journal: Path) -> None:
-    service, mapping = small_service(), tmp_path / "map.toml"
+def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(served: Served, tmp_path: Path, journal: Path) -> None:
+    mapping = tmp_path / "map.toml"
     mapping.write_text('[columns]\n"Town" = "city"\n"Elsewhere" = "region"\n', encoding="utf-8")
-    with serve_in_thread(service) as url:
-        server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *connection_options(url))
-        suspend(service)
-        assert shell.piped(TOWNS, "import", "-", *server_options).code == 75
-        assert shell.piped("", "import", "-", *server_options, "--resume").code == 0
-    assert len(service.contacts("space_1")) == 6
+    server_options = ("--mapping", str(mapping), "--journal", str(journal), "--concurrency", "1", *served.options)
+    suspend(served.service)
+    assert served.piped(TOWNS, "import", "-", *server_options).code == 75
+    assert served.piped("", "import", "-", *server_options, "--resume").code == 0
+    assert len(served.service.contacts("space_1")) == 6
