@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async._vocabulary import STANDARD_FIELDS
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, map_columns, parse_overrides
+from outreach_async.client import OutreachClient
+from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.importer import Row, columns_for, map_columns, parse_overrides
 from outreach_async.importer._columns import CODE, UnmappedColumns
 from outreach_async.models import WorkspaceField
 
@@ -68,10 +70,6 @@ def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
         ["email", "title", "Nickname", "Notes", ""], {"title": "nickname", "Nickname": "ignore", "Notes": "", "": "ignore"}
     )
     assert columns.codes == ("email", "nickname", None, None, None)
-
-
-def test_an_override_may_name_another_code_of_the_workspace() -> None:
-    assert map_columns(["email", "Profile"], {"Profile": "linkedin"}, FIELDS).codes == ("email", "linkedin")
 
 
 @pytest.mark.parametrize(
@@ -200,3 +198,46 @@ def test_empty_or_contradictory_overrides_are_refused(texts: list[str], message:
 def test_a_row_has_the_reason_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
     refusal = Row(2, (email,), members={"email": email}).refusal()
     assert (refusal is None) if word is None else (word in str(refusal))
+
+
+# Fields of the workspace are requested only if a file needs them.
+
+
+@pytest.fixture
+def service() -> FakeService:
+    service = FakeService()
+    service.add_workspace("space_1", custom_fields=["Plan"], extra_fields={"linkedin": "LinkedIn"})
+    return service
+
+
+@pytest.fixture
+def client(service: FakeService) -> OutreachClient:
+    return OutreachClient(transport=FakeTransport(service), workspace="space_1")
+
+
+async def test_a_file_of_known_columns_needs_no_lookup(service: FakeService, client: OutreachClient) -> None:
+    columns = await columns_for(client, ["E-mail", "custom_4", "Rest"], {"Rest": "ignore"})
+    assert columns.codes == ("email", "custom_4", None)
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "overrides"), [(["email", "plan", "LinkedIn"], {}), (["email", "Plan", "x"], {"x": "linkedin"})]
+)
+async def test_workspace_fields_are_looked_up_once(
+    service: FakeService, client: OutreachClient, headers: list[str], overrides: dict[str, str]
+) -> None:
+    columns = await columns_for(client, headers, overrides)
+    assert columns.codes == ("email", "custom_1", "linkedin")
+    assert len(service.requests) == 1
+
+
+async def test_without_a_client_nothing_is_looked_up() -> None:
+    assert (await columns_for(None, ["email"])).codes == ("email",)
+    with pytest.raises(InvalidRequest, match="unknown column 'plan'"):
+        await columns_for(None, ["email", "plan"])
+
+
+async def test_a_refused_lookup_raises_the_error_of_the_service(client: OutreachClient) -> None:
+    with pytest.raises(StatusError):
+        await columns_for(client.with_options(workspace="space_none"), ["email", "plan"])

@@ -112,13 +112,6 @@ def test_case_and_punctuation_make_no_difference(named: tuple[str, str], respell
     assert map_header(respell(name) + end) == (code,)
 
 
-@pytest.mark.parametrize(
-    ("name", "code"), [("TELEFONO MOVIL", "mobile_phone"), ("prenom", "first_name"), ("Strasse", "address_1"), ("cap", "zip")]
-)
-def test_accents_make_no_difference(name: str, code: str) -> None:
-    assert map_header(name) == (code,)
-
-
 @given(st.lists(st.sampled_from(EVERY_NAME), min_size=1, max_size=6, unique_by=fold_name))
 def test_every_option_of_an_error_can_be_pasted_and_settles_its_column(names: list[str]) -> None:
     headers = ["email", *(name for name in names if load_common_fields().get(fold_name(name)) != "email")]
@@ -222,10 +215,3 @@ def test_a_workspace_field_of_the_same_name_takes_precedence() -> None:
     name = WorkspaceField(label="Name", code="custom_5", searchable=[])
     assert map_columns(["email", "Notes", "Name"], fields=[notes, name]).codes == ("email", "custom_4", "custom_5")
     assert map_columns(["email", "Notes", "Name"]).codes == ("email", "personal_note", "full_name")
-
-
-def test_two_columns_of_one_meaning_are_reported() -> None:
-    with pytest.raises(
-        InvalidRequest, match=r"columns 'Firma' and 'Unternehmen' both map to 'company_name'; map one to another field"
-    ):
-        map_columns(["email", "Firma", "Unternehmen"])

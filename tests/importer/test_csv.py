@@ -65,6 +65,7 @@ def test_every_record_that_is_not_blank_becomes_one_row_with_its_line(
         ("email|title\na@b.example|x\n", "|", ("email", "title")),
         ("Name, in full, please;email\nA, B, C;x\nA;x\nB, C;x\n", ";", ("Name, in full, please", "email")),
         ("email\tNote, if any\na\tx\nb\tx, y, z\n", "\t", ("email", "Note, if any")),
+        ("sep=^\nemail^x\n", "^", ("email", "x")),
         ("sep=|\r\nemail,title|city\r\n", "|", ("email,title", "city")),
         ('\ufeff"sep=;"\nemail;x\n', ";", ("email", "x")),
         (",,\n , ,\nemail,title,\n", ",", ("email", "title")),
@@ -80,20 +81,10 @@ def test_the_delimiter_is_the_one_that_fits_the_header_and_most_rows(
     file = open_csv(path)
     assert isinstance(file, CsvFile)
     assert (file.delimiter, file.headers) == (delimiter, headers)
-
-
-@pytest.mark.parametrize(
-    ("content", "notes"),
-    [
-        ("email,x\n", ()),
-        ("email;x\n", ("columns are separated by semicolons",)),
-        ("email\tx\n", ("columns are separated by tabs",)),
-        ("email|x\n", ("columns are separated by |",)),
-        ("sep=^\nemail^x\n", ("columns are separated by '^', as stated in the first line",)),
-    ],
-)
-def test_an_unusual_delimiter_is_reported(content: str, notes: tuple[str, ...]) -> None:
-    assert open_csv(io.BytesIO(content.encode())).notes == notes
+    names = {",": [], ";": ["by semicolons"], "\t": ["by tabs"], "|": ["by |"]}
+    stated = [f"by {delimiter!r}, as stated in the first line"]
+    expected = stated if "sep=" in content.lower() else names[delimiter]
+    assert file.notes == tuple(f"columns are separated {note}" for note in expected)
 
 
 def test_the_line_that_states_the_delimiter_counts() -> None:
@@ -220,6 +211,14 @@ def test_an_unreadable_file_is_refused_before_its_first_row(content: str, messag
     assert message in str(caught.value)
 
 
+def test_the_rows_before_an_unreadable_part_are_read_first() -> None:
+    file = open_csv(io.BytesIO(b'email,title\na@b.example,x\nb@b.example,"y\n'))
+    rows = file.rows(map_columns(file.headers))
+    assert next(rows).line == 2
+    with pytest.raises(InvalidRequest, match="is never closed"):
+        next(rows)
+
+
 def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="No such file"):
         open_csv(tmp_path / "none.csv")
@@ -250,9 +249,6 @@ def test_lines_above_the_given_header_are_skipped_and_lines_keep_their_numbers(a
     file = open_file(io.BytesIO(f"{above}E-mail;City\na@b.example;Lyon\n".encode()), format="csv", header_row=header_row)
     assert file.headers == ("E-mail", "City")
     assert list(file.records()) == [(above.count("\n") + 2, ("a@b.example", "Lyon"), None)]
-
-
-def test_a_header_below_the_end_of_the_file_is_missing() -> None:
     with pytest.raises(InvalidRequest, match="no header"):
         open_csv(io.BytesIO(b"email\n"), header_row=9)
 

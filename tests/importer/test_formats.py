@@ -99,11 +99,8 @@ def test_a_file_of_unknown_format_is_refused_and_the_known_ones_are_listed(conte
 
 def test_a_document_or_an_image_is_named_as_such(tmp_path: Path) -> None:
     def check(content: bytes, kind: str, name: str) -> None:
-        path = tmp_path / name
-        path.write_bytes(content)
-        with pytest.raises(InvalidRequest) as caught:
-            open_file(path)
-        assert str(caught.value) == f"{path}: expected a table, got {kind}; export the contacts as CSV or XLSX"
+        path = saved(tmp_path / name, content)
+        assert refusal(path) == f"{path}: expected a table, got {kind}; export the contacts as CSV or XLSX"
 
     check_rows(
         (

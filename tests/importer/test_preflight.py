@@ -93,6 +93,9 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     assert (found.sent, found.refused, found.kinds) == (2, 4, {})
     assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
     assert (await preflight_of(rows, "repeat=off"))[0].kinds == {}
+    rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
+    for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
+        assert (await preflight_of(rows, f"cells={level}"))[0].counts().get("repeat") == repeats
 
 
 async def test_an_unreadable_row_is_refused_with_its_error() -> None:

@@ -14,7 +14,7 @@ from support.files import pack, read
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
-from outreach_async.importer._encodings import _choose_samples
+from outreach_async.importer._source import _choose_samples
 
 open_csv = partial(open_file, format="csv")
 GERMAN, POLISH = "Jörg Müller,Köln\nZoë Weiß,Zürich\n", "Łukasz Wójcik,Łódź\nŚwiętosława Żak,Gdańsk\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.files import read
 
 from outreach_async.importer import Row, map_columns
-from outreach_async.importer._cells import find_issues
+from outreach_async.importer._cells import find_issues, find_rows_with_issues
 from outreach_async.importer._table import Record, build_row
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
@@ -41,6 +41,13 @@ def test_other_scripts_punctuation_and_emoji_are_detected_too(meant: str, found:
     remark = row(misread(meant), "city").warnings[0]
     assert (remark.kind, remark.column, remark.code) == ("mojibake", "Column", "city")
     assert remark.message.startswith(f"{found!r} is probably ")
+
+
+@given(
+    st.lists(st.tuples(*[st.sampled_from(["", "Lyon", " NULL ", "4.1E+11", "Ã¯", "C#", "a ::: b", "1.0", "\0", "Müller"])] * 3))
+)
+def test_the_rows_with_a_problem_are_found_by_column(rows: list[tuple[str, str, str]]) -> None:
+    assert find_rows_with_issues(zip(*rows, strict=True)) == {at for at, cells in enumerate(rows) if find_issues(cells)}
 
 
 @given(st.text(st.characters(max_codepoint=0xFF, categories=["L", "Nd"], exclude_characters="ªºµ"), max_size=20))
