@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -205,10 +205,7 @@ class ByteSource:
     def fingerprint(self) -> str:
         """Return a digest of the bytes as stored, without decompressing them."""
         with self.open_raw() as file:
-            digest = blake2b(digest_size=16)
-            while block := file.read(_BLOCK_SIZE):
-                digest.update(block)
-            return digest.hexdigest()
+            return file_digest(cast("io.BufferedReader", file), partial(blake2b, digest_size=16)).hexdigest()
 
     def require_content(self, fingerprint: str) -> None:
         """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time."""

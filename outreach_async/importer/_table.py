@@ -367,14 +367,14 @@ class File(ABC):
         return self._read_trimmed()
 
     def _read_trimmed(self) -> Generator[Record]:
-        kept = len(self.headers)
+        kept, rejects = len(self.headers), self.rejects
         width = kept + self._added
         for record in self._read_records():
-            if len(record.cells) <= width and not self.rejects:  # nearly always
+            if len(record.cells) <= width and not rejects:  # nearly always
                 yield record
                 continue
             cells = trim_cells(record.cells, width)
-            if self.rejects:
+            if rejects:
                 cells = tuple(map(unescape_formula, cells[:kept]))
             yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
 
