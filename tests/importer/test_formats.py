@@ -6,6 +6,9 @@ import gc
 import gzip
 import io
 import os
+import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,13 +34,8 @@ ODS = opendocument([["email"], ["a@b.example"]])
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
-def parquet_bytes() -> bytes:
-    file = io.BytesIO()
-    parquet.write_table(pa.table({"email": ["a@b.example"]}), file)
-    return file.getvalue()
-
-
-PARQUET = parquet_bytes()
+parquet.write_table(pa.table({"email": ["a@b.example"]}), written := io.BytesIO())
+PARQUET = written.getvalue()
 CONTENTS = {"csv": CSV, "jsonl": JSONL, "xlsx": XLSX, "parquet": PARQUET}
 KINDS: dict[str, type[object]] = {"csv": CsvFile, "jsonl": JsonLinesFile, "xlsx": WorkbookFile, "parquet": ParquetFile}
 
@@ -260,3 +258,17 @@ def test_a_column_of_a_text_file_has_a_cell_for_each_row(tmp_path: Path) -> None
     file = open_file(path)
     assert list(file.column(1)) == ["Lyon", ""]
     assert file.split() == (file,)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kind", "rows"), [("csv", ("500", "10000")), ("jsonl", ("500", "10000")), ("parquet", ("20000", "60000"))]
+)
+def test_many_times_the_rows_take_at_most_ten_percent_more_memory(kind: str, rows: tuple[str, str]) -> None:
+    # A short version of tools/import_memory.py, with a process for each file.
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.import_memory", "read", kind, *rows], capture_output=True, text=True, check=True
+    )
+    ratio = re.search(r"ratio ([0-9.]+)", done.stdout)
+    assert ratio is not None
+    assert float(ratio[1]) <= 1.1, done.stdout

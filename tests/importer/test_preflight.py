@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,16 +105,12 @@ async def test_an_unreadable_row_is_refused_with_its_error() -> None:
     assert "as in the header, got 3" in str(refused[0][1])
 
 
-async def test_progress_is_shown() -> None:
-    file, shown = open_file(table([(f"p{at}@a.example", "") for at in range(2500)]), format="csv"), list[int]()
+@pytest.mark.parametrize(("count", "length", "chunks"), [(2500, 0, [0, 1000, 2000]), (100, 100_000, [0, 42, 84])])
+async def test_progress_is_shown_and_few_long_rows_are_held_at_a_time(count: int, length: int, chunks: list[int]) -> None:
+    rows = [(f"p{at}@a.example", "x" * length) for at in range(count)]
+    file, shown = open_file(table(rows), format="csv"), list[int]()
     await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
-    assert shown == [0, 1000, 2000]
-
-
-async def test_only_few_long_rows_are_held_at_a_time() -> None:
-    file, shown = open_file(table([(f"p{at}@a.example", "x" * 100_000) for at in range(100)]), format="csv"), list[int]()
-    await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
-    assert shown == [0, 42, 84]
+    assert shown == chunks
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
