@@ -144,8 +144,9 @@ class _PreflightRun:
                 if finding.level == "error":
                     refusals.setdefault(at, InvalidRequest(finding.message))
             # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
-            if at in rows and at not in refusals and (at not in sent or not sent[at][self._email_at].strip()):
-                refusals |= {at: refusal} if (refusal := rows[at].refusal()) else {}
+            is_doubtful = at in rows and (at not in sent or not sent[at][self._email_at].strip())
+            if is_doubtful and at not in refusals and (refusal := rows[at].refusal()):
+                refusals[at] = refusal
         emails = {at: cells[self._email_at] for at, cells in sent.items() if at not in refusals}
         refusals |= self._find_repeats(emails, rows, numbers)
         found.rows += len(records)
