@@ -13,7 +13,7 @@ from tools.journal_child import outcome
 from outreach_async import InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
 from outreach_async._cli.commands.results import open_results
 from outreach_async.fake import faults
-from outreach_async.importer._results import describe_outcome
+from outreach_async.importer._rejects import describe_outcome
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]

@@ -18,8 +18,7 @@ from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._preflight import Preflight
-from outreach_async.importer._rejects import FindNumber, number_record, reject_message
-from outreach_async.importer._results import find_email
+from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
 from outreach_async.importer._table import RowNumber
 
 _MAX_FAILURES: Final = 100

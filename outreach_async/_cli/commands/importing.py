@@ -50,8 +50,14 @@ from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import can_map_all
 from outreach_async.importer._mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
-from outreach_async.importer._rejects import FindNumber, export_rejects, is_rejects_file, number_record, rejects_of
-from outreach_async.importer._results import describe_outcomes
+from outreach_async.importer._rejects import (
+    FindNumber,
+    describe_outcomes,
+    export_rejects,
+    is_rejects_file,
+    number_record,
+    rejects_of,
+)
 from outreach_async.importer._source import STDIN, InputChanged
 from outreach_async.importer._table import RowUnit
 from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids

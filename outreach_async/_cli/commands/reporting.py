@@ -33,8 +33,14 @@ from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, map_columns, parse_overrides
 from outreach_async.importer._mapping_file import apply_mapping, read_mapping
-from outreach_async.importer._rejects import export_rejects, is_rejects_file, write_rejects
-from outreach_async.importer._results import OUTCOME_COLUMNS, describe_outcome, describe_outcomes
+from outreach_async.importer._rejects import (
+    OUTCOME_COLUMNS,
+    describe_outcome,
+    describe_outcomes,
+    export_rejects,
+    is_rejects_file,
+    write_rejects,
+)
 from outreach_async.importer._target_columns import recognise_targets
 from outreach_async.spread._folder import locate, read_part, rejects_of_parts, results_of
 from outreach_async.spread._planning import Part
