@@ -29,6 +29,7 @@ SMALL_MODULES = {
     "_files/optional.py": "every package with an extra uses it",
     "_files/spreadsheets.py": "the audit and the importer share it, and neither imports the other",
     "_service/__init__.py": "a package",
+    "bulk/_arrow_cells.py": "only data frames and Parquet files need pyarrow",
     "bulk/_run/__init__.py": "a package",
     "conformance/__main__.py": "runs the suite",
     "conformance/conftest.py": "pytest looks for this name",
