@@ -224,22 +224,6 @@ class KilledRun(Run):
         return [*super().violations(), *(self.folder / "errors").read_text().splitlines()[-1:]]
 
 
-def draw_scenario(seed: int) -> Scenario:
-    chance = random.Random(f"kills {seed}")  # noqa: S311 - repeatable, not secret
-    return seeded(
-        seed,
-        _ROWS,
-        duplicates=DUPLICATE_POLICIES[seed % 3],
-        repeats=chance.choice(["serial", "serial", *get_args(Repeats)]),
-        order=chance.choice(["completion", "input"]),
-        spool=chance.random() < 0.3,
-        trouble=chance.choice([0.0, 0.1]),
-        faults=FAULTS,
-        attempts=4,
-        concurrency=8,
-    )
-
-
 class KilledNights:
     """Runs of changing rows with one ledger, whose processes are killed."""
 
@@ -290,7 +274,20 @@ def kill_run(kind: Kind, seed: int, folder: Path, served: SimpleNamespace, url: 
     """Kill the processes of one run with a journal, and check the result. Return the kills."""
     chance = random.Random(f"places {seed}")  # noqa: S311 - repeatable, not secret
     locations: dict[str, Path | str] = {"folder": f"file://{folder}/journal", "s3": f"s3://journals/{folder.name}"}
-    run = KilledRun(draw_scenario(seed), folder, locations.get(kind, folder / "run.db"), url, chance)
+    drawn = random.Random(f"kills {seed}")  # noqa: S311 - repeatable, not secret
+    scene = seeded(
+        seed,
+        _ROWS,
+        duplicates=DUPLICATE_POLICIES[seed % 3],
+        repeats=drawn.choice(["serial", "serial", *get_args(Repeats)]),
+        order=drawn.choice(["completion", "input"]),
+        spool=drawn.random() < 0.3,
+        trouble=drawn.choice([0.0, 0.1]),
+        faults=FAULTS,
+        attempts=4,
+        concurrency=8,
+    )
+    run = KilledRun(scene, folder, locations.get(kind, folder / "run.db"), url, chance)
     served.exchange = run.exchange
     run.finish(iter([True] * chance.randint(1, 6)))
     assert (wrong := run.violations()) == [], f"{kind}, seed {seed}: {wrong}"
