@@ -231,14 +231,12 @@ class RunThrottle(Throttle):
         """End the run: every attempt that waits to start, now or later, raises `error`."""
         self.halted = self.halted or error
         self._fast_path = False
-        self._end_waits()
+        for scope in self._waits:
+            scope.cancel()
 
     def drain(self) -> None:
         """Drain the run: every attempt that waits to start, now or later, raises the error in `drained` instead of starting."""
         self.drained = self.drained or BulkStopped("the run ended before this row was sent or retried")
-        self._end_waits()
-
-    def _end_waits(self) -> None:
         for scope in self._waits:
             scope.cancel()
 
@@ -255,7 +253,17 @@ class RunThrottle(Throttle):
         self._succeeded_at = now
         if self.dated is None and "date" in headers:
             self.dated = headers["date"], self._limiter.wall_clock()
-        paused_at = None if self._fast_path else self._on_healthy(started)
+        paused_at = None
+        if not self._fast_path:
+            self._is_reached = True
+            self._failing_since, self.last_error = math.inf, None
+            self._budget.refund(1)
+            if self._breaker.is_probe(started):
+                paused_at = self._breaker.tripped_at
+                self._breaker.close()
+                self._failure_window.clear()
+                self._budget.refund(self._budget.size // 2)  # with an empty budget, the first failure would start a pause
+                self._paused.wake_first(-math.inf)
         self._limiter.on_success(now, started, paused_at)
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
@@ -274,19 +282,6 @@ class RunThrottle(Throttle):
         return decision
 
     # Handling the results of attempts
-
-    def _on_healthy(self, started: float) -> float | None:
-        """Update the retry budget and the breaker after a success."""
-        self._is_reached = True
-        self._failing_since, self.last_error = math.inf, None
-        self._budget.refund(1)
-        if not self._breaker.is_probe(started):
-            return None
-        self._breaker.close()
-        self._failure_window.clear()
-        self._budget.refund(self._budget.size // 2)  # with an empty budget, the first failure would start a pause
-        self._paused.wake_first(-math.inf)
-        return self._breaker.tripped_at
 
     def _on_refusal(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a refusal, and decide whether it uses up one of the row's attempts."""
@@ -317,7 +312,14 @@ class RunThrottle(Throttle):
         if attempt.kind is FailureKind.AMBIGUOUS or self._failure_window.results:
             self._is_reached = True
         if not self._is_reached:
-            self._pause_unreached(attempt)
+            # 64 failures at once prove no more than one: they are one round. After a few rounds, the run is suspended.
+            if attempt.started >= self._unreached_at:
+                self._unreached_at = attempt.ended
+                self._unreached_rounds += 1
+                if self._unreached_rounds >= max(2, self._policy.attempts):
+                    self._suspend(f"service unreachable after {self._unreached_rounds} attempts", attempt.error)
+                self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (self._unreached_rounds - 1)))
+                self.pause_reason = attempt.description
             return RetryDecision.RETRY if self._policy.attempts > 1 else RetryDecision.GIVE_UP
         counts = self._attribute_to_row(attempt)
         self._check_outage(attempt)
@@ -359,17 +361,6 @@ class RunThrottle(Throttle):
             verdict = True
         self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
         return verdict
-
-    def _pause_unreached(self, attempt: FailedAttempt) -> None:
-        """Pause a run that has never reached the service. After a few rounds of failures, suspend the run."""
-        if attempt.started < self._unreached_at:  # concurrent with the last round: 64 failures at once prove no more than one
-            return
-        self._unreached_at = attempt.ended
-        self._unreached_rounds += 1
-        if self._unreached_rounds >= max(2, self._policy.attempts):
-            self._suspend(f"service unreachable after {self._unreached_rounds} attempts", attempt.error)
-        self._breaker.trip(attempt.ended, min(FIRST_PAUSE, self._policy.backoff * 2.0 ** (self._unreached_rounds - 1)))
-        self.pause_reason = attempt.description
 
     def _check_outage(self, attempt: FailedAttempt) -> None:
         """Suspend the run if no attempt has succeeded for `max_outage` seconds; a pause ends before that time."""

@@ -116,6 +116,5 @@ class HttptoolsTransport(BaseTransport):
         return exchange
 
     def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
-        if not isinstance(error, _CONNECTION_ERRORS):
-            return None
-        return build_failure(self.base_url, describe_cause(error), progress, error)
+        is_known = isinstance(error, _CONNECTION_ERRORS)
+        return build_failure(self.base_url, describe_cause(error), progress, error) if is_known else None

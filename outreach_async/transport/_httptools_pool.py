@@ -321,7 +321,10 @@ class ProtocolPool:
 
     async def _open(self) -> ProtocolConnection:
         found = await self._loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
-        connection = await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort)
+        return await self._prepare(await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort))
+
+    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
+        """Encrypt a new connection if necessary, and add it to the pool."""
         try:
             if self._origin.context is not None:
                 await connection.start_tls(self._origin.context, self._origin.host)
