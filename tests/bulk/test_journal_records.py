@@ -87,7 +87,7 @@ def test_an_error_message_is_bounded_and_may_contain_surrogates() -> None:
     assert str(error) == "\\ud800" + "x" * (MESSAGE_LIMIT - 1)
 
 
-def test_ids_lose_their_prefix_possible_outcomes_are_bits_and_errors_stored_once() -> None:
+def test_ids_lose_their_prefix_and_equal_errors_are_stored_once() -> None:
     possible = frozenset({Outcome.ADDED, Outcome.SKIPPED})
     found = [outcome(index, id="contact_abc", possible=possible, error=StatusError("same")) for index in range(50)]
     rows, errors = encode_batch(found, OWN)
