@@ -216,9 +216,8 @@ class DaskImport:
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
-        made = plan(["people.csv"])
         connection = Connection(base_url="https://api.example", workspace="space_1")
-        run = create_many("tcp://scheduler:8786", made, connection, journal="s3://bucket/journals/june")
+        run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
         print(run.report.rows, "of", run.progress.rows)  # -> 0 of 1
         ```
     """
@@ -380,9 +379,8 @@ def create_many(
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
-        made = plan(["people.csv"])
         connection = Connection(base_url="https://api.example", workspace="space_1")
-        run = create_many("tcp://scheduler:8786", made, connection, journal="s3://bucket/journals/june", rate=100.0)
+        run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/june", rate=100.0)
         print(run.progress.parts)  # -> 1
         ```
     """

@@ -23,7 +23,7 @@ from outreach_async._vocabulary import Outcome
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter
 from outreach_async.bulk.journal import _file_journal as lock
 from outreach_async.bulk.journal._file_journal import FileDatabase
-from outreach_async.bulk.journal._reader import read_snapshot
+from outreach_async.bulk.journal._reader import query_journal
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 
 
@@ -428,10 +428,10 @@ def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path)
         return tries
 
     changes = 3
-    assert read_snapshot(path, question) == 4
+    assert query_journal(path, question) == (4, False)
     tries, changes = 1, 1_000_000
     with pytest.raises(JournalError, match="changes faster than it can be read"):
-        read_snapshot(path, question)
+        query_journal(path, question)
 
 
 def test_every_commit_is_synced_to_disk(path: Path) -> None:

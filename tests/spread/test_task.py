@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spread import KEY, ROW, SPACE, KillingService, QuotingConnection
 
-from outreach_async import ObjectJournal, Outcome, SharedRate
+from outreach_async import Outcome, SharedRate
+from outreach_async.bulk.journal import journals_in
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
 from outreach_async.fake import faults
 from outreach_async.spread import (
@@ -70,14 +71,17 @@ def test_parts_create_the_contacts_and_report_failures_by_line(
     assert sorted(path.name for path in folder.glob("*.db")) == ["00000.db", "repeats.db"]
 
 
+@pytest.mark.parametrize("place", ["{}", "file://{}/"])
 def test_a_finished_part_sends_nothing_and_reports_the_same(
-    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
+    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
-    made = numbered(made)
-    reports = [import_part(part, tmp_path, connection) for part in made.parts]
+    made, folder = numbered(made), place.format(tmp_path / "journals")
+    reports = [import_part(part, folder, connection) for part in made.parts]
     requests = service.requests
-    assert [import_part(part, tmp_path, connection) for part in made.parts] == reports
+    assert [import_part(part, folder, connection) for part in made.parts] == reports
     assert service.requests == requests
+    assert [row.line for row in reports[0].failures] == [3, 6]
+    assert {journal.report().state for journal in journals_in(folder).values()} == {"finished"}
 
 
 def test_a_report_counts_the_cells_that_are_not_sent_unchanged(connection: Connection, tmp_path: Path) -> None:
@@ -208,18 +212,6 @@ def test_the_journal_of_another_plan_has_no_results(made: ImportPlan, connection
     path = Path(first.files[0].location)
     path.write_text(path.read_text(encoding="utf-8").replace("bo@", "cy@"), encoding="utf-8")
     assert list(results_of(plan([path]).parts[0], tmp_path / "journals")) == []
-
-
-def test_journals_at_a_url_serve_as_those_in_a_folder(
-    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
-) -> None:
-    (part, *_), journals = numbered(made).parts, f"file://{tmp_path}/journals/"
-    report = import_part(part, journals, connection)
-    requests = service.requests
-    assert import_part(part, journals, connection) == report
-    assert service.requests == requests
-    assert [row.line for row in report.failures] == [3, 6]
-    assert ObjectJournal(f"file://{tmp_path}/journals/{part.id}").report().state == "finished"
 
 
 def test_a_part_takes_its_share_of_a_rate(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from errno import EIO
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -27,7 +26,7 @@ from outreach_async._files.atomic import sync
 from outreach_async._files.objects import is_url
 from outreach_async.bulk.journal import _reader as reader
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._reader import RunQuery, connect, read_snapshot
+from outreach_async.bulk.journal._reader import RunQuery, connect
 from outreach_async.bulk.journal._records import HEADER_SIZE, OTHER_JOURNAL, Earlier, Identity, require_same_run
 from outreach_async.bulk.journal._store import JournalStore
 from outreach_async.bulk.journal._writer import Database, JournalWriter, Transaction, create_metadata
@@ -394,4 +393,4 @@ class Journal(JournalStore):
 
     @contextmanager
     def _snapshot(self) -> Iterator[RunQuery]:
-        yield partial(read_snapshot, self.path)
+        yield lambda query: reader.query_journal(self.path.resolve(), query)[0]

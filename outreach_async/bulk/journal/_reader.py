@@ -179,10 +179,6 @@ class EmptyJournalError(InvalidRequest):
     """The file of the journal is empty."""
 
 
-def read_snapshot(path: Path, query: Callable[[sqlite3.Connection], T]) -> T:
-    return query_journal(path.resolve(), query)[0]
-
-
 def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
     """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run."""
     # A log shows that a writer is active or was killed. SQLite then locks the file and the log while it reads them, and repairs

@@ -12,7 +12,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, TypeAlias
 
-import attrs
 import msgspec
 
 from outreach_async._files.atomic import sync
@@ -108,11 +107,8 @@ class FileStore:
         """Do nothing. The draft may be that of another process, which has the ledger for itself."""
 
 
-@attrs.frozen
-class _Manifest:
-    """The object that makes a generation valid: the names and digests of its parts, in order."""
-
-    parts: tuple[tuple[str, str], ...]
+_Manifest: TypeAlias = list[tuple[str, str]]
+"""The content of the object that makes a generation valid: the names and digests of its parts, in order."""
 
 
 class ObjectStore:
@@ -143,7 +139,7 @@ class ObjectStore:
         try:
             manifest = msgspec.json.decode(self._objects.read(path.name), type=_Manifest)
             with draft.open("wb") as file:
-                for name, digest in manifest.parts:
+                for name, digest in manifest:
                     content = self._objects.read(name)
                     if _digest(content) != digest:
                         raise damaged_error(self.name, f"checksum mismatch in object {name}")
@@ -166,13 +162,13 @@ class ObjectStore:
         """Write the draft as a generation, unless another process has created this generation."""
         # Several processes may write the same generation at the same time. Their parts have different names, and the manifest,
         # which only one of them can create, decides which parts count.
-        token, parts = token_hex(4), list[tuple[str, str]]()
+        token, parts = token_hex(4), _Manifest()
         with self.draft.open("rb") as file:
             while content := file.read(_PART_SIZE):
                 name = f"{generation:06}-{token}-{len(parts):05}"
                 create_or_read(self._objects, name, content, after=after)
                 parts.append((name, _digest(content)))
-        create_or_read(self._objects, f"{generation:06}", msgspec.json.encode(_Manifest(tuple(parts))), after=after)
+        create_or_read(self._objects, f"{generation:06}", msgspec.json.encode(parts), after=after)
         self.draft.unlink()
 
     def journal(self, number: int) -> ObjectJournal:
