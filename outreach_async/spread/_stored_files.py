@@ -68,21 +68,17 @@ def expand_pattern(pattern: str) -> list[str]:
     wildcard = re.search(r"[*?\[]", location)
     if wildcard is None or (not _URL.match(location) and Path(location).exists()):
         return [location]
-    is_object = _URL.match(location)
-    found = _list_objects(location, location[: wildcard.start()]) if is_object else glob(location, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if not (matching := sorted(found)):
+    if _URL.match(location):
+        with _translate_store_errors(location):
+            store, prefix = open_store(location[: wildcard.start()].rpartition("/")[0], "files")
+            root = location.removesuffix(open_store(location, "files")[1])
+            urls = [f"{root}{item['path']}" for batch in store.list(f"{prefix}/" if prefix else None) for item in batch]
+        found = [*filter(re.compile(translate(location)).match, urls)]
+    else:
+        found = glob(location, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if not found:
         raise InvalidRequest(f"files: expected a pattern that matches a file, got {pattern!r}; check the folder and the pattern")
-    return matching
-
-
-def _list_objects(pattern: str, fixed: str) -> Iterator[str]:
-    """Yield the URLs of the objects that match a pattern. `fixed` is the beginning of the pattern, up to the first wildcard."""
-    with _translate_store_errors(pattern):
-        store, prefix = open_store(fixed.rpartition("/")[0], "files")
-        root = pattern.removesuffix(open_store(pattern, "files")[1])
-        matches = re.compile(translate(pattern)).match
-        for batch in store.list(f"{prefix}/" if prefix else None):
-            yield from (url for item in batch if matches(url := f"{root}{item['path']}"))
+    return sorted(found)
 
 
 def read_version(location: str) -> FileVersion:

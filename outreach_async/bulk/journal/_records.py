@@ -1,4 +1,4 @@
-"""What a journal stores: its schema, the identity and the report of a run, and the stored form of outcomes. No I/O."""
+"""The schema of a journal, the identity and the report of its run, and the stored form of outcomes. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What journals in files and in object stores share: what is read from them, and the thread that runs the calls of a writer."""
+"""The base class of journals in files and in object stores, and the thread that runs the calls of a writer."""
 
 from __future__ import annotations
 

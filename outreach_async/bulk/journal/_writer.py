@@ -404,9 +404,14 @@ class JournalWriter:
         if index != sent:
             return SpooledRow(index, payload.encode(), repeats=sent)
         duplicates = self._identity.options.get("duplicates", "skip")
-        if policy == "coalesce" and latest != index and duplicates != "skip":
-            return SpooledRow(index, _merge_rows(db, index, payload, duplicates))
-        return SpooledRow(index, payload.encode())
+        if policy != "coalesce" or latest == index or duplicates == "skip":
+            return SpooledRow(index, payload.encode())
+        # Merge all rows with the same e-mail into this one. They are read in pages, because there may be very many.
+        (members, target), last = decode_spooled(payload), index
+        while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
+            for last, later in page:  # noqa: B007 - the next page begins after row `last`
+                members = merge(members, decode_spooled(later)[0], duplicates)
+        return SpooledRow(index, encode_spooled(members, target))
 
     def close(self) -> None:
         """Close the journal. Closing a closed journal does nothing."""
@@ -427,15 +432,6 @@ def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
         "events": 0,
         "log": {"run": token_hex(8), "commits": 0},
     }
-
-
-def _merge_rows(db: sqlite3.Connection, index: int, payload: str, duplicates: str) -> bytes:
-    """Merge all rows with the same e-mail into the first row. Rows are read in pages, because there may be very many."""
-    (members, target), last = decode_spooled(payload), index
-    while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
-        for last, later in page:  # noqa: B007 - the next page begins after row `last`
-            members = merge(members, decode_spooled(later)[0], duplicates)
-    return encode_spooled(members, target)
 
 
 def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
