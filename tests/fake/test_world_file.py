@@ -124,15 +124,9 @@ BAD: list[tuple[Any, str]] = [
     ({"version": 2}, r"\$: version: expected 1, got 2; use a release that reads the file's version"),
     ({"workspace": []}, r"\$: object contains unknown field `workspace`; did you mean workspaces\?"),
     ({"workspaces": {}}, r"\$\.workspaces: expected `array`, got `object`"),
-    ({"workspaces": "x"}, r"\$\.workspaces: expected `array`, got `str`"),
-    ({"workspaces": [[]]}, r"\$\.workspaces\[0\]: expected `object`, got `array`"),
     ({"workspaces": [{}, {"id": "camp_1"}]}, r"\$\.workspaces\[1\]: id: expected a string that starts with space_, got 'camp_1'"),
     ({"workspaces": [{"id": 7}]}, r"\$\.workspaces\[0\]\.id: expected `str \| null`, got `int`"),
     ({"workspaces": [{"id": "space_1"}] * 2}, r"\$\.workspaces\[1\]: id: 'space_1' is already in use"),
-    (
-        {"workspaces": [{"campaign_headers": "name"}]},
-        r"\$\.workspaces\[0\]\.campaign_headers: expected `array \| null`, got `str`",
-    ),
     ({"workspaces": [{"custom_fields": {"Plan": "x"}}]}, r"\$\.workspaces\[0\]: custom_fields: expected a code such as custom_1"),
     ({"workspaces": [{"mailboxes": [{"sfp": True}]}]}, r"\$\.workspaces\[0\]\.mailboxes\[0\]: a mailbox has no field 'sfp'"),
     ({"workspaces": [{"mailboxes": [{}, 1]}]}, r"\$\.workspaces\[0\]\.mailboxes\[1\]: expected `object`, got `int`"),
@@ -144,7 +138,6 @@ BAD: list[tuple[Any, str]] = [
         {"workspaces": [{"campaigns": [{"workspace": "space_1"}]}]},
         r"\$\.workspaces\[0\]\.campaigns\[0\]: a campaign has no field 'workspace'; expected one of id, name,",
     ),
-    ({"workspaces": [{"mailboxes": [{"count": 2}]}]}, r"\.mailboxes\[0\]: a mailbox has no field 'count'; expected one of id,"),
     ({"x": 1}, r"\$: object contains unknown field `x`; remove the field, or correct its name$"),
     (
         {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"when": 1}]}]}]},
@@ -161,10 +154,6 @@ BAD: list[tuple[Any, str]] = [
         r"contacts\[0\]: city: expected a string or null",
     ),
     (
-        {"workspaces": [{"contacts": [{"email": "a@b.co", "created": "x"}]}]},
-        r"contacts\[0\]\.created: expected `int \| null`, got `str`",
-    ),
-    (
         {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": ["camp_9"]}]}]},
         r"contacts\[0\]: the workspace \w+ has no campaign 'camp_9'",
     ),
@@ -172,25 +161,11 @@ BAD: list[tuple[Any, str]] = [
         {"workspaces": [{"contacts": [{"email": "a@b.co", "campaigns": [{"at": 1}]}]}]},
         r"contacts\[0\]\.campaigns\[0\]: object missing required field `id`",
     ),
-    (
-        {"workspaces": [{"campaigns": [{"steps": ["A", {"templates": []}]}]}]},
-        r"\$\.workspaces\[0\]\.campaigns\[0\]: steps\[1\]\.templates: expected one or more templates, got \[\];",
-    ),
-    (
-        {"workspaces": [{"campaigns": [{"contacts": 4, "steps": [{"sent": 5}]}]}]},
-        r"campaigns\[0\]: contacts: expected at least 5",
-    ),
-    (
-        {"workspaces": [{"campaigns": [{"steps": [{"templates": [{"test_letter": "PER", "new_thread": True}]}]}]}]},
-        r"campaigns\[0\]: new_thread, subject: expected neither for a PER template; omit both",
-    ),
     ({"owner_keys": {"key_1": ["space_9"]}}, r"\$\.owner_keys: there is no workspace 'space_9'"),
-    ({"owner_keys": []}, r"\$\.owner_keys: expected `object`, got `array`"),
     ({"made_up": {"camp_": -1}}, r"\$\.made_up\[\.\.\.\]: expected `int` >= 0"),
     ({"now": "2030-01-01", "workspaces": [1]}, r"workspaces\[0\]: expected `object`, got `int`"),
     ({"scripts": [{"contact": "a@b.co", "interested": 1}]}, r"\$\.scripts\[0\]: interested: expected true or false, got 1"),
     ({"now": "noon"}, r"\$\.now: expected an ISO 8601 time such as .*, got 'noon'"),
-    ({"now": 5}, r"\$\.now: expected `str \| null`, got `int`"),
     ("[]", r"No such file|\[\]"),
 ]
 
