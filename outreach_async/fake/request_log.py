@@ -19,10 +19,12 @@ class JournalOverflow(LookupError):
 
     Example:
         ```python
+        for _ in range(10_001):
+            fake.handle(Request("GET", "/"))
         try:
-            first = fake.requests.of("create_contact")[0]
+            fake.requests[0]
         except JournalOverflow as error:
-            print(error)  # read the log earlier, or use counts
+            print(error)  # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; ...
         ```
     """
 

@@ -22,7 +22,7 @@ def test_a2_key_checks_may_be_relaxed(key: Any, prefix_only: int) -> None:
 
 
 @pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
-def test_the_owner_key_and_a_known_workspace_are_required_however_keys_are_checked(reading: Any) -> None:
+def test_an_owner_key_and_a_known_workspace_are_required_whatever_is_checked(reading: Any) -> None:
     fake = small_world(owner_key=reading)
 
     assert refusal(post(fake, creation(owner_key=MISSING)), 400, "missing_field")["field"] == "owner_key"
