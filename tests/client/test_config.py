@@ -367,7 +367,7 @@ async def test_arguments_beat_the_environment_which_beats_the_file(monkeypatch: 
     limits = [config.client(name)._engine.limiter for name in ("one", "three")]
     monkeypatch.setenv("OUTREACH_RATE", "9")
     limits += [config.client("three")._engine.limiter, config.client("three", rate=8)._engine.limiter]
-    assert len(limits) == 4
+    assert [each.limit for each in limits] == [4, 1000, 9, 8]
 
 
 def test_clients_are_created_from_a_file_in_one_call() -> None:
