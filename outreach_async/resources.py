@@ -300,14 +300,14 @@ class Contacts(_Resource):
                 needs this.
             resume: Continue the run of an existing journal after a crash or a suspension, with the same rows, options and address
                 of the service; every row gets exactly one outcome. Without `resume`, an existing journal is an error.
-            earlier: `"unknown"` if the journal may lack rows that an earlier run has sent: every row without an outcome then
-                counts as possibly sent. Implies `resume`, and continues even if the journal is damaged, empty or lost.
+            earlier: `"known"` if the journal has every row that an earlier run may have sent. With `"unknown"`, every row without
+                an outcome counts as possibly sent; it implies `resume`, and continues even a damaged, empty or lost journal.
             spool: Save all rows in the journal before the first row is sent. To resume the run, pass the same rows or none.
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
-            stop_after_rejects: Stop the run if this many outcomes, the first ones, are all rejections; `None` never stops it.
+            stop_after_rejects: Number of outcomes at the start that stop the run if all are rejections; `None` never stops it.
             max_outage: Number of seconds without any success after which the run is suspended; a request in flight still ends on
-                its own. By default, 900 if the run has reached the service, otherwise after a few attempts, because the address
-                may be wrong.
+                its own. By default 900; but a run that has never reached the service is suspended after a few attempts, because
+                the address may be wrong.
             timeout, deadline: Limits of each attempt, and of all attempts of a row together, in seconds. Waits, and attempts that
                 fail because of an outage, do not count.
 

@@ -24,7 +24,7 @@ class RetryPolicy:
         retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
         budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
             successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
-            without a retry. Each bulk run has its own budget, and pauses when it is empty.
+            without a retry. Each bulk run has its own budget of this size, and pauses when it is empty.
         jitter: Function that returns a random number in [0, 1), by which each wait is multiplied.
 
     Example:
