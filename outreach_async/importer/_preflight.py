@@ -164,16 +164,16 @@ class _PreflightRun:
         self, emails: Mapping[int, str], rows: Mapping[int, Row], numbers: Sequence[int]
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
-        found, targets = self.found, dict.fromkeys(emails, self._targets.default)
-        if self._names_targets:
-            targets = {at: self._targets.find(named_target(rows[at])) for at in emails}
+        found, default = self.found, self._targets.default
+        targets = {at: self._targets.find(named_target(rows[at])) for at in emails} if self._names_targets else {}
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             whole = self._repeats in WHOLE_INPUT
-            keys = emails.values() if whole else map(str.casefold, map(str.strip, emails.values()))
-            self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True))
+            keys: Iterable[Hashable] = emails.values() if whole else map(str.casefold, map(str.strip, emails.values()))
+            self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
             return {}
-        earlier = {at: self._recent_emails.find_earlier(found.rows + at, email, targets[at]) for at, email in emails.items()}
+        find = self._recent_emails.find_earlier
+        earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in emails.items()}
         return {
             at: InvalidRequest(rejection_message(f"{found.unit} {found.lines[index]}"))
             for at, index in earlier.items()

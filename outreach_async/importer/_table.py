@@ -63,7 +63,7 @@ def find_odd(records: Sequence[Record], columns: Columns) -> set[int]:
     width = len(columns.headers)
     odd = {at for at, (_, cells, fault, issues) in enumerate(records) if fault or issues or len(cells) != width}
     even = [at for at in range(len(records)) if at not in odd]
-    cells = zip(*(records[at].cells for at in even), strict=True)
+    cells = zip(*[records[at].cells for at in even], strict=True)
     odd.update(even[row] for row in find_rows_with_issues(compress(cells, columns.codes)))
     return odd
 
