@@ -411,22 +411,20 @@ class RejectStreak:
     """Detects that the first `rows` rows of a run are all rejected, whatever the reasons."""
 
     def __init__(self, rows: int | None) -> None:
-        self._remaining = rows or 0
+        self.remaining = rows or 0  # 0 once a row was not rejected
         self._rows = rows
         self._reasons: Counter[str] = Counter()
 
     def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count an outcome. If the first `rows` rows were all rejected, return the error that stops the run; otherwise `None`."""
-        if not self._remaining:
-            return None
+        """Count one of the first outcomes. Return the error that stops the run if it is the last, and all were rejected."""
         # A row that the service refused counts as rejected even if its status is `unknown`.
         error = outcome.error
         if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
-            self._remaining = 0
+            self.remaining = 0
             return None
         self._reasons[str(error)] += 1
-        self._remaining -= 1
-        if self._remaining:
+        self.remaining -= 1
+        if self.remaining:
             return None
         ((reason, count),) = self._reasons.most_common(1)
         share = "" if count == self._rows else f" ({count:,} of them with this error)"

@@ -126,7 +126,8 @@ class RowParser:
         try:
             if (plain := self._encode_plain(row)) is not None:
                 fields, target, email = plain
-                operation = self.requests_for(target).build_encoded(fields)
+                requests = self._own_requests if target is self.targets.default else self.requests_for(target)
+                operation = requests.build_encoded(fields)
             else:
                 contact, named = to_targeted_contact(row)
                 target = self.targets.find(named)

@@ -405,7 +405,8 @@ class Pipeline:
         self._check_rejects(outcome)
 
     def _check_rejects(self, outcome: ContactOutcome) -> None:
-        if (error := self._plan.reject_streak.check(outcome)) is not None:
+        streak = self._plan.reject_streak
+        if streak.remaining and (error := streak.check(outcome)) is not None:
             self._throttle.halt(error)
             self._stop_run(error)
 
