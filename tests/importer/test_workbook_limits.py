@@ -50,6 +50,7 @@ from outreach_async.importer._workbook_reader import (
     TOO_LARGE,
     TOO_LONG,
     encode_result,
+    processor_seconds,
     run_reporting_errors,
     watch_process,
 )
@@ -257,6 +258,10 @@ def test_the_output_of_the_process_is_limited(tmp_path: Path) -> None:
     assert (
         b"cannot store the rows in a temporary file (File too large)" in loading(tmp_path, "os.pwrite(1, b'x', 1 << 30)").stderr
     )
+
+
+def test_a_larger_file_has_more_time() -> None:
+    assert processor_seconds(8_000_000) == 9
 
 
 @pytest.mark.thorough
