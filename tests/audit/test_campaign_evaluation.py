@@ -17,7 +17,7 @@ from support.campaigns import DAY, campaign, case, row, step, template
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores
 from outreach_async.audit._campaign_conditions import build_campaign_case, estimate_end
-from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
+from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_steps
 from outreach_async.audit._findings import Severity
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, add_up, build_results
 from outreach_async.models import Campaign
@@ -86,14 +86,6 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
 )
 def test_steps_are_read_only_if_a_rule_needs_them(one: Campaign, off: list[str], expected: bool) -> None:
     assert needs_steps(one, Policy.of({"off": off})) is expected
-
-
-def test_fields_are_read_only_for_placeholders_and_the_rule_about_them() -> None:
-    plain = step(template(subject=None, body_text="Hi"))
-
-    assert needs_fields([plain, step()], Policy.default())
-    assert not needs_fields([plain], Policy.default())
-    assert not needs_fields([step()], Policy.of({"off": ["OA222"]}))
 
 
 def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits() -> None:

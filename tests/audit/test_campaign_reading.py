@@ -78,9 +78,9 @@ async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
     await read(service, policy=Policy.of({"off": ["OA220", "OA222"]}))
     assert (asked(service, "/steps"), asked(service, "all-fields")) == (1, 0)
 
-    service.requests.clear()
-    await read(service_of({}, steps={"camp_0": plain}))
-    assert asked(service, "all-fields") == 0
+    for steps, policy in (({"camp_0": plain}, Policy.default()), ({}, Policy.of({"off": ["OA222"]}))):
+        await read(service := service_of({}, steps=steps), policy=policy)
+        assert asked(service, "all-fields") == 0
 
 
 async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:

@@ -268,7 +268,7 @@ def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> N
     assert rule not in rules(math.nextafter(bound, 1))
 
 
-def test_a_draft_without_live_templates_is_a_warning_and_without_the_time_it_is_not_old() -> None:
+def test_a_draft_without_live_templates_is_a_warning_and_without_a_time_not_old() -> None:
     (found,) = check_campaign(campaign(status="draft"), [step(template(status="off"))], fields(), now=NOW)
 
     assert (found.rule, found.severity.value) == ("OA220", "warning")

@@ -47,13 +47,10 @@ def test_the_history_is_by_time_and_the_latest_audit_is_compared(order: list[int
     assert (found.diff.at, len(found.diff.new)) == (NOW + 5 * 86_400, 1)
 
 
-def test_the_history_contains_the_history_of_the_earlier_audit() -> None:
+def test_the_history_contains_that_of_the_earlier_audit_and_no_later_audit() -> None:
     yesterday = dated(2).since(dated(1))
 
     assert [point.at for point in dated(3).since(yesterday, dated(1)).history] == [NOW + 86_400, NOW + 2 * 86_400]
-
-
-def test_the_history_has_only_earlier_audits_with_a_time() -> None:
     assert dated(2).since(dated(2), dated(3), attrs.evolve(dated(1), at=0.0)).history == []
 
 

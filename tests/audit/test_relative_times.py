@@ -57,14 +57,10 @@ def test_a_phrase_rounded_down_is_read_as_a_span_that_contains_the_time(words: s
     assert span.least <= least <= most <= span.most
 
 
-def test_the_span_is_narrow_enough_to_judge_by() -> None:
+def test_the_span_is_narrow_enough_to_judge_by_whatever_the_case_and_the_spaces() -> None:
     assert parse_relative_time("13 days ago") == Interval(12.5 * DAY, 14 * DAY)
-    assert parse_relative_time("a month ago") == Interval(25.5 * DAY, 46.5 * DAY)
+    assert parse_relative_time("  A  MONTH   ago ") == Interval(25.5 * DAY, 46.5 * DAY)
     assert parse_relative_time("15 days ago") == Interval(14.5 * DAY, 16 * DAY)
-
-
-def test_case_and_spaces_do_not_matter() -> None:
-    assert parse_relative_time("  An  HOUR   ago ") == parse_relative_time("an hour ago")
 
 
 @pytest.mark.parametrize(
