@@ -85,7 +85,6 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
 
 
 def build_access(options: Namespace, environment: Mapping[str, str]) -> Access:
-    """Check the options of pytest, and return the access that they describe."""
     live, workspace, writes = options.outreach_live, options.outreach_workspace, options.allow_writes
     if not live or not workspace:
         missing = ", ".join(["--outreach-live"] * (not live) + ["--outreach-workspace"] * (not workspace))

@@ -91,8 +91,6 @@ def _check_list(exchange: HttpExchange) -> Iterator[Fault]:
 
 @stated(_all_responses, {"W1-json": "all bodies are JSON"})
 def _check_strict_json(exchange: HttpExchange) -> Iterator[Fault]:
-    """Yield the reason why a body that Python can parse does not follow the JSON standard, for example because of `NaN`."""
-
     def refuse_constant(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
 
@@ -283,7 +281,6 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[Fault]:
 # The check.
 
 RULES: Final = tuple(REGISTERED_RULES)
-"""All rules in the API documentation that a run can check."""
 
 _MAX_BREACHES: Final = 3
 

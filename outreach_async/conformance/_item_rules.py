@@ -24,8 +24,7 @@ from outreach_async.fake._stored_records import CUSTOM_CODE, PERSONALIZED, STAND
 
 ValueKind = tuple[str, Callable[[Any], bool]]
 """A kind of value: its name, and a function that returns whether a value is of that kind."""
-Shape = Mapping[str, ValueKind]
-"""The fields of a JSON object, each with its kind of value."""
+Shape = Mapping[str, ValueKind]  # the fields of a JSON object
 
 _FIRST_TIMESTAMP: Final = 10**9
 """Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
@@ -99,8 +98,7 @@ _SHAPES: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "field": FIELD, "ste
 _ID_PREFIXES: Final = {"campaign": "camp_", "mailbox": "mailbox_", "field": "", "step": "step_", "template": "temp_"}
 
 
-Fault = tuple[str, str]
-"""A violation: the id of the rule, and a description."""
+Fault = tuple[str, str]  # the id of the rule, and a description of the violation
 
 
 def find_misfits(rule: str, value: Any, shape: Shape) -> Iterator[Fault]:
@@ -122,12 +120,9 @@ def _name_json_type(value: Any) -> str:
 
 # Rules.
 
-_MAX_CODES: Final = 5
-"""Maximum number of missing codes that a message names."""
-_LEAST_SHARE: Final = 0.02
-"""Smallest share of e-mails for which a percentage can be told from a fraction."""
-_SHARE_TOLERANCE: Final = 0.005
-"""Largest difference between a share and the same share rounded to two decimal places."""
+_MAX_CODES: Final = 5  # maximum number of missing codes that a message names
+_LEAST_SHARE: Final = 0.02  # smallest share of e-mails for which a percentage can be told from a fraction
+_SHARE_TOLERANCE: Final = 0.005  # largest difference between a share and the same share rounded to two decimal places
 _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
     "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
@@ -146,8 +141,7 @@ class StatedRule:
     id: str
     statement: str
     subjects: Subjects
-    find_faults: Check
-    """A check may find the faults of several rules."""
+    find_faults: Check  # it may also find the faults of other rules
     writes: bool = False
 
 
@@ -165,7 +159,6 @@ def stated(subjects: Subjects, statements: Mapping[str, str], *, writes: bool = 
 
 
 def shorten(value: object) -> str:
-    """Return `repr(value)`, cut to 60 characters."""
     return errors.shorten(repr(value), 60)
 
 
@@ -288,7 +281,6 @@ def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
 
 
 def _has_valid(kind: str, item: Row, name: str) -> bool:
-    """Return whether an item has the field `name`, with a value of the documented type."""
     return name in item and _SHAPES[kind][name][1](item[name])
 
 

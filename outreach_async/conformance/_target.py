@@ -137,7 +137,6 @@ class DialogueRunner:
 
 
 Dialogue = Generator[Request, Response, T]
-"""A generator that yields requests, receives responses, and returns a result."""
 
 DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
@@ -272,7 +271,6 @@ def is_accepted(response: Response) -> bool:
 
 
 def require_success(response: Response) -> dict[str, Any]:
-    """Return the JSON document of a successful response."""
     if not is_accepted(response):
         raise InconclusiveError(f"the service refused the request with {response.status}")
     found: dict[str, Any] = parse_document(response)
