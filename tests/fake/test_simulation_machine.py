@@ -312,7 +312,7 @@ class Mailing(RuleBasedStateMachine):
 def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
-        Mailing, settings=settings(max_examples=40, stateful_step_count=14, deadline=None, derandomize=True)
+        Mailing, settings=settings(max_examples=40, stateful_step_count=18, deadline=None, derandomize=True)
     )
 
     totals = Mailing.totals
