@@ -199,7 +199,7 @@ class _ExchangeFailed(Exception):
 
 
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    # The subclass keeps a reference to the connection, for `_check_leftovers`.
+    # The subclass keeps a reference to the connection, for `check_leftovers`.
     kind: Any = request.response_class
     request.response_class = _tracked_class(kind)
     try:

@@ -60,6 +60,7 @@ class HttptoolsTransport(BaseTransport):
 
     base_url: str
     max_in_flight: int
+    _proxy_schemes = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")  # refused by name, with the remedy
 
     @drop_frames
     def __init__(
@@ -77,12 +78,13 @@ class HttptoolsTransport(BaseTransport):
         if not isinstance(url, str):
             expected = "a base URL such as 'https://api.example'"
             raise InvalidRequest(f"base_url: expected {expected}, got {type(url).__name__}; pass a URL")
-        super().__init__("httptools", url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
-        if self._proxy is not None:  # requests that bypass the proxy may be forbidden, or may fail
-            remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
-            got = f"got a proxy, which httptools does not support; {remedy}"
-            if proxy is not None:
-                raise InvalidRequest(f"proxy: expected None, {got}")
+        # Requests that bypass a proxy may be forbidden, or may fail.
+        remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
+        got = f"got a proxy, which httptools does not support; {remedy}"
+        if proxy is not None:
+            raise InvalidRequest(f"proxy: expected None, {got}")
+        super().__init__("httptools", url, max_in_flight, ssl_context, None, trust_env=trust_env, max_answer=max_answer)
+        if self._proxy is not None:
             expected = f"expected no proxy for {self.base_url}"
             raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {expected}, {got}, or name the host in NO_PROXY")
         base = self._origin = parse_base_url(base_url)

@@ -141,6 +141,9 @@ def _is_exempt(entry: str, base: BaseUrl) -> bool:
 
 
 def _split_url(field: str, text: str, schemes: Collection[str], example: str) -> SplitResult:
+    given: object = text
+    if not isinstance(given, str):
+        raise InvalidRequest(f"{field}: expected a URL as a string, got {type(given).__name__}; pass a URL {example}")
     try:
         parts = urlsplit(text)
         is_complete = bool(parts.hostname) and parts.port != 0

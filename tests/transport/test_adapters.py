@@ -87,7 +87,8 @@ def test_httptools_accepts_only_a_url(service: Any) -> None:
         (["httpx", "httpx2"], {"proxy": "ftp://user:secret@proxy"}, "proxy: .* schemes http, https, socks5, socks5h;"),
         (["httpx"], {"proxy": "socks5://proxy.example"}, r"socksio is not installed; run: pip install 'httpx\[socks\]'"),
         (["aiohttp"], {"proxy": "socks5://user:secret@proxy"}, "proxy: expected a URL .* schemes http, https;"),
-        (["httptools"], {"proxy": "http://user:secret@proxy"}, "proxy: expected None, .* not support; use HttpxTransport"),
+        (["httpx", "aiohttp"], {"proxy": object()}, "proxy: expected a URL as a string, got object; pass a URL such as "),
+        (["httptools"], {"proxy": "socks5://user:secret@proxy"}, "proxy: expected None, .* not support; use HttpxTransport"),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(names: tuple[str, ...], options: dict[str, Any], message: str) -> None:
@@ -113,9 +114,9 @@ async def test_options_that_belong_to_a_client_are_refused_with_one(name: str, o
     await adapt(client).aclose()
 
 
-@pytest.mark.parametrize("variable", ["https_proxy", "HTTPS_PROXY", "all_proxy"])
-def test_httptools_refuses_a_proxy_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, "http://user:secret@proxy.example")
+@pytest.mark.parametrize(("variable", "scheme"), [("https_proxy", "http"), ("HTTPS_PROXY", "http"), ("all_proxy", "socks5h")])
+def test_httptools_refuses_a_proxy_of_the_environment(variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, f"{scheme}://user:secret@proxy.example")
     with pytest.raises(InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: .*; use HttpxTr.*NO_PROXY$") as caught:
         HttptoolsTransport("https://api.example")
     assert "secret" not in str(caught.value)
