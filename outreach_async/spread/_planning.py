@@ -12,6 +12,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
@@ -285,7 +286,9 @@ class KeyIndex:
     def _store(self, number: int) -> None:
         try:
             self._stored[number].append(self._file.seek(0, os.SEEK_END))
-            self._buckets[number].tofile(self._file)
+            rest = self._buckets[number].tobytes()
+            while rest:  # a disk that is nearly full takes only the first bytes, without an error
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             where = f"cannot store the keys of {self.rows} rows in {gettempdir()}: {error.strerror}"
             raise InvalidRequest(f"files: {where}; free space there, or set TMPDIR to another folder") from None
@@ -375,7 +378,7 @@ def plan(
     given = {column.strip(): code for column, code in (overrides or {}).items()}
     mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
     planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
-    with TemporaryFile(buffering=0) as keys:
+    with open_temporary_file() as keys:
         index = KeyIndex(keys)
         for location in _list_locations(files):
             version = read_version(location)
@@ -396,6 +399,14 @@ def plan(
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options)
+
+
+def open_temporary_file(folder: Path | None = None) -> BinaryIO:
+    try:
+        return cast("BinaryIO", TemporaryFile(buffering=0, dir=folder))
+    except OSError as error:
+        what = f"cannot store the keys of rows in a temporary file: {error.strerror}"
+        raise InvalidRequest(f"files: {what}; set TMPDIR to a folder that you can write to") from None
 
 
 def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> Iterator[Piece]:

@@ -27,7 +27,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField
 from outreach_async.spread import ImportPlan, Part, plan
-from outreach_async.spread._planning import KeyIndex, require_unchanged
+from outreach_async.spread._planning import KeyIndex, open_temporary_file, require_unchanged
 
 HEADERS = ["E-mail", "City", "Last Name"]
 EMAILS = st.sampled_from(
@@ -149,6 +149,22 @@ def test_the_memory_of_planning_is_flat_but_for_one_byte_a_row() -> None:
             tracemalloc.stop()
 
     assert peak(200_000) - peak(50_000) <= 3 * 150_000  # one byte is the row's, the rest is of the bucket that is compared
+
+
+def test_keys_are_stored_whole_on_a_disk_that_takes_a_part_of_each_write() -> None:
+    class NearlyFull(BytesIO):
+        def write(self, content: Any, /) -> int:
+            return super().write(content[:5])
+
+    index = KeyIndex(NearlyFull(), block_size=4)
+    for key in "abcabd":
+        index.add(key)
+    assert [*index.find_repeats()] == [1, 1, 0, 1, 1, 0]
+
+
+def test_planning_without_a_temporary_folder_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"^files: cannot store the keys .*: No such file or directory; set TMPDIR to"):
+        open_temporary_file(tmp_path / "missing")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
