@@ -86,7 +86,6 @@ class KeyReference:
         return key
 
     def _read(self, environment: Mapping[str, str], timeout: float) -> tuple[bytes, str]:
-        """Return what contains the key, or the problem."""
         try:
             if self.kind == "env":
                 content = os.fsencode(environment.get(str(self.value), "")).strip()
@@ -186,7 +185,6 @@ class ConfigValues:
 
 
 def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
-    """Return where the owner key of a workspace is stored."""
     return (workspace and workspace.owner_key) or config.owner_key
 
 
@@ -224,7 +222,6 @@ def default_paths() -> list[Path]:
 
 
 def require_config(path: str | os.PathLike[str] | None, profile: str | None, kind: type[T]) -> T:
-    """Find a configuration file, and return its values."""
     found = find_config(path, os.environ)
     if found is None:
         places = " or ".join(map(str, default_paths()))
@@ -234,7 +231,6 @@ def require_config(path: str | os.PathLike[str] | None, profile: str | None, kin
 
 
 def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
-    """Return the values of a file and a profile."""
     text = _read_safely(path)
     try:
         return kind(path=path, profile=profile, **_build(path, profile, tomllib.loads(text)))
@@ -246,7 +242,6 @@ def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
 
 
 def profiles_of(path: Path) -> list[str]:
-    """Return the names of the profiles of a file."""
     profiles = tomllib.loads(_read_safely(path)).get("profile", {})
     return list(profiles) if isinstance(profiles, dict) else []
 

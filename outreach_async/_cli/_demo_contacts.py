@@ -92,7 +92,6 @@ def _people(rng: Random) -> Iterator[_Record]:
 
 
 def _plain(name: str) -> str:
-    """Return a name as lowercase ASCII letters, for an e-mail address."""
     spelled = name.lower().replace("ø", "o")
     return "".join(letter for letter in unicodedata.normalize("NFKD", spelled) if letter.isascii() and letter.isalpha())
 

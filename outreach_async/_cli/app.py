@@ -21,7 +21,6 @@ _EXIT_BROKEN_PIPE: Final = 141
 
 
 def print_completion(shell: str) -> int:
-    """Print the completion script for a shell."""
     return shell_complete(outreach, {}, PROGRAM, VARIABLE, f"{shell}_source")
 
 

@@ -63,7 +63,6 @@ class Screen:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
-        """Print a line to stderr, in the form of an error message."""
         print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
@@ -72,7 +71,6 @@ class Screen:
             self.print_line(line)
 
     def print_footer(self, text: str) -> None:
-        """Print a line if stdout is a terminal."""
         if self.console:
             self.print_line(text, "dim")
 
@@ -167,7 +165,6 @@ async def follow_progress(
 
 
 def show_current(progress: BulkProgress | AuditProgress, show: ShowProgress) -> None:
-    """Show the current progress in the progress bar."""
     show(progress.rows if hasattr(progress, "rows") else progress.workspaces, format_progress(progress))
 
 

@@ -38,7 +38,6 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        """Return the value if it is an id of the expected kind."""
         from outreach_async._config_file import split_selectors
         from outreach_async._service.validation import require_id
 
@@ -59,7 +58,6 @@ class WordType(click.ParamType):  # type: ignore[type-arg]  # as above
         self._or_file = or_file
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the words that start with the typed text."""
         del param
         words = self._words(ctx)
         helps = words if isinstance(words, Mapping) else dict.fromkeys(words)
@@ -117,7 +115,6 @@ class _OutputType(click.Path):
     """A file to write; `-` is standard output."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, with `-` replaced by the path of standard output."""
         return super().convert(str(STDOUT) if value == "-" else value, param, ctx)
 
 
@@ -125,7 +122,6 @@ class _LocationType(click.Path):
     """The path or the URL of a journal, a ledger or an input file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a URL unchanged, and any other value as a path."""
         return value if is_url(value) else super().convert(value, param, ctx)
 
 

@@ -78,7 +78,6 @@ class InterruptHandler:
         self._exit = leave
 
     def handle(self) -> None:
-        """Handle one Ctrl-C."""
         self.count += 1
         if self.count == 1:
             seconds = self.drain()
@@ -90,7 +89,6 @@ class InterruptHandler:
             self._exit(INTERRUPTED)
 
     async def receive(self, signals: AsyncIterable[object]) -> None:
-        """Handle every Ctrl-C, until this task is cancelled."""
         async for _ in signals:
             self.handle()
 

@@ -76,7 +76,6 @@ class Options:
         )
 
     def screen(self, *, as_json: bool = False) -> Screen:
-        """Return the screen for the output of the command."""
         return Screen.of(as_json=self.as_json or as_json, quiet=self.quiet)
 
     @property

@@ -87,7 +87,6 @@ class Engine:
         return clock
 
     def require_open(self) -> None:
-        """If the client has a shared rate, check that the client is open."""
         if self.rate_poller is not None:
             self.rate_poller.require_running()
 

@@ -129,7 +129,6 @@ class MailboxColumns:
         return zip(*self._all, strict=True)
 
     def extend(self, rows: Iterable[tuple[int, ...]]) -> None:
-        """Add mailboxes, each with its values in the order of `rows`."""
         for column, values in zip(self._all, zip(*rows, strict=True), strict=False):
             column.extend(values)
 

@@ -58,13 +58,11 @@ class ContactOutcome:
 def answered_outcome(
     index: int, row: object, answer: CreateContactResponse, info: AttemptInfo, target: Target = RUN_TARGET
 ) -> ContactOutcome:
-    """Return the outcome of a row whose request succeeded."""
     possible = info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied)
     return build_outcome(index, row, answer.status, answer.id, possible, info.attempts, None, None, target)
 
 
 def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str, target: Target = RUN_TARGET) -> ContactOutcome:
-    """Return the outcome of a row whose request failed."""
     attempts, maybe_sent = error.attempts, error.maybe_applied
     outcome = unfinished_outcome(index, row, error, duplicates, attempts=attempts, maybe_applied=maybe_sent, target=target)
     if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
@@ -151,7 +149,6 @@ class UnsentRows:
 
 
 def is_superseded(outcome: ContactOutcome) -> bool:
-    """Return whether another row with the same e-mail was sent instead of this one."""
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 

@@ -122,7 +122,6 @@ class StateReporter:
         self._ended = anyio.Event()
 
     def start(self, group: TaskGroup) -> None:
-        """Report the state `running`, and start to report changes of the state."""
         self._group = group
         self._report_change("running")
         self._throttle.on_change = self._check_state

@@ -217,7 +217,6 @@ class RowParser:
         return (fields, self.targets.find(named), "") if len(fields) > 1 else None
 
     def contact_bytes(self, row: ParsedRow) -> bytes:
-        """Return the part of the request body that has the contact's own fields."""
         return row.operation.request.body[self.requests_for(row.target).prefix_size :]
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
@@ -261,7 +260,6 @@ def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
 
 
 def encode_spooled(content: object, target: Target | None) -> bytes:
-    """Return the payload of a spooled row."""
     return msgspec.json.encode(content if target is None else [content, *target])
 
 

@@ -82,7 +82,6 @@ def __dir__() -> list[str]:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the suite's options to pytest."""
     # The pytest plugin calls this function, because pytest loads the suite's conftest too late to add options there.
     group = parser.getgroup(
         "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"

@@ -93,7 +93,6 @@ class Rates:
 
     @property
     def effective_open(self) -> float:
-        """Share of delivered e-mails that are opened."""
         # Clicks, replies and unsubscribes require an open. If `open` is too low for them, this is the lowest sufficient share.
         return min(1.0, max(self.open, self.click, self.reply + self.unsubscribe))
 
@@ -207,13 +206,11 @@ class SeededStats:
         return (self.sent_today if days < MONTH else 0) + remaining_after(self.sent_30days - self.sent_today, MONTH - 1, days)
 
     def sent_90days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 90-day count still includes on a later day."""
         today = self.sent_today if days < QUARTER else 0
         month = remaining_after(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
         return today + month + remaining_after(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
 
     def bounced_after(self, days: int) -> int:
-        """Return how many seeded bounces the 30-day count still includes on a later day."""
         # The number decreases in proportion to `sent_30days_after(days)`.
         if not self.sent_30days:
             return self.bounced_30days if days == 0 else 0

@@ -130,7 +130,6 @@ class MailboxStats:
         return attrs.evolve(self, sent=self.sent.copy(), opened=self.opened.copy(), bounced=self.bounced.copy())
 
     def sent_on(self, seeded: SeededStats, day: int) -> int:
-        """Return the number of e-mails sent on a day, including seeded e-mails."""
         return self.sent[day] + (seeded.sent_today if day == seeded.day else 0)
 
     def item_values(self, seeded: SeededStats, day: int) -> Mapping[str, Any]:
@@ -399,7 +398,6 @@ class World:
         return self._usage
 
     def capacity(self, campaign: Campaign) -> Fraction:
-        """Return the number of e-mails that a campaign can send per day."""
         # The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its
         # status (rule T17).
         own, live = (0 if campaign.status == "live" else 1), self.usage[1]

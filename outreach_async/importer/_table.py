@@ -417,7 +417,6 @@ _AnyFile = TypeVar("_AnyFile", bound=File)
 
 
 def with_header(file: _AnyFile, cells: tuple[str, ...], *notes: str) -> _AnyFile:
-    """Return the file with the column names in `cells`, and with notes."""
     named = trim_cells(cells, 0)
     if not named:
         raise InvalidRequest(f"{file.name}: no header; name the columns in the first line")

@@ -198,7 +198,6 @@ class FakeUse:
 
 
 def format_row_id(number: int) -> str:
-    """Return the name of a behaviour in test ids, such as `row07`."""
     return f"row{number:02}"
 
 

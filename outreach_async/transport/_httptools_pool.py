@@ -162,7 +162,6 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         return response
 
     def is_silent(self) -> bool:
-        """Return whether the idle connection is open and no bytes have arrived on it."""
         return self.is_reusable and not self._probe.is_open_and_readable()
 
     def abort(self, error: Exception | None = None) -> None:

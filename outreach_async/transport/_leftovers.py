@@ -71,7 +71,6 @@ class ConnectionMonitor:
         self._tls = tls if isinstance(tls, ssl.SSLObject) else None
 
     def is_silent(self) -> bool:
-        """Return whether the idle connection is open and no bytes have arrived on it."""
         return self._probe is None or not self._probe.is_readable()
 
     def check_leftovers(self, stream: Any, *, closing: bool) -> bool:

@@ -50,7 +50,6 @@ def reveal(value: T | Secret) -> T | str:
 
 
 def mask_keys(text: str) -> str:
-    """Return a string with every owner key masked."""
     # Use this function for error messages. If a caller passes a key as the wrong argument, the message may quote the key.
     return _KEY_IN_TEXT.sub("key_***", text)
 

@@ -131,7 +131,6 @@ class _Task:
 
     @property
     def formats(self) -> set[str | None]:
-        """The formats in which the report is written or printed."""
         return {self.print_format, *map(self._format_of, self.outputs)}
 
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
@@ -232,7 +231,6 @@ class _Task:
 
 
 def open_history(options: Options, path: Path | None) -> History | None:
-    """Check the file of `--history`, before anything is sent."""
     if path is None:
         return None
     try:
@@ -315,7 +313,6 @@ def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
 
 
 def load_report(flag: str, path: Path) -> auditing.Report:
-    """Read the JSON report of an earlier audit."""
     with files.explain_read_errors(flag, path):
         text = path.read_bytes()
     try:

@@ -43,7 +43,6 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
 
 
 def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
-    """Return a contact as a mapping of field codes to values."""
     contact: dict[str, Any] = {"email": email}
     extra: dict[str, str] = {}
     for name, value in values.items():

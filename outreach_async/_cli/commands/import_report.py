@@ -102,7 +102,6 @@ def print_findings(screen: Screen, preflight: Preflight) -> None:
 
 
 def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
-    """Print what the ledger knew about the rows, if the import has a ledger."""
     if counts is not None:
         found = ", ".join(f"{count:,} {name}" for name, count in attrs.asdict(counts).items() if count)
         screen.print_line(f"ledger: {found or 'no rows'}")

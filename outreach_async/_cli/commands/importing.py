@@ -208,7 +208,6 @@ class ImportJob:
 
     @property
     def unit(self) -> RowUnit:
-        """The unit of row numbers in messages."""
         return "record" if self.spools else "line"
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:

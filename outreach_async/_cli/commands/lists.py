@@ -60,7 +60,6 @@ class ListColumns:
     brief: tuple[str, ...]
 
     def choose(self, text: str | None, *, is_terminal: bool) -> tuple[str, ...]:
-        """Return the columns to print."""
         if text is None or text == "all":
             return self.brief if is_terminal and text is None else self.all
         names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))

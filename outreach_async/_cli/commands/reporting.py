@@ -63,7 +63,6 @@ class _Wanted:
 
     @property
     def flag(self) -> str | None:
-        """The first option that names a file to write."""
         return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
 
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:

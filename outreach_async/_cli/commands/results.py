@@ -116,7 +116,6 @@ def write_results(path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping
 
 
 def format_cell(value: object) -> object:
-    """Return the text of a value in a table."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(value) if isinstance(value, list) else "" if value is None else value

@@ -27,7 +27,6 @@ from outreach_async.transport._wire import Request
 
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return a service with the data of a world file."""
     service = FakeService(seed, behaviour, NOW)
     try:
         with explain_read_errors("--world", path):

@@ -130,7 +130,6 @@ class Comparer:
         return self._named or {self._parser.targets.default}
 
     def _keys(self, orders: Iterable[str], targets: Sequence[Target]) -> list[int]:
-        """Return the key of each row, from its e-mail and its target."""
         contacts, starts = [order.encode(errors="surrogatepass") for order in orders], self._key_starts
         if targets.count(targets[0]) == len(targets):  # nearly always
             start, salt = starts.get(targets[0]) or self._start_keys(targets[0])
@@ -274,7 +273,6 @@ def count_changes(
 
 
 def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> ContactOutcome:
-    """Return the outcome of a row that a run would send."""
     row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.standing]}; import the file to send the row")
     is_uncertain, duplicates = marked.standing is Standing.UNCERTAIN, options.request["duplicates"]
     outcome = unfinished_outcome(

@@ -111,7 +111,6 @@ class WorkerDeadline:
             self._timer.wake()
 
     def expire(self, now: float) -> None:
-        """Cancel the scope if its deadline has passed."""
         if self._deadline <= now:
             self._deadline = math.inf  # cancel once: otherwise the timer would fire again and again until the worker reacts
             self.scope.cancel()

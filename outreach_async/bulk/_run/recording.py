@@ -83,7 +83,6 @@ class JournalRecorder:
         await self._thread.run(self._writer.heartbeat, due)
 
     def record_outcome(self, outcome: ContactOutcome) -> None:
-        """Queue the outcome for the next commit."""
         self._pending.append(outcome)
         if len(self._pending) == 1:
             self._not_empty.set()

@@ -204,7 +204,6 @@ def checked(rows: Iterable[Sequence[Any]], place: str) -> Iterator[list[Any]]:
 
 
 def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
-    """Return an entry of the run's metadata as a row of the table `meta`."""
     text = to_json(value)
     return name, text, checksum([name, text])
 

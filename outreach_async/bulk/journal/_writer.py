@@ -40,7 +40,6 @@ Change: TypeAlias = tuple[Any, ...]
 
 
 def _insert_many(verb: str, table: str, columns: str) -> str:
-    """Return an SQL statement that inserts the rows of a JSON array."""
     # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
     # the GIL.
     values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))

@@ -124,7 +124,6 @@ class Metadata(msgspec.Struct):
 
 
 def is_ledger_file(path: Path) -> bool:
-    """Return whether a file is a ledger, according to its first bytes."""
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
@@ -243,7 +242,6 @@ def minutes(seconds: float) -> int:
 
 
 def create(path: Path, address: str | None, secret: bytes) -> None:
-    """Write the first, empty generation of a ledger."""
     _write(path, [_HEADER, *_end(0, Metadata(address, secret))])
 
 

@@ -56,7 +56,6 @@ class FileStore:
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def is_current(self) -> bool:
-        """Return whether the generation that `load` returned is still the last one."""
         return self._identify() == self._loaded
 
     def create(self, address: str | None, secret: bytes) -> None:

@@ -125,14 +125,12 @@ def read_common_headers() -> dict[str, Any]:
 
 @cache
 def load_common_fields() -> Mapping[str, str]:
-    """Return the field codes of the names with a single meaning, by folded name."""
     groups = [group for language in read_common_headers()["languages"].values() for group in language["fields"].items()]
     return {fold_name(name): code for code, names in groups for name in names}
 
 
 @cache
 def load_ambiguous_headers() -> Mapping[str, AmbiguousHeader]:
-    """Return the names with several meanings, by folded name."""
     headers = [AmbiguousHeader(**header) for header in read_common_headers()["ambiguous"]]
     return {fold_name(name): header for header in headers for name in header.names}
 
