@@ -147,8 +147,8 @@ def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
         if campaigns.pages[0].exchange.payload is not None:
             break
     # Pages of one item show whether the service obeys `page` and `display`.
-    campaign = yield from _read_sequence(access, "campaigns", first, 1, most=2)
-    mailbox = yield from _read_sequence(access, "mailboxes", first, 1, most=2)
+    campaign = yield from _read_sequence(access, "campaigns", first, 1, most=2, whole=False)
+    mailbox = yield from _read_sequence(access, "mailboxes", first, 1, most=2, whole=False)
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
         steps[id_] = yield from send_once(access.steps(id_))
@@ -157,9 +157,9 @@ def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
 
 
 def _read_sequence(
-    access: Requests, kind: str, first: int, display: int, *, most: int, exact: bool = False
+    access: Requests, kind: str, first: int, display: int, *, most: int, exact: bool = False, whole: bool = True
 ) -> Dialogue[PageSequence]:
-    """Read the first pages of a list, at most `most`. Unless a page has one item, read the last page, and one past the end."""
+    """Read the first pages of a list, at most `most`. If `whole`, also read the last page, and request one past the end."""
     head = yield from send_once(access.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
     size = display if exact or not served or total is None or total <= served else min(display, served)
@@ -174,7 +174,7 @@ def _read_sequence(
     count = -(-total // size)
     while len(pages) < min(count, most) and pages[-1].exchange.rows:
         pages.append((yield from read_page(len(pages))))
-    if display == 1:
+    if not whole:
         return PageSequence(tuple(pages))
     if len(pages) < count:
         pages.append((yield from read_page(count - 1)))

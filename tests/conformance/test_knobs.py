@@ -138,6 +138,11 @@ def test_in_a_small_workspace_the_reasons_say_what_is_missing() -> None:
     assert found["past_end"].possible == ("empty",)
 
 
+def test_a_list_of_one_campaign_a_page_is_read_at_its_end() -> None:
+    campaigns = measure(Behaviour(campaign_max_display=1, over_max="reject"), READER).survey.campaign_pages
+    assert (campaigns.pages[-1].index, campaigns.page_after is None) == (19, False)
+
+
 def test_a_missing_credential_is_recognised_by_the_challenge() -> None:
     found = measure(Behaviour(auth=HeaderAuth()), READER).findings
     assert found["auth"].is_only(HeaderAuth())
