@@ -127,13 +127,7 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True)
 class _RowsReport(BulkReport):
-    """A report that lists failed rows and findings.
-
-    Attributes:
-        failures: The first 100 failed rows of each part, in order.
-        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
-        first_findings: The first ten of these cells of each part.
-    """
+    """A report that lists failed rows and findings."""
 
     failures: tuple[FailedRow, ...] = ()
     findings: int = 0
@@ -163,6 +157,9 @@ class PartReport(_RowsReport):
     Attributes:
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
+        failures: The first 100 failed rows, in order.
+        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
+        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -178,7 +175,7 @@ class PartReport(_RowsReport):
 
 @attrs.frozen(kw_only=True)
 class SpreadReport(_RowsReport):
-    """The combined report of the parts of an import.
+    """The combined report of the parts of an import, with the failed rows and the findings of each `PartReport`.
 
     Attributes:
         parts: The ids of the parts, sorted. The rows are in this order.
