@@ -407,4 +407,4 @@ class WorldBuilder:
             if mailbox not in world.mailboxes:
                 raise ValueError(f"there is no mailbox {mailbox!r}; add the mailbox first")
             world.mailboxes[mailbox] = update_mailbox(world.mailboxes[mailbox], fields)
-            world.simulation.schedule_wake(to_microseconds(self.now))  # the limit of the mailbox may be higher
+            world.simulation.apply_change(to_microseconds(self.now))

@@ -236,6 +236,8 @@ class Simulation:
     stats: dict[str, MailboxStats] = attrs.Factory(dict)
     scripts: dict[ScriptKey, ResponsePlan] = attrs.Factory(dict)
     wake: int | None = None
+    # Mailboxes of a campaign on one day, as a heap by remaining capacity, which may be outdated.
+    pools: dict[str, tuple[int, list[tuple[int, int, str]]]] = attrs.field(factory=dict, init=False, eq=False, repr=False)
     # Campaigns and mailboxes whose flows and statistics no copy shares: they may be changed in place.
     _owned_ids: set[str] = attrs.field(factory=set, init=False, eq=False, repr=False)
 
@@ -285,6 +287,11 @@ class Simulation:
             # No e-mail can be due before the campaign was seeded.
             at = max(at + campaign.steps[0].wait_time * 1000, flow.seeded_at)
             heapq.heappush(self.heap, FutureEvent(at, EventKind.DUE, campaign.id, contact, 0, token, len(campaign.steps)))
+
+    def apply_change(self, now: int) -> None:
+        """Send queued e-mails now, because a campaign has changed, or the limit of a mailbox."""
+        self.pools.clear()
+        self.schedule_wake(now)
 
     def schedule_wake(self, at: int) -> None:
         """Schedule a time to send queued e-mails. An earlier time that is already scheduled is kept."""
@@ -364,7 +371,7 @@ class World:
 
     def set_campaign(self, campaign: Campaign, now: float) -> None:
         self.campaigns[campaign.id] = campaign
-        self.simulation.schedule_wake(to_microseconds(now))
+        self.simulation.apply_change(to_microseconds(now))
         self._usage = None
 
     def last_activity(self, kind: ListKind, id_: str) -> float:

@@ -113,10 +113,8 @@ class SimulationEngine:
             # world files that the contact has joined, although no event of it is left.
             self.world.simulation.mutable_flow(campaign.id).progress.setdefault(event.contact, event.step)
             return
-        queue = self.world.simulation.mutable_flow(campaign.id).queue
-        queue.append(event)
-        # If others already wait, no mailbox has capacity today: whatever changes that schedules a wake.
-        if campaign.status == LIVE and (len(queue) > 1 or not self._send_next(campaign, event.at)):
+        self.world.simulation.mutable_flow(campaign.id).queue.append(event)
+        if campaign.status == LIVE and not self._send_next(campaign, event.at):
             self.world.simulation.schedule_wake(_midnight(event.at))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
@@ -126,14 +124,28 @@ class SimulationEngine:
             flow.queue.popleft()
         if not flow.queue:
             return False
-        capacity, mailbox = partial(self._remaining_capacity, now // DAY_US), flow.queue[0].mailbox
-        if mailbox not in campaign.mailboxes or capacity(mailbox) <= 0:
-            # `max` returns the first of those with equal capacity.
-            mailbox = max(campaign.mailboxes, key=capacity, default="")
-            if not mailbox or capacity(mailbox) <= 0:
-                return False
-        self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
-        return True
+        day, mailbox = now // DAY_US, flow.queue[0].mailbox
+        if mailbox not in campaign.mailboxes or self._remaining_capacity(day, mailbox) <= 0:
+            mailbox = self._roomiest_mailbox(campaign, day)
+        if mailbox:
+            self._send(campaign, flow, flow.queue.popleft(), self.world.mailboxes[mailbox], now)
+        return bool(mailbox)
+
+    def _roomiest_mailbox(self, campaign: Campaign, day: int) -> str:
+        """Return the campaign's mailbox with the most capacity, the first of equals; empty if none has any."""
+        pools, capacity = self.world.simulation.pools, partial(self._remaining_capacity, day)
+        known_day, pool = pools.get(campaign.id, (-1, []))
+        if known_day != day:
+            pool = [(-capacity(id_), place, id_) for place, id_ in enumerate(campaign.mailboxes)]
+            heapq.heapify(pool)
+            pools[campaign.id] = day, pool
+        # Capacity only shrinks within a day, so an outdated one is too high: update the first until it is up to date.
+        while pool and pool[0][0] < 0:
+            negative, place, id_ = pool[0]
+            if negative == (current := -capacity(id_)):
+                return id_
+            heapq.heapreplace(pool, (current, place, id_))
+        return ""
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.world.mailboxes[mailbox]
