@@ -170,6 +170,16 @@ class _WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
     simulation: SimulationDocument | None = None
 
 
+# The class of an object, by the last key of its path.
+_KINDS: Final[Mapping[str, Any]] = {
+    "$": _WorldDocument,
+    "workspaces": WorkspaceDocument,
+    "contacts": _ContactDocument,
+    "campaigns": _EnrolmentDocument,
+    "simulation": SimulationDocument,
+}
+
+
 class WorldError(ValueError):
     """Raised when a world file is invalid. The message names the path to the invalid value, and the reason.
 
@@ -264,11 +274,11 @@ def read_document(source: str | Path | Mapping[str, Any]) -> _WorldDocument:
         if document.now is not None:
             parse_time("$.now", document.now)
     except ValueError as error:
-        unknown = re.search(r": object contains unknown field `(.*)`$", str(error))
-        kinds = (_WorldDocument, WorkspaceDocument, _ContactDocument, _EnrolmentDocument, SimulationDocument)
-        names = [name for kind in kinds for name in kind.__struct_fields__]
-        remedy = "" if unknown is None else f"; {suggest_similar(unknown[1], names) or 'remove the field, or correct its name'}"
-        raise WorldError(f"{error}{remedy}") from error
+        if (unknown := re.search(r"(\$|\w+)(?:\[\d+\])?: object contains unknown field `(.*)`$", str(error))) is None:
+            raise WorldError(str(error)) from error
+        known = _KINDS[unknown[1]].__struct_fields__
+        remedy = suggest_similar(unknown[2], known) or f"expected one of {', '.join(known)}"
+        raise WorldError(f"{error}; {remedy}") from error
     return document
 
 
