@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from outreach_async._vocabulary import MailboxType
@@ -58,6 +59,7 @@ def check(
 
 
 _HASH_MASK: Final = 2**64 - 1
+_PAGE_SIZE: Final = 2_000
 OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
 _ABOUT_AUTHENTICATION: Final = frozenset({"OA101", "OA102", "OA103", "OA104"})
 _LACK_FLAGS: Final = {"SPF record": LACKS_SPF, "DKIM signature": LACKS_DKIM, "DMARC policy": LACKS_DMARC}
@@ -129,18 +131,13 @@ class AuditState:
         return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
 
     def add_facts(self, workspace: str, facts: Iterable[MailboxFacts]) -> None:
-        place = self._indexes[workspace]
-        types, rows = self.totals["type"], list[tuple[int, ...]]()
-        all_sent = all_limits = 0
-        for digest, domain_name, server_ip, kind, sent, limit, flags in facts:
-            server = self._servers.add(server_ip, sent, limit, place)
-            domain = -1 if domain_name is None else self._domains.add(domain_name, sent, limit, place)
-            type_ = types.add(kind, sent, limit, place)
-            all_sent, all_limits = all_sent + sent, all_limits + limit
-            rows.append((digest, domain, server, type_, sent, limit, flags))
-        if rows:
-            self.columns[place].extend(rows)
-            self.totals["workspace"].add(workspace, all_sent, all_limits, place, len(rows))
+        place, facts = self._indexes[workspace], iter(facts)
+        while page := list(islice(facts, _PAGE_SIZE)):
+            digests, domains, servers, types, sent, limits, flags = zip(*page, strict=True)
+            groups = (self._domains, domains), (self._servers, servers), (self.totals["type"], types)
+            indexes = [totals.add_all(keys, sent, limits, place) for totals, keys in groups]
+            self.columns[place].extend((digests, *indexes, sent, limits, flags))
+            self.totals["workspace"].add(workspace, sum(sent), sum(limits), place, len(page))
 
     def facts(self, place: int) -> Iterator[MailboxFacts]:
         """Yield what was passed to `add_facts` for the workspace with this place."""

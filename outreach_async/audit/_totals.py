@@ -66,8 +66,20 @@ class GroupTotals:
         self._first[index] = min(self._first[index], workspace)
         return index
 
-    def index(self, key: str) -> int:
-        return self._indexes.get(key, -1)
+    def add_all(self, keys: Iterable[str | None], sent: Iterable[int], limits: Iterable[int], workspace: int) -> list[int]:
+        """Add the mailboxes of a page, and return the index of each one's key; -1 for a mailbox without a key."""
+        # Most mailboxes of a page share their server and their type, so they are added up before they are stored.
+        sums: dict[str, tuple[int, int, int]] = {}
+        for key, each_sent, limit in zip(keys, sent, limits, strict=True):
+            if key is not None:
+                all_sent, all_limits, count = sums.get(key, (0, 0, 0))
+                sums[key] = all_sent + each_sent, all_limits + limit, count + 1
+        for key, (all_sent, all_limits, count) in sums.items():
+            self.add(key, all_sent, all_limits, workspace, count)
+        return [self.index(key) for key in keys]
+
+    def index(self, key: str | None) -> int:
+        return -1 if key is None else self._indexes.get(key, -1)
 
     def add_own(self, index: int, *, listed: bool) -> None:
         self._own[index] += 1
@@ -128,8 +140,8 @@ class MailboxColumns:
     def rows(self) -> Iterator[tuple[int, ...]]:
         return zip(*self._all, strict=True)
 
-    def extend(self, rows: Iterable[tuple[int, ...]]) -> None:
-        for column, values in zip(self._all, zip(*rows, strict=True), strict=False):
+    def extend(self, columns: Iterable[Iterable[int]]) -> None:
+        for column, values in zip(self._all, columns, strict=True):
             column.extend(values)
 
 
