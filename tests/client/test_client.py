@@ -247,27 +247,6 @@ async def test_closing_a_copy_does_not_close_the_transport() -> None:
     assert script.closed == 1
 
 
-@virtual_time
-async def test_a_copy_shares_the_limit_of_requests_in_flight() -> None:
-    script = Script(1.0, page(), 1.0, page(), 1.0, page())
-    api_client = client(script, max_in_flight=1)
-    async with anyio.create_task_group() as group:
-        for each in (api_client, api_client.with_options(workspace="space_2"), api_client.with_options(timeout=5.0)):
-            group.start_soon(each.campaigns.list().collect)
-    assert (script.most_in_flight, len(script.requests)) == (1, 3)
-
-
-@virtual_time
-async def test_a_copy_shares_the_retry_budget() -> None:
-    script = Script(lost())
-    api_client = client(script, retry=RetryPolicy(attempts=2, budget=14))
-    with pytest.raises(TransportError):
-        await api_client.campaigns.list()
-    with pytest.raises(TransportError):
-        await api_client.with_options(workspace="space_2").campaigns.list()
-    assert len(script.requests) == 3
-
-
 # The raw request
 
 

@@ -35,7 +35,7 @@ from support.wire import (
 from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, encode_contact, structure
 from outreach_async._service.contacts import CreateContactResponse, NewContact
 from outreach_async._vocabulary import Outcome
-from outreach_async.models import CampaignSteps, Mailbox, Page, Template, Undecodable
+from outreach_async.models import Mailbox, Page, Undecodable
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
 TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}
@@ -45,14 +45,13 @@ STEP: Wire = {
 }
 MAILBOX: Wire = {field: {"str": "x", "number": 1, "bool": True}.get(kind) for field, kind in TABLES["Mailbox"].items()}
 PAGE: Wire = {"status": "ok", "headers": ["email"], "data": [], "total_found": 5, "current_page": 1, "total_pages": 1}
+DEEP = b"[" * 100_000 + b"]" * 100_000
 
 UNREADABLE = {
     "an empty body": b"",
     "HTML": b"<!doctype html><html><body>502 Bad Gateway</body></html>",
-    "XML": b'  <?xml version="1.0"?><error/>',
     "plain text": b"upstream timed out",
     "a truncated object": b'{"status": "added", "id": "contact_1", "det',
-    "a truncated text": b'{"status": "added',
     "two values": b'{"status": "added"}{"status": "added"}',
     "single quotes": b"{'status': 'added'}",
     "NaN": b'{"status": NaN, "id": null, "details": null}',
@@ -68,14 +67,10 @@ UNREADABLE = {
     "UTF-16": json.dumps(ANSWER).encode("utf-16"),
     "gzip": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     "100,000 open brackets": b"[" * 100_000,
-    "100,000 brackets": b"[" * 100_000 + b"]" * 100_000,
+    "100,000 brackets": DEEP,
     "100,000 objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "100,000 brackets in a member": b'{"status": ' + b"[" * 100_000 + b"]" * 100_000 + b', "id": null, "details": null}',
-    "100,000 brackets in an unknown member": json.dumps(ANSWER).encode()[:-1]
-    + b', "new":'
-    + b"[" * 100_000
-    + b"]" * 100_000
-    + b"}",
+    "100,000 brackets in a member": b'{"status": %b, "id": null, "details": null}' % DEEP,
+    "100,000 brackets in an unknown member": json.dumps(ANSWER).encode()[:-1] + b', "new": %b}' % DEEP,
 }
 
 NO_OBJECT = {"null": "None", "true": "bool", "1": "int", "1.5": "float", '"text"': "str", "[]": "list"}
@@ -208,19 +203,6 @@ def test_the_last_of_two_members_with_the_same_name_counts() -> None:
     assert decode_model(CreateContactResponse, body).status is Outcome.ADDED
 
 
-@pytest.mark.parametrize("name", ["a", 'a: "b"', '":', "a, b: c"])
-def test_only_items_with_unknown_members_get_them(name: str) -> None:
-    boxes = [
-        {**MAILBOX, "sender_name": name},
-        {**MAILBOX, "new": 1, "newer": name},
-        {**MAILBOX, "sender_name": name, "newest": [{}]},
-    ]
-    body = {**PAGE, "data": boxes, "undecodable": [], "new": name}
-    page = decode_model(Page[Mailbox], json.dumps(body).encode())
-    assert [box.extra for box in page.data] == [{}, {"new": 1, "newer": name}, {"newest": [{}]}]
-    assert (list(page.extra.items()), page.data[0].sender_name) == ([("undecodable", []), ("new", name)], name)
-
-
 NEW_VALUES: Final = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3)
 )
@@ -259,15 +241,6 @@ def test_an_unknown_member_that_is_not_text_is_a_fault() -> None:
     body = json.dumps({**PAGE, "data": [{**MAILBOX, "new": "?"}]}).encode()
     with pytest.raises(DecodeError, match=r"\$: expected JSON: 'utf-8' codec"):
         decode_model(Page[Mailbox], body.replace(b"?", b"\xff"))
-
-
-def test_unknown_members_are_kept_at_every_depth() -> None:
-    step = {**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}
-    value = {"status": "ok", "days_left": 1, "days_left_date": "", "days_left_display": "", "data": [step], "newest": {"a": None}}
-    steps = decode_model(CampaignSteps, json.dumps(value).encode())
-    assert (steps.extra, steps.data[0].extra) == ({"newest": {"a": None}}, {"new": 1})
-    assert steps.data[0].templates[0].extra == {"newer": [2]}
-    assert json.loads(encode(steps.to_dict())) == value
 
 
 @pytest.mark.thorough
@@ -323,16 +296,6 @@ def test_an_invalid_page_is_a_fault_even_in_lenient_decoding(value: Wire, faults
     assert caught.value.value is not None
 
 
-def test_invalid_json_is_a_fault_even_in_lenient_decoding() -> None:
-    with pytest.raises(DecodeError, match="empty body"):
-        decode_page(Page[Mailbox], b"")
-
-
-def test_a_good_page_is_the_same_in_strict_and_lenient_decoding() -> None:
-    body = json.dumps({**PAGE, "data": [MAILBOX]}).encode()
-    assert exactly(decode_page(Page[Mailbox], body)) == exactly(decode_model(Page[Mailbox], body))
-
-
 def test_a_new_contact_is_encoded_as_what_was_set() -> None:
     contact = NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"}, extra={"linkedin": None})
     members = {"email": "a@b.example", "first_name": "A", "last_name": None, "custom_1": "x", "linkedin": None}
@@ -362,14 +325,14 @@ def test_what_is_not_a_json_value_cannot_be_encoded() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "loaded"),
     [
-        (CreateContactResponse, ANSWER, False),
-        (Page[Mailbox], {**PAGE, "data": [MAILBOX]}, False),
-        (Template, {**TEMPLATE, "new": 1}, False),
-        (Template, {}, True),
+        ("CreateContactResponse", ANSWER, False),
+        ("Page[Mailbox]", {**PAGE, "data": [MAILBOX]}, False),
+        ("Template", {**TEMPLATE, "new": 1}, False),
+        ("Template", {}, True),
     ],
     ids=["creation", "page", "unknown member", "invalid"],
 )
-def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, loaded: bool) -> None:
+def test_cattrs_is_imported_only_for_invalid_responses(kind: str, value: Wire, loaded: bool) -> None:
     code = (
         "import sys\n"
         "from contextlib import suppress\n"
@@ -377,12 +340,8 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: Any, value: Wire, l
         "from outreach_async._service.codec import decode_model\n"
         "from outreach_async.models import *\n"
         "with suppress(ValueError):\n"
-        f"    decode_model({name_of(kind)}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
+        f"    decode_model({kind}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"
         "print('cattrs' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     assert done.stdout.strip() == str(loaded)
-
-
-def name_of(kind: Any) -> str:
-    return next(name for name, each in KINDS.items() if each == kind)

@@ -31,7 +31,7 @@ from outreach_async._vocabulary import (
     StepType,
     TemplateStatus,
 )
-from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, Undecodable
+from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, Undecodable
 
 ANSWERS: dict[str, Any] = {name: get_origin(kind) or kind for name, kind in KINDS.items()}
 MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]
@@ -92,11 +92,6 @@ def test_a_model_as_json_has_its_nested_models_and_unknown_fields() -> None:
     assert '"Zoë"' in created.to_json()
     page = Page[CreatedContact](status="ok", headers=[], data=[created], total_found=1, current_page=1, total_pages=1)
     assert json.loads(page.to_json(indent=2))["data"] == [expected]
-
-
-def test_the_request_id_is_read_from_the_header_fields() -> None:
-    assert ResponseInfo(200, {"x-request-id": "req_1"}).request_id == "req_1"
-    assert ResponseInfo(200, {}).request_id is None
 
 
 @unhurried

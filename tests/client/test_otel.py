@@ -19,16 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, skipped, status
 
-from outreach_async import (
-    InvalidRequest,
-    NewContact,
-    OutreachClient,
-    OutreachError,
-    Progress,
-    Request,
-    Response,
-    RetryPolicy,
-)
+from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
 from outreach_async.otel import OtelHook
 
 pytestmark = virtual_time
@@ -211,25 +202,21 @@ async def test_a_method_unknown_to_the_conventions_is_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "place"),
-    [(None, ("fallback.example", 80)), ("http://api.example:8080", ("api.example", 8080))],
-    ids=["the hook's", "the transport's"],
+    ("own", "fallback", "url"),
+    [
+        (None, "http://fallback.example", ("http", "fallback.example", 80, "http://fallback.example/contacts")),
+        ("http://api.example:8080", "http://b.example", ("http", "api.example", 8080, "http://api.example:8080/contacts")),
+        (None, None, (None, None, None, None)),
+    ],
+    ids=["the hook's", "the transport's", "unknown"],
 )
-async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(own: str | None, place: tuple[str, int]) -> None:
-    telemetry = Telemetry(base_url="http://fallback.example")
-    script = Script(added())
+async def test_the_server_address_is_that_of_the_transport_or_else_of_the_hook(own: Any, fallback: Any, url: Any) -> None:
+    telemetry, script = Telemetry(base_url=fallback), Script(added())
     script.base_url = own  # type: ignore[attr-defined]  # a transport may have one
     await telemetry.client(script).contacts.create(CONTACT)
-    found_attributes = attributes(telemetry.spans()[0])
-    assert (found_attributes["server.address"], found_attributes["server.port"]) == place
-
-
-async def test_an_unknown_server_address_is_left_out() -> None:
-    telemetry = Telemetry(base_url=None)
-    await telemetry.client(Script(added())).contacts.create(CONTACT)
-    found_attributes = attributes(telemetry.spans()[0])
-    assert not {"server.address", "server.port", "url.full", "url.scheme"} & set(found_attributes)
-    assert found_attributes["url.template"] == "/contacts"
+    found = attributes(telemetry.spans()[0])
+    assert tuple(map(found.get, ("url.scheme", "server.address", "server.port", "url.full"))) == url
+    assert found["url.template"] == "/contacts"
 
 
 def test_an_unknown_kind_of_event_is_ignored(anyio_backend: Any) -> None:

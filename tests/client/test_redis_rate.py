@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -32,23 +33,26 @@ REDIS_SERVER: Final = which("redis-server")
 needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")
 
 
-def read_command(peer: Peer, taken: int) -> tuple[list[str], int]:
-    """Return the next command after `taken` received bytes, and the number of bytes up to its end."""
+def commands(peer: Peer) -> Iterator[list[str]]:
+    """Yield the words of each command that a connection receives."""
+    at = 0
 
-    def line(begin: int) -> tuple[bytes, int]:
-        while (end := peer.received.find(b"\r\n", begin)) < 0:
+    def line() -> bytes:
+        nonlocal at
+        while (end := peer.received.find(b"\r\n", at)) < 0:
             peer.read()
-        return peer.received[begin:end], end + 2
+        begin, at = at, end + 2
+        return peer.received[begin:end]
 
-    header, at = line(taken)
-    words = []
-    for _ in range(int(header[1:])):
-        size, at = line(at)
-        while len(peer.received) < at + int(size[1:]) + 2:
-            peer.read()
-        words.append(peer.received[at : at + int(size[1:])].decode("latin-1"))
-        at += int(size[1:]) + 2
-    return words, at
+    while True:
+        words = []
+        for _ in range(int(line()[1:])):
+            size = int(line()[1:])
+            while len(peer.received) < at + size + 2:
+                peer.read()
+            words.append(peer.received[at : at + size].decode("latin-1"))
+            at += size + 2
+        yield words
 
 
 @attrs.define
@@ -83,19 +87,14 @@ class StubServer:
         return b"*%d\r\n" % len(self.stored) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in self.stored)
 
     def behave(self, peer: Peer) -> None:
-        taken = 0
-        while True:
-            (name, *arguments), taken = read_command(peer, taken)
+        for name, *arguments in commands(peer):
             self.commands.append(name)
             peer.send(self.reply(name, arguments))
 
 
 def answer_with(reply: bytes) -> Behaviour:
-
     def behave(peer: Peer) -> None:
-        taken = 0
-        while True:
-            _, taken = read_command(peer, taken)
+        for _ in commands(peer):
             peer.send(reply)
 
     return behave
@@ -134,8 +133,8 @@ def report(client: str = "a", refused: int = 0) -> RateUsage:
     return RateUsage(client=client, seconds=0.25, wanted=100, completed=10, refused=refused)
 
 
-def address(service: Listener, password: str | None = None) -> str:
-    return f"redis://{f':{password}@' if password else ''}127.0.0.1:{service.port}/0"
+def address(service: Listener) -> str:
+    return f"redis://127.0.0.1:{service.port}/0"
 
 
 @contextmanager
@@ -145,14 +144,6 @@ def open_rate(*behaviours: Behaviour, limit: float | None = 100.0) -> Iterator[t
         rate = RedisRate(address(service), key="k", limit=limit, timeout=PATIENCE)
         yield rate, service
         rate.close()
-
-
-def rate_records(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    return [(each.levelname, each.getMessage().partition(":")[0]) for each in caplog.records]
-
-
-def hang(peer: Peer) -> None:
-    peer.outlast()
 
 
 def drop(peer: Peer) -> None:
@@ -200,9 +191,7 @@ async def test_a_report_whose_response_was_lost_counts_once() -> None:
     stub = StubServer()
 
     def lose_one(peer: Peer) -> None:
-        taken = 0
-        while True:
-            (name, *arguments), taken = read_command(peer, taken)
+        for name, *arguments in commands(peer):
             answer = stub.reply(name, arguments)
             if name == "EVALSHA" and len(stub.stored) == 4:  # the report is stored, and the connection lost
                 return
@@ -248,8 +237,7 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
         shares = []
         for _ in range(2):
             rate.close()
-            service_peer = service.peers[-1]
-            service_peer.interrupt()
+            service.peers[-1].interrupt()
             shares.append(await rate.renew(report()))
         assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)] * 2
         for _ in range(6):
@@ -259,18 +247,18 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
         assert share.rate == 100
         rate.close()
         port = service.port
-    assert rate_records(caplog) == [("WARNING", "rate"), ("INFO", "rate")]
-    warning = caplog.records[0].getMessage()
+    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
+    warning = caplog.messages[0]
     assert warning.startswith(f"rate: Redis server 127.0.0.1:{port} unreachable (")
     assert warning.endswith("); check the URL and the server; clients continue with half of their last shares")
-    assert caplog.records[1].getMessage() == "rate: the Redis server and key work again"
+    assert caplog.messages[1] == "rate: the Redis server and key work again"
 
 
 @pytest.mark.parametrize("anyio_backend", MOVABLE.values(), ids=MOVABLE)
 async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
     stub = StubServer()
     shares = []
-    with open_rate(stub.behave, hang) as (rate, service):
+    with open_rate(stub.behave, Peer.outlast) as (rate, service):
         await rate.renew(report())
         rate.close()
         port = service.port
@@ -439,51 +427,31 @@ async def test_a_restarted_server_learns_the_rate_again(server: RedisServer) -> 
 
 
 _REPORT = """
-import sys, time, anyio
+import sys, anyio
 from outreach_async import RateUsage, RedisRate
 
 async def main():
-    rate = RedisRate(sys.argv[1], key="k", limit=100.0)
-    while True:
-        share = await rate.renew(RateUsage(client=sys.argv[2], seconds=0.25, wanted=100, completed=10, refused=0))
-        print(share.rate, flush=True)
-        sys.stdin.readline()
+    usage = RateUsage(client="killed", seconds=0.25, wanted=100, completed=10, refused=0)
+    print((await RedisRate(sys.argv[1], key="k", limit=100.0).renew(usage)).rate, flush=True)
+    await anyio.sleep_forever()
 
 anyio.run(main)
 """
 
 
-class Host:
-    """A process that sends one report for each line on its stdin."""
-
-    def __init__(self, url: str, name: str) -> None:
-        command = [sys.executable, "-c", _REPORT, url, name]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def report(self, *, first: bool = False) -> float:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        if not first:
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
 @pytest.mark.thorough
 @needs_redis
 def test_the_share_of_a_killed_process_goes_to_the_others(server: RedisServer) -> None:
-    one, other = Host(server.url, "one"), Host(server.url, "other")
-    one.report(first=True)
-    other.report(first=True)
-    assert one.report() == other.report() == pytest.approx(50)
-    other.kill()
-    while one.report() != pytest.approx(100):  # the server's clock decides when the other share has expired
+    rate = RedisRate(server.url, key="k", limit=100.0, timeout=PATIENCE)
+    renew = partial(anyio.run, rate.renew, report())
+    assert renew().rate == pytest.approx(100)
+    with subprocess.Popen([sys.executable, "-c", _REPORT, server.url], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert float(other.stdout.readline()) == renew().rate == pytest.approx(50)
+        other.kill()
+    while renew().rate != pytest.approx(100):  # the server's clock decides when the other share has expired
         pass
-    one.kill()
+    rate.close()
 
 
 @needs_redis

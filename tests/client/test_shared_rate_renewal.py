@@ -17,13 +17,9 @@ from outreach_async import (
     InvalidRequest,
     NewContact,
     OutreachClient,
-    Progress,
     RateShare,
     RateUsage,
-    Request,
-    Response,
     SharedRate,
-    Transport,
     TransportError,
 )
 from outreach_async.fake import FakeService, FakeTransport, faults
@@ -50,19 +46,6 @@ class ScriptedRate:
         answer = next(self.answers)
         share: RateShare = answer() if callable(answer) else answer
         return share
-
-
-@attrs.define
-class Slow:
-    inner: Transport
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        response = await self.inner.send(request, progress)
-        await anyio.sleep(0.6)
-        return response
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 def share(rate: float = 10.0, expires_in: float = 1.5, hold: float = 0.0) -> RateShare:
@@ -144,15 +127,6 @@ async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeS
     assert max(usage.wanted for usage in usages) >= 5
     assert len({usage.client for usage in usages}) == 1
     assert sum(usage.seconds for usage in usages) == pytest.approx(rate.reports[-1][0] - rate.reports[0][0])
-
-
-async def test_refusals_of_requests_from_before_a_lower_share_are_left_out(service: FakeService) -> None:
-    service.faults.script("list_fields", faults.status(429))
-    rate = scripted(share(rate=100.0), share(rate=10.0))
-    async with open_client(service, rate, transport=Slow(FakeTransport(service))) as client:
-        await send(client, 1)
-        await anyio.sleep(1)
-    assert sum(usage.refused for _, usage in rate.reports) == 0
 
 
 async def test_nothing_is_sent_after_a_share_expired_until_the_next(service: FakeService) -> None:

@@ -30,6 +30,7 @@ from outreach_async import (
 )
 from outreach_async._client_loop import ClientLoop
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.hooks import AttemptStarted, Event
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import (
     CallerRows,
@@ -375,42 +376,27 @@ def test_an_exception_of_the_rows_is_raised_after_the_outcomes_before_it(client:
 
 
 def test_an_error_that_ends_the_run_is_raised_after_its_outcomes(client: SyncClient) -> None:
-    seen: list[int] = []
-    invalid = [{"email": ""}] * 200
-    with (
-        pytest.raises(BulkStopped, match="the first 50 rows were all rejected"),
-        client.contacts.create_many(invalid, concurrency=1) as outcomes,
-    ):
+    seen, stopped = list[int](), pytest.raises(BulkStopped, match="the first 50 rows were all rejected")
+    with stopped, client.contacts.create_many([{"email": ""}] * 200, concurrency=1) as outcomes:
         seen.extend(outcome.index for outcome in outcomes)
     assert len(seen) >= 50
 
 
-class Counting:
-    """The transport to a service, with a semaphore that counts the requests it has received."""
-
-    def __init__(self, fake: FakeService) -> None:
-        self._transport = FakeTransport(fake)
-        self.sent = threading.Semaphore(0)
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        self.sent.release()
-        return await self._transport.send(request, progress)
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
 def test_a_slow_input_does_not_hold_back_rows(fake: FakeService) -> None:
-    transport, read = Counting(fake), list[object]()
+    sent, read = threading.Semaphore(0), list[object]()
+
+    def count(event: Event) -> None:
+        if isinstance(event, AttemptStarted):
+            sent.release()
 
     def rows() -> Iterator[dict[str, str]]:
         for row in emails(4):
-            assert not read or transport.sent.acquire(timeout=30), "the row before was held back"
+            assert not read or sent.acquire(timeout=30), "the row before was held back"
             read.append(row)  # on the clock below, each row takes longer than a batch may take
             yield row
 
     source, loop = CallerRows(rows(), clock=lambda: 0.03 * len(read)), ClientLoop()
-    client = OutreachClient(transport=transport, workspace="space_1", owner_key="key_1")
+    client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[count])
     with start_blocking_portal() as loop.portal, SyncRun(client.contacts.create_many(source), source, loop) as outcomes:
         assert sorted(outcome.index for outcome in outcomes) == [0, 1, 2, 3]
 

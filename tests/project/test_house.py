@@ -43,10 +43,7 @@ SMALL_MODULES = {
 """Modules of fewer than 60 lines, and why each is a file of its own."""
 REPEATED_CLASS_NAMES = dict.fromkeys(
     ("Campaign", "Mailbox", "Step", "Template"), "the fake's records are named as the wire's resources"
-) | {
-    "Row": "public in two packages that never import each other",
-    "_Body": "private in adapters that never import each other",
-}
+) | {"Row": "public in two packages that never import each other", "_Body": "private in adapters that never import each other"}
 
 
 def functions() -> Iterator[tuple[str, int]]:

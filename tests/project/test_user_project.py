@@ -207,10 +207,7 @@ def test_the_test_suite_of_the_project_fails_if_contacts_are_lost(user: User) ->
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "command",
-    [
-        ["mypy", "--strict", "--cache-dir", "../mypy_cache", "--python-executable"],
-        ["pyright", "--pythonpath"],
-    ],
+    [["mypy", "--strict", "--cache-dir", "../mypy_cache", "--python-executable"], ["pyright", "--pythonpath"]],
     ids=["mypy", "pyright"],
 )
 def test_the_type_checkers_accept_the_project(user: User, command: list[str]) -> None:
