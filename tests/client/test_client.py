@@ -12,16 +12,8 @@ import pytest
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, status
 
-from outreach_async import (
-    DeadlineExceeded,
-    HttpxTransport,
-    InvalidRequest,
-    NewContact,
-    OutreachClient,
-    Response,
-    RetryPolicy,
-    TransportError,
-)
+from outreach_async import HttpxTransport, NewContact, OutreachClient, Response, RetryPolicy
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, TransportError
 from outreach_async.hooks import Event
 from outreach_async.transport._wire import Transport
 

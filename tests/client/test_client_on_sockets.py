@@ -11,20 +11,9 @@ import pytest
 from support.time import MOVABLE, jump
 from support.transports import Make, over
 
-from outreach_async import (
-    BulkSuspended,
-    NewContact,
-    Outcome,
-    OutreachClient,
-    OutreachError,
-    RateLimited,
-    Request,
-    RetryPolicy,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-)
+from outreach_async import NewContact, Outcome, OutreachClient, Request, RetryPolicy
 from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.errors import BulkSuspended, OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f
 from outreach_async.fake.server import serve

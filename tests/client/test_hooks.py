@@ -18,24 +18,11 @@ from support.examples import scaled
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status
 
-from outreach_async import (
-    BulkStopped,
-    BulkSuspended,
-    InvalidRequest,
-    Journal,
-    JournalError,
-    NewContact,
-    Outcome,
-    OutreachClient,
-    OutreachError,
-    Request,
-    Response,
-    RetryPolicy,
-    StatusError,
-)
+from outreach_async import Journal, NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy
 from outreach_async._engine.call import CallOptions
 from outreach_async._service.operations import Operation
 from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.hooks import (
     AttemptEnded,
     AttemptStarted,

@@ -19,21 +19,9 @@ from hypothesis import strategies as st
 from support.paging import Change, IgnoresThePage, PagingService, Reading, ShortPages, campaign, deletions, insertions, readings
 from support.tables import check_rows_async
 
-from outreach_async import (
-    Campaign,
-    InvalidRequest,
-    OutreachClient,
-    Page,
-    Pager,
-    Progress,
-    Request,
-    Response,
-    RetryPolicy,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-)
+from outreach_async import Campaign, OutreachClient, Page, Pager, Progress, Request, Response, RetryPolicy
 from outreach_async._service.codec import decode_model
+from outreach_async.errors import InvalidRequest, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.pagination import PageCursor

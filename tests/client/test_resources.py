@@ -15,22 +15,10 @@ from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transport import Script, added, page, skipped
 
-from outreach_async import (
-    BulkReport,
-    CampaignSteps,
-    CreatedContact,
-    InvalidRequest,
-    Mailbox,
-    NewContact,
-    Outcome,
-    OutreachClient,
-    Pager,
-    Response,
-    RetryPolicy,
-    UnexpectedResponse,
-    WorkspaceField,
-)
+from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Pager, Response, RetryPolicy
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET
+from outreach_async.errors import InvalidRequest, UnexpectedResponse
+from outreach_async.models import CampaignSteps, Mailbox, WorkspaceField
 from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")

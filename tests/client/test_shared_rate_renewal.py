@@ -12,16 +12,8 @@ import attrs
 import pytest
 from support.time import virtual_time
 
-from outreach_async import (
-    DeadlineExceeded,
-    InvalidRequest,
-    NewContact,
-    OutreachClient,
-    RateShare,
-    RateUsage,
-    SharedRate,
-    TransportError,
-)
+from outreach_async import NewContact, OutreachClient, RateShare, RateUsage, SharedRate
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, TransportError
 from outreach_async.fake import FakeService, FakeTransport, faults
 
 pytestmark = virtual_time

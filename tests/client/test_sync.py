@@ -16,19 +16,9 @@ import polars as pl
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from outreach_async import (
-    BulkStopped,
-    InvalidRequest,
-    Mailbox,
-    NewContact,
-    NotFound,
-    OutreachClient,
-    Progress,
-    Request,
-    Response,
-    SharedRate,
-)
+from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
 from outreach_async._client_loop import ClientLoop
+from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
