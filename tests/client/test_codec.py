@@ -32,8 +32,8 @@ from support.wire import (
     write_json,
 )
 
-from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, encode_contact, structure
-from outreach_async._service.contacts import CreateContactResponse, NewContact
+from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
+from outreach_async._service.contacts import CreateContactResponse
 from outreach_async._vocabulary import Outcome
 from outreach_async.models import Mailbox, Page, Undecodable
 
@@ -294,12 +294,6 @@ def test_an_invalid_page_is_a_fault_even_in_lenient_decoding(value: Wire, faults
         decode_page(Page[Mailbox], json.dumps(value).encode())
     assert caught.value.faults == faults
     assert caught.value.value is not None
-
-
-def test_a_new_contact_is_encoded_as_what_was_set() -> None:
-    contact = NewContact("a@b.example", first_name="A", last_name=None, custom={"custom_1": "x"}, extra={"linkedin": None})
-    members = {"email": "a@b.example", "first_name": "A", "last_name": None, "custom_1": "x", "linkedin": None}
-    assert json.loads(encode_contact(contact)) == contact.to_dict() == members
 
 
 class Masked(str):

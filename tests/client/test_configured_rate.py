@@ -115,9 +115,6 @@ def test_an_invalid_rate_in_the_environment_is_refused(monkeypatch: pytest.Monke
         OutreachClient("https://api.example")
 
 
-# Reads that are refused
-
-
 def client_of(script: Script, **options: Any) -> OutreachClient:
     options = {"retry": RetryPolicy(jitter=lambda: 0.5, budget=50), **options}
     return OutreachClient(transport=script, owner_key="key_1", workspace="space_1", **options)

@@ -82,16 +82,8 @@ def test_every_error_survives_pickling_and_copying_with_all_attributes(error: Ou
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_without_details_has_defaults(kind: type[OutreachError]) -> None:
     error = kind("the message")
-    assert vars(error) == {
-        "operation": None,
-        "status_code": None,
-        "headers": {},
-        "body": b"",
-        "request_id": None,
-        "attempts": 0,
-        "maybe_sent": False,
-        "maybe_applied": False,
-    }
+    nothing = dict.fromkeys(("operation", "status_code", "request_id"))
+    assert vars(error) == {**nothing, "headers": {}, "body": b"", "attempts": 0, "maybe_sent": False, "maybe_applied": False}
     assert (str(error), repr(error)) == ("the message", f"{kind.__name__}('the message')")
     assert kind not in OWN or getattr(error, OWN[kind][0]) == OWN[kind][1][0]
 

@@ -100,15 +100,8 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
         method, target, fields = head(whole)
         assert (method, target) == (request.method, f"{path}{request.target}")
         assert {name.lower(): value for name, value in request.headers.items()}.items() <= fields.items()
-        assert set(fields) <= {
-            "host",
-            "accept-encoding",
-            "content-length",
-            "accept",
-            "user-agent",
-            "connection",
-            *map(str.lower, request.headers),
-        }
+        ours = ["host", "accept-encoding", "content-length", "accept", "user-agent", "connection"]
+        assert set(fields) <= {*ours, *map(str.lower, request.headers)}
         return True
 
 
@@ -163,9 +156,6 @@ def encodable(text: str) -> bool:
     return not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
 
 
-# Raw requests, and the headers of the client
-
-
 def plain(text: str, allowed: str) -> bool:
     return re.fullmatch(allowed, text) is not None
 
@@ -203,9 +193,6 @@ def dotted(target: str) -> bool:
 
 def field(name: str, value: str) -> bool:
     return plain(name, r"[!#$%&'*+.^_`|~0-9A-Za-z-]+") and plain(value, r"(?:[!-~](?:[\t -~]*[!-~])?)?")
-
-
-# On the wire
 
 
 @over_all

@@ -35,9 +35,6 @@ def refused(at: float, retry_after: float | None = None, error: OutreachError = 
     return FailedAttempt(error=error, kind=FailureKind.REFUSED, retry_after=retry_after, started=at, ended=at)
 
 
-# The configured rate
-
-
 def test_a_refusal_lowers_the_limit_below_the_configured_rate() -> None:
     limits = limiter(50.0)
     assert limits.try_start(0.0)
@@ -46,23 +43,23 @@ def test_a_refusal_lowers_the_limit_below_the_configured_rate() -> None:
     assert limiter(0.5).limit == 0.5
 
 
-# The queue
-
-
 @virtual_time
-@pytest.mark.parametrize("result", ["success", "failure", "cancelled"])
-async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(result: str) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda limits, now: limits.on_success(now, now),
+        lambda limits, now: limits.on_failure(refused(now)),
+        RateLimiter.on_cancelled,
+    ],
+    ids=["success", "failure", "cancelled"],
+)
+async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(end: Any) -> None:
     limits, now = limiter(max_in_flight=1), anyio.current_time()
     assert limits.try_start(now)
     async with anyio.create_task_group() as group:
         group.start_soon(limits.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
-        if result == "success":
-            limits.on_success(now, now)
-        elif result == "failure":
-            limits.on_failure(refused(now))
-        else:
-            limits.on_cancelled(now)
+        end(limits, now)
         assert limits.in_flight == 0
     assert limits.in_flight == 1
 
@@ -125,9 +122,6 @@ async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more
     assert not line
 
 
-# The Retry-After gate
-
-
 def test_a_gate_closed_again_opens_at_the_later_time() -> None:
     gate = RetryAfterGate()
     for seconds in (5.0, 20.0, 10.0):
@@ -170,9 +164,6 @@ def test_what_was_learned_in_one_event_loop_is_forgotten_in_the_next(
     anyio.run(start_again, backend=anyio_backend[0])
 
 
-# Between runs
-
-
 def test_an_idle_time_changes_neither_the_limit_nor_the_measured_rate() -> None:
     limits = limiter()
     now = 0.0
@@ -191,9 +182,6 @@ def test_an_idle_time_changes_neither_the_limit_nor_the_measured_rate() -> None:
     limits.on_failure(refused(now))
     assert limits.limit is not None
     assert 40 < limits.limit < before  # 0.7 * 1.25 times the achieved rate
-
-
-# Shares
 
 
 @virtual_time
@@ -254,8 +242,6 @@ def test_a_client_that_needs_no_share_counts_no_usage() -> None:
     assert limits.try_start(0.0)
     assert limits.take_usage() == Usage()
 
-
-# Forks
 
 FORKING = """
 import os

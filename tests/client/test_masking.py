@@ -139,9 +139,6 @@ def test_a_key_across_the_end_of_the_message_leaves_no_trace(key: str, before: i
     assert "key_" not in str(error)
 
 
-# Errors of backends
-
-
 def lost(text: str = "lost", *, cause: BaseException | None = None, context: BaseException | None = None) -> TransportError:
     error = TransportError(text, maybe_sent=True)
     error.__cause__, error.__context__ = cause, context

@@ -116,9 +116,6 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
     assert repr(item) == "Undecodable(index=3, id='mailbox_1', error='$.data[3].spf: expected bool, got str')"
 
 
-# Enumerations
-
-
 @pytest.mark.parametrize(
     ("kind", "seen"),
     [
@@ -164,9 +161,6 @@ def test_a_member_must_be_a_string() -> None:
     check_rows(((kind, value) for kind in OPEN_ENUMS for value in [None, 1, True, b"live", ["live"]]), check)
 
 
-# New contacts
-
-
 @given(texts, some_fields, codes, others)
 def test_a_new_contact_has_what_was_set_and_none_only_where_passed(
     email: str, fields: dict[str, Any], custom: dict[str, Any], extra: dict[str, Any]
@@ -198,9 +192,6 @@ def test_a_new_contact_copies_the_mappings_it_is_given() -> None:
     contact = NewContact("a@b.example", custom=row, extra=row)
     row["custom_1"] = "y"
     assert contact.custom == contact.extra == {"custom_1": "x"}
-
-
-# Times
 
 
 def model_with(kind: Any, **values: object) -> Any:

@@ -55,9 +55,6 @@ def create(response: Response, trail: AttemptInfo = FIRST) -> CreatedContact:
     return creation().build(NewContact("a@b.example")).parse(response, trail)
 
 
-# Reads
-
-
 @pytest.mark.thorough
 @unhurried
 @given(reads)

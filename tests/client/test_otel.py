@@ -154,14 +154,9 @@ async def test_the_duration_of_each_attempt_is_measured_in_seconds() -> None:
     found_attributes = {point.attributes["http.response.status_code"]: (point.count, point.sum) for point in points}
     assert found_attributes == {500: (1, pytest.approx(2.0)), 201: (2, pytest.approx(0.75))}
     assert points[0].attributes["error.type"] == "500"
-    assert set(points[1].attributes) == {
-        "http.request.method",
-        "http.response.status_code",
-        "server.address",
-        "server.port",
-        "url.scheme",
-        "url.template",
-    }
+    assert " ".join(sorted(points[1].attributes)) == (
+        "http.request.method http.response.status_code server.address server.port url.scheme url.template"
+    )
     assert points[0].explicit_bounds[0] == 0.005
 
 
@@ -193,12 +188,8 @@ async def test_a_method_unknown_to_the_conventions_is_other() -> None:
     telemetry = Telemetry()
     await telemetry.client(Script(page())).request("PURGE", "/campaigns")
     (span,) = telemetry.spans()
-    found_attributes = attributes(span)
-    assert (span.name, found_attributes["http.request.method"], found_attributes["http.request.method_original"]) == (
-        "HTTP",
-        "_OTHER",
-        "PURGE",
-    )
+    named = [attributes(span)[name] for name in ("http.request.method", "http.request.method_original")]
+    assert (span.name, named) == ("HTTP", ["_OTHER", "PURGE"])
 
 
 @pytest.mark.parametrize(

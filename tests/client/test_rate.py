@@ -16,9 +16,6 @@ seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)
 
 
-# The configured rate
-
-
 @given(st.floats(0.01, 2000), st.lists(st.floats(0, 3), min_size=1, max_size=60))
 def test_a_bucket_never_starts_more_than_its_rate_and_burst(rate: float, pauses: list[float]) -> None:
     bucket, now = TokenBucket(rate), 0.0
@@ -60,9 +57,6 @@ def test_from_an_emptied_bucket_attempts_start_one_period_apart(rate: float) -> 
         starts.append(bucket.opens_at)
         bucket.record_start(bucket.opens_at)
     assert starts == pytest.approx([5 + number / rate for number in range(1, 21)])
-
-
-# The learned limit
 
 
 @given(st.lists(st.tuples(seconds, st.booleans(), st.floats(0, 1000)), max_size=60))
@@ -215,9 +209,6 @@ def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
         meter.add(number / 10, 0.0)
     meter.restart(0.5, 10.5)
     assert meter.rate(11.5) > 1
-
-
-# The schedule
 
 
 @given(st.lists(st.tuples(st.floats(1, 1000), st.floats(0, 0.1)), min_size=1, max_size=80))

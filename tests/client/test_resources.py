@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.paging import PagingService
 from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transport import Script, added, page, skipped
 
-from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Pager, Response, RetryPolicy
+from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, RetryPolicy
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
-from outreach_async.models import CampaignSteps, Mailbox, WorkspaceField
+from outreach_async.models import CampaignSteps, WorkspaceField
 from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
@@ -63,13 +62,6 @@ async def test_steps_and_fields_are_returned_as_the_service_sent_them() -> None:
     assert fields == [WorkspaceField(label="Plan", code="custom_1", searchable=["plan"])]
 
 
-async def test_both_lists_read_all_their_pages() -> None:
-    for resource in (client(PagingService(5)).campaigns, client(PagingService(5)).mailboxes):
-        pager: Pager[Any] = resource.list(display=2)
-        assert [item.id async for item in pager] == [f"camp_{number}" for number in range(5)]
-    assert isinstance((await client(PagingService(1)).mailboxes.list()).data[0], Mailbox)
-
-
 SUCCESSES: list[tuple[Call, Response]] = [
     (lambda c: c.campaigns.list(), page()),
     (lambda c: c.mailboxes.list(), page()),
@@ -89,9 +81,6 @@ async def test_a_result_has_its_response_without_secrets(call: Call, answer: Res
     assert (raw.request_id, Response(200).request_id) == ("req_9", None)
 
 
-# Undecodable items
-
-
 BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
 
 
@@ -104,9 +93,6 @@ async def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(resour
     lenient_page = await lists.list(undecodable="keep")
     assert (lenient_page.data, [item.id for item in lenient_page.undecodable]) == ([], ["camp_1"])
     assert (await lists.list(undecodable="keep").collect()).missing == 0
-
-
-# Creating
 
 
 async def test_a_creation_sends_exactly_the_documented_request() -> None:
@@ -208,8 +194,6 @@ async def test_create_many_uses_the_timeouts_of_the_call() -> None:
     assert (await api_client.contacts.create_many([CONTACT])).outcomes[Outcome.UNKNOWN] == 1
 
 
-# Refused before anything is sent
-
 REFUSED: list[tuple[Callable[[OutreachClient], Any], str]] = [
     (lambda c: c.campaigns.list(workspace="key_secret"), "workspace: expected .+, got what looks like an owner_key .+; .+"),
     (lambda c: c.mailboxes.list(workspace="camp_1"), "workspace: expected .+, got what looks like a campaign id .+; .+"),
@@ -257,10 +241,3 @@ async def test_an_invalid_argument_is_refused_before_anything_is_sent() -> None:
         assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 0)
 
     await check_rows_async(REFUSED, check)
-
-
-async def test_an_invalid_row_of_many_is_rejected_alone() -> None:
-    script = Script(added())
-    async with client(script).contacts.create_many([NewContact(""), None, CONTACT], order="input") as outcomes:  # type: ignore[list-item]
-        assert [outcome.status async for outcome in outcomes] == ["rejected", "rejected", "added"]
-    assert len(script.requests) == 1

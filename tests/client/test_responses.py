@@ -57,9 +57,6 @@ def test_a_key_split_by_invisible_characters_or_with_some_in_it_is_masked() -> N
         assert error.request_id == "***"
 
 
-# Messages of refusals
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -133,9 +130,6 @@ def test_a_429_is_a_rate_limit_with_its_retry_after(fields: dict[str, str], seco
     assert (error.status_code, error.retry_after) == (429, seconds)
 
 
-# Messages of unexpected responses
-
-
 @pytest.mark.parametrize(
     ("body", "states_error", "message"),
     [
@@ -177,9 +171,6 @@ def test_the_description_of_many_faults_is_shortened() -> None:
     assert str(error).endswith("...")
 
 
-# Retry-After
-
-
 def test_retry_after_is_parsed_in_all_its_forms() -> None:
     def check(value: str, seconds: float | None) -> None:
         assert parse_retry_after({"retry-after": value}, now=NOW) == seconds
@@ -197,10 +188,7 @@ def test_retry_after_is_parsed_in_all_its_forms() -> None:
             ("Sun, 06 Nov 1994 08:49:37 GMT", 0.0),
             ("Sun, 06 Nov 1994 08:00:00 GMT", 0.0),
             ("Sun, 06 Nov 1894 08:49:37 GMT", 0.0),
-            *(
-                (f"Sun, {date} 08:49:37 GMT", None)
-                for date in ["66 Nov 1994", "06 Foo 1994", "06 Nov 99999", f"06 Nov {'9' * 20}"]
-            ),
+            *((f"Sun, {date} 08:49:37 GMT", None) for date in ["66 Nov 1994", "06 Foo 1994", f"06 Nov {'9' * 20}"]),
             ("Sun, 06 Nov 1994 08:49:37 +999999999999", None),
         ],
         check,

@@ -183,9 +183,6 @@ async def test_a_key_echoed_or_quoted_is_shown_nowhere(held_key: Held, encoding:
     assert handler.buffer
 
 
-# Ids that contain the key
-
-
 @virtual_time
 async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain() -> None:
     async def check(key: str, encoding: str) -> None:
@@ -240,13 +237,8 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
     for way in (hang_up, refuse):
         with Listener(way) as proxy:
             transport = make(f"{scheme}://user:{token.key}@service.example", proxy=f"http://localhost:{proxy.port}")
-            client = OutreachClient(
-                transport=transport,
-                owner_key=key.key,
-                headers={"x-api-key": token.key},
-                workspace="space_1",
-                retry=RetryPolicy(attempts=1),
-            )
+            options: Any = {"owner_key": key.key, "headers": {"x-api-key": token.key}, "workspace": "space_1"}
+            client = OutreachClient(transport=transport, **options, retry=RetryPolicy(attempts=1))
             with pytest.raises(OutreachError) as caught:
                 await client.contacts.create(CONTACT)
             await client.aclose()

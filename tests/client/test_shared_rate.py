@@ -182,9 +182,6 @@ async def test_a_shared_rate_uses_the_clock_of_the_event_loop() -> None:
     assert (await rate.renew(report("b"))).rate == pytest.approx(90)
 
 
-# Whole clients at a simulated service
-
-
 def share(scene: Scenario, clients: int, ends: Mapping[int, float] | None = None) -> HostsResult:
     run = partial(run_hosts, scene, clients, ends=ends, rate=SharedRate())
     return anyio.run(run, backend_options=VirtualTime().options("asyncio"))

@@ -85,9 +85,6 @@ def test_every_method_has_a_mirror_with_its_parameters() -> None:
     assert inspect.signature(SyncContacts.create_many).return_annotation == "SyncRun"
 
 
-# Lists and single calls
-
-
 def test_a_list_can_be_iterated_over_again_and_fetches_pages_on_demand(fake: FakeService, client: SyncClient) -> None:
     pager = client.mailboxes.list(display=2)
     assert not fake.requests
@@ -143,9 +140,6 @@ def test_the_repr_shows_no_key(client: SyncClient) -> None:
     assert repr(client) == "<SyncClient <FakeTransport to FakeService> workspace='space_1'>"
 
 
-# Opening and closing
-
-
 def test_a_client_outside_its_block_says_how_to_open_it(fake: FakeService) -> None:
     client = SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1")
     with pytest.raises(InvalidRequest, match=r"^client: expected an open client, got a closed one; use it inside `with"):
@@ -175,9 +169,6 @@ def test_an_invalid_argument_is_refused_without_a_thread() -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: missing"):
         SyncClient()
     assert not set(threading.enumerate()) - before
-
-
-# Ctrl-C
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -298,9 +289,6 @@ def test_a_run_that_ctrl_c_interrupted_can_be_resumed(fake: FakeService, client:
     assert 0 < len(fake.contacts("space_1")) < 2000
     assert client.contacts.create_many(emails(2000), journal=journal, resume=True).wait().rows == 2000
     assert len(fake.contacts("space_1")) == 2000
-
-
-# Bulk creation
 
 
 @pytest.mark.thorough

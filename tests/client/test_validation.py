@@ -303,10 +303,5 @@ def test_a_valid_target_is_accepted_unchanged(target: str) -> None:
     assert require_target(target) == target
 
 
-def test_header_names_are_converted_to_lower_case() -> None:
-    assert require_headers({"X-A": "1", "authorization": "Bearer\ta b"}) == {"x-a": "1", "authorization": "Bearer\ta b"}
-    assert require_headers({}) == {}
-
-
 def test_a_member_of_an_open_enumeration_is_accepted_as_a_string() -> None:
     assert members(city=Outcome.ADDED)["city"] == "added"
