@@ -224,6 +224,7 @@ COLONS: Final = st.sampled_from(["a", "b", ":", '"', '":'])
 @example({}, [(":", None)], {})
 @example({"new": 1}, [("a", {"newer": [{}]})], {})
 @example({'a"b': 1}, [], {})
+@example({}, [], {"undecodable": []})
 def test_new_fields_of_a_whole_page_are_kept_as_those_of_single_items(
     common: Wire, others: list[tuple[str, Wire | None]], of_page: Wire
 ) -> None:
@@ -241,6 +242,15 @@ def test_an_unknown_member_that_is_not_text_is_a_fault() -> None:
     body = json.dumps({**PAGE, "data": [{**MAILBOX, "new": "?"}]}).encode()
     with pytest.raises(DecodeError, match=r"\$: expected JSON: 'utf-8' codec"):
         decode_model(Page[Mailbox], body.replace(b"?", b"\xff"))
+
+
+def test_unknown_members_are_kept_at_every_depth() -> None:
+    step = {**STEP, "new": 1, "templates": [{**TEMPLATE, "newer": [2]}]}
+    value = {"status": "ok", "days_left": 1, "days_left_date": "", "days_left_display": "", "data": [step], "newest": {"a": None}}
+    steps = decode_model(CampaignSteps, json.dumps(value).encode())
+    assert (steps.extra, steps.data[0].extra) == ({"newest": {"a": None}}, {"new": 1})
+    assert steps.data[0].templates[0].extra == {"newer": [2]}
+    assert json.loads(encode(steps.to_dict())) == value
 
 
 @pytest.mark.thorough

@@ -501,6 +501,11 @@ async def test_every_combination_of_paging_knobs_is_paged_through_completely(any
     await check_rows_async(((each, size, WALKERS) for each in behaviours[turn::2] for size in [0, 1, 5]), check_walks)
 
 
+async def test_a_service_that_counts_from_1_may_answer_page_0_with_page_1() -> None:
+    behaviour = Behaviour(bad_number="default")
+    await check_rows_async(((behaviour, size, [items, collect(4)]) for size in [0, 2, 3, 5, 9]), check_walks)
+
+
 async def test_pages_of_an_awaited_pager_are_linked() -> None:
     found, following = [], await campaigns(PagingService(5), display=2)
     while page := following:

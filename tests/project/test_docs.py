@@ -106,10 +106,7 @@ def test_a_public_name_has_a_docstring_with_one_example() -> None:
 
 
 def test_a_property_has_a_docstring() -> None:
-    def check(named: Named) -> None:
-        assert named.doc
-
-    check_rows(((each,) for kind in CLASSES for each in properties(kind)), check)
+    assert [each.id for kind in CLASSES for each in properties(kind) if not each.doc] == []
 
 
 def entries_of(text: str) -> Iterator[tuple[str, str]]:

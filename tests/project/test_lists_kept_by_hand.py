@@ -30,10 +30,8 @@ INNER = {CreateContactResponse, WorkspaceFields}
 
 def models() -> set[type[ResponseModel]]:
     values = [*vars(outreach_async.models).values(), *vars(outreach_async._service.contacts).values()]
-    return {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)} - {
-        ResponseModel,
-        ResponseWithInfo,
-    }
+    kinds = {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)}
+    return kinds - {ResponseModel, ResponseWithInfo}
 
 
 def segments(path: str) -> tuple[str, ...]:

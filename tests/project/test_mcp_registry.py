@@ -66,20 +66,8 @@ RULES: Final = members(
 """What the schema and the registry's own checks demand of an entry such as this one, with one package on PyPI."""
 
 
-def faults(entry: object) -> list[str]:
-    return [f"{error.json_path}: {error.message}" for error in Draft7Validator(RULES).iter_errors(entry)]
-
-
 def test_the_registry_accepts_the_entry() -> None:
-    assert faults(ENTRY) == []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"description": "x" * 101}, {"version": "latest"}, {"name": "no-namespace"}, {"packages": [{}]}, {"status": "active"}],
-)
-def test_the_registry_refuses_a_wrong_entry(change: dict[str, object]) -> None:
-    assert faults({**ENTRY, **change})
+    assert [f"{error.json_path}: {error.message}" for error in Draft7Validator(RULES).iter_errors(ENTRY)] == []
 
 
 def test_every_version_in_the_entry_is_that_of_the_package() -> None:
@@ -108,12 +96,6 @@ def test_the_entry_starts_a_server_on_sample_data() -> None:
     arguments = [argument["value"] for argument in PACKAGE["packageArguments"]]
     start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start})
-    done = subprocess.run(
-        [sys.executable, "-m", "outreach_async", *arguments],
-        input=f"{line}\n",
-        env={**os.environ, "OUTREACH_BASE_URL": "fake:"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command, environment = [sys.executable, "-m", "outreach_async", *arguments], {**os.environ, "OUTREACH_BASE_URL": "fake:"}
+    done = subprocess.run(command, input=f"{line}\n", env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["result"]["serverInfo"]["version"] == ENTRY["version"]

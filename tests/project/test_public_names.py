@@ -26,8 +26,9 @@ def printed(code: str) -> str:
 NAMES = outreach_async.__all__
 
 
-def test_the_public_names_are_sorted() -> None:
+def test_the_public_names_are_sorted_and_listed() -> None:
     assert sorted(NAMES, key=lambda name: (not name.isupper(), name)) == NAMES
+    assert dir(outreach_async) == sorted(NAMES)
 
 
 def test_a_public_name_is_public_in_its_module() -> None:
@@ -39,10 +40,6 @@ def test_a_public_name_is_public_in_its_module() -> None:
             assert value.__doc__
 
     check_rows(((name,) for name in NAMES), check)
-
-
-def test_dir_lists_the_public_names() -> None:
-    assert dir(outreach_async) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", ["Client", "httpx", "_HOME", "outreachclient", "version"])
@@ -74,13 +71,7 @@ def test_a_public_name_imports_only_what_it_needs(name: str, absent: list[str]) 
     assert printed(code) == "[]"
 
 
-def test_the_version_is_the_installed_version() -> None:
+def test_the_version_is_the_installed_version_and_that_of_requests() -> None:
     assert outreach_async.__version__ == importlib.metadata.version("outreach_async")
     assert printed("import outreach_async\nprint(outreach_async.__version__)") == outreach_async.__version__
-
-
-def test_requests_contain_the_installed_version() -> None:
-    assert (
-        RequestDefaults.from_headers({}).read_headers["user-agent"]
-        == f"outreach_async/{importlib.metadata.version('outreach_async')}"
-    )
+    assert RequestDefaults.from_headers({}).read_headers["user-agent"] == f"outreach_async/{outreach_async.__version__}"

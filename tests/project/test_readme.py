@@ -30,22 +30,18 @@ def environment() -> Iterator[dict[str, str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         values = json.loads(process.stdout.readline())
-        yield {
-            **os.environ,
-            "OUTREACH_BASE_URL": values["base_url"],
-            "OUTREACH_OWNER_KEY": values["owner_key"],
-            "OUTREACH_WORKSPACE": values["workspace"],
-        }
+        yield {**os.environ, **{f"OUTREACH_{name.upper()}": values[name] for name in ("base_url", "owner_key", "workspace")}}
         process.terminate()
 
 
-def test_the_first_two_blocks_are_one_line_commands() -> None:
-    demo, tests = blocks("sh")[:2]
+def test_the_two_shell_blocks_are_one_line_commands_and_there_are_five_recipes() -> None:
+    demo, tests = blocks("sh")  # the second is what `.ci/run` runs
     assert demo.count("\n") == tests.count("\n") == 1
     assert demo.startswith("python3 -m venv .venv && ")
     assert tests.startswith("python3 -m venv .venv && ")
     assert demo.rstrip().endswith("outreach-async demo")
     assert "pytest" in tests
+    assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Python")[2].partition("\n## ")[0], re.MULTILINE)) == 5
 
 
 @pytest.mark.thorough
@@ -83,10 +79,6 @@ def test_the_recipe_for_tests_is_a_test_that_passes(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout  # asyncio and trio
 
 
-def test_there_are_at_most_two_shell_blocks() -> None:
-    assert len(blocks("sh")) == 2  # the second is what `.ci/run` runs
-
-
 def test_it_can_be_read_in_five_minutes() -> None:
     outside = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
     assert len(TEXT.split()) <= 1300
@@ -111,10 +103,6 @@ def test_its_table_links_to_chapters_and_to_sections_that_exist() -> None:
         assert name in CHAPTERS
         headings = re.findall(r"^(.+)\n-+$", importlib.import_module(name).__doc__ or "", re.MULTILINE)
         assert not section or section in {heading.lower().replace(" ", "-") for heading in headings}
-
-
-def test_there_are_five_recipes() -> None:
-    assert len(re.findall(r"^\*\*.*\*\*", TEXT.partition("## Python")[2].partition("\n## ")[0], re.MULTILINE)) == 5
 
 
 @pytest.mark.nightly

@@ -56,18 +56,11 @@ def test_every_tool_of_the_project_is_locked() -> None:
     assert set(TOOLS) == {*GROUPS, "release"}
 
 
-each_lock = pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER, LOCK_OF_RELEASE], ids=["all", "user", "release"])
-
-
-@each_lock
-def test_every_locked_version_has_hashes(lock: str) -> None:
+@pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER, LOCK_OF_RELEASE], ids=["all", "user", "release"])
+def test_every_locked_version_has_hashes_and_no_index_url(lock: str) -> None:
     entries = [line for line in lock.replace("\\\n", "").splitlines() if line.strip()]
     assert len(entries) == len(locked_versions(lock))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
-
-
-@each_lock
-def test_the_lock_file_contains_no_index_urls(lock: str) -> None:
     assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", lock, flags=re.MULTILINE), re.MULTILINE)
 
 
@@ -113,9 +106,8 @@ def test_the_supported_systems_and_python_versions_are_the_tested_ones() -> None
     assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
     required = set(re.findall(r"system: \[?(\w+)-", text))  # of the jobs that must not fail
     systems = {one for one in PROJECT["classifiers"] if one.startswith("Operating System")}
-    assert systems == {
-        {"ubuntu": "Operating System :: POSIX :: Linux", "macos": "Operating System :: MacOS"}[one] for one in required
-    }
+    names = {"ubuntu": "Operating System :: POSIX :: Linux", "macos": "Operating System :: MacOS"}
+    assert systems == {names[one] for one in required}
 
 
 def test_the_versions_that_transports_accept_are_those_of_the_requirements() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,15 +28,6 @@ TOOLS = Path(sys.executable).parent
 PROJECT = ROOT / "tests" / "user_project"
 PEOPLE = 2000
 KILLED = -signal.SIGKILL if sys.platform != "win32" else 1
-
-MAKE_CRM = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1])
-connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, email, first, last, company, plan)")
-rows = ((number, f"person{number}@company.example", "First", "Last", "Company", "gold") for number in range(int(sys.argv[2])))
-connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", rows)
-connection.commit()
-"""
 
 
 @attrs.frozen
@@ -98,19 +90,18 @@ def served(user: User) -> Iterator[Served]:
     with user.started("outreach-async", "serve", "--json") as process:
         assert process.stdout is not None
         ids = json.loads(process.stdout.readline())
-        variables = {
-            "OUTREACH_BASE_URL": ids["base_url"],
-            "OUTREACH_OWNER_KEY": ids["owner_key"],
-            "OUTREACH_WORKSPACE": ids["workspace"],
-        }
+        variables = {f"OUTREACH_{name.upper()}": ids[name] for name in ("base_url", "owner_key", "workspace")}
         yield Served(ids["base_url"], variables, ids["campaign"])
         process.terminate()
         process.communicate()
 
 
 @pytest.fixture
-def crm(user: User, tmp_path: Path) -> Path:
-    assert user.run("python", "-c", MAKE_CRM, str(tmp_path / "crm.db"), str(PEOPLE))[0] == 0
+def crm(tmp_path: Path) -> Path:
+    rows = ((number, f"person{number}@company.example", "First", "Last", "Company", "gold") for number in range(PEOPLE))
+    with closing(sqlite3.connect(tmp_path / "crm.db")) as connection, connection:
+        connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, email, first, last, company, plan)")
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", rows)
     return tmp_path / "crm.db"
 
 
@@ -161,17 +152,8 @@ def test_the_bulk_app_says_what_to_fix(user: User, served: Served, crm: Path, tm
 
 @pytest.mark.nightly
 def test_the_audit_script_writes_its_reports_and_compares_with_the_last(user: User, served: Served, tmp_path: Path) -> None:
-    command = (
-        "python",
-        "-m",
-        "crm_sync.health",
-        "--folder",
-        str(tmp_path),
-        "--policy",
-        "policy.toml",
-        "space_demo",
-        "space_demo_eu",
-    )
+    options = ("--folder", str(tmp_path), "--policy", "policy.toml", "space_demo", "space_demo_eu")
+    command = ("python", "-m", "crm_sync.health", *options)
     status, out, err = user.run(*command, **served.variables)
     *urgent, summary = out.splitlines()
     assert (status, err) == (1, "")

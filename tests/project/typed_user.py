@@ -10,30 +10,24 @@ import httpx2
 from outreach_async import (
     AiohttpTransport,
     BulkReport,
-    Campaign,
-    CampaignSteps,
     Collected,
     ContactOutcome,
     ContactRow,
     CreatedContact,
     HttpxTransport,
-    Mailbox,
     NewContact,
     Outcome,
     OutreachClient,
     OutreachError,
-    Page,
     Progress,
     Request,
     Response,
-    ResponseInfo,
     RetryPolicy,
-    Step,
     Transport,
-    WorkspaceField,
 )
 from outreach_async.audit import audit, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, Step, WorkspaceField
 from outreach_async.sync import SyncClient
 
 

@@ -8,18 +8,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from outreach_async import (
-    BulkProgress,
-    BulkReport,
-    BulkStopped,
-    BulkSuspended,
-    ContactOutcome,
-    HttpxTransport,
-    OutreachClient,
-    OutreachError,
-    Transport,
-)
+from outreach_async import BulkProgress, BulkReport, ContactOutcome, HttpxTransport, OutreachClient, Transport
 from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
 from crm_sync.metrics import Metrics
 from crm_sync.people import code_of, count, people

@@ -12,10 +12,7 @@ def crm(tmp_path: Path) -> Callable[..., Path]:
 
     def make(people: int) -> Path:
         database = tmp_path / "crm.db"
-        rows = [
-            (number, f"person{number}@company.example", f"First {number}", f"Last {number}", "Company", "gold")
-            for number in range(people)
-        ]
+        rows = [(number, f"person{number}@company.example", "First", "Last", "Company", "gold") for number in range(people)]
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, email, first, last, company, plan)")
             connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", rows)

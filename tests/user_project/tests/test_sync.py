@@ -3,18 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from outreach_async import (
-    BulkProgress,
-    BulkStopped,
-    BulkSuspended,
-    HttpxTransport,
-    Outcome,
-    OutreachClient,
-    Progress,
-    Request,
-    Response,
-    Transport,
-)
+from outreach_async import BulkProgress, BulkStopped, BulkSuspended, HttpxTransport, Outcome, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.testing import VirtualTime
 
@@ -23,19 +12,6 @@ from crm_sync.sync import sync
 from crm_sync.transport import Tagged
 
 CRM = Callable[[int], Path]
-
-
-class Spy:
-    def __init__(self, inner: Transport) -> None:
-        self.inner = inner
-        self.requests: list[Request] = []
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        self.requests.append(request)
-        return await self.inner.send(request, progress)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 @pytest.mark.outreach(world={"workspaces": [{"id": "space_crm", "custom_fields": {"custom_4": "Plan"}}]})
@@ -123,25 +99,14 @@ async def test_nobody_is_lost_under_any_interpretation_of_the_interface(
 
 
 @pytest.mark.anyio
-async def test_each_request_names_its_run(
-    outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str, crm: CRM, tmp_path: Path
-) -> None:
-    spy = Spy(FakeTransport(outreach_fake))
-    async with OutreachClient(
-        transport=Tagged(spy, "nightly"), workspace=outreach_workspace, owner_key=outreach_owner_key
-    ) as client:
-        await sync(client, crm(3), tmp_path / "run.db")
-    assert [request.headers["x-run"] for request in spy.requests] == ["nightly"] * 4
-
-
-@pytest.mark.anyio
-async def test_people_are_sent_over_a_real_port(
+async def test_people_are_sent_over_a_real_port_and_each_request_names_its_run(
     outreach_url: str, outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str, crm: CRM, tmp_path: Path
 ) -> None:
     tagged = Tagged(HttpxTransport(outreach_url), "nightly")
     async with OutreachClient(transport=tagged, workspace=outreach_workspace, owner_key=outreach_owner_key) as client:
         report = await sync(client, crm(3), tmp_path / "run.db")
     assert report.outcomes[Outcome.ADDED] == len(outreach_fake.contacts(outreach_workspace)) == 3
+    assert [request.headers["x-run"] for request in outreach_fake.requests] == ["nightly"] * 4
     assert tagged.slowest > 0
 
 
