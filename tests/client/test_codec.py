@@ -35,7 +35,7 @@ from support.wire import (
 from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async._vocabulary import Outcome
-from outreach_async.models import Mailbox, Page, Undecodable
+from outreach_async.models import CampaignSteps, Mailbox, Page, Undecodable
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
 TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}

@@ -507,7 +507,8 @@ async def test_a_service_that_counts_from_1_may_answer_page_0_with_page_1() -> N
 
 
 async def test_pages_of_an_awaited_pager_are_linked() -> None:
-    found, following = [], await campaigns(PagingService(5), display=2)
+    following: Page[Campaign] | None = await campaigns(PagingService(5), display=2)
+    found: list[tuple[int, bool]] = []
     while page := following:
         found.append((len(page), page.has_next))
         following = await page.next_page()
