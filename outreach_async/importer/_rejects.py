@@ -167,6 +167,8 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
     r"""Yield the failed rows of a file, given the outcomes of its rows in the order of their index.
 
+    Rows are numbered by the line on which they begin or, with the `unit` `"record"`, by their position, both from 1.
+
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
         JournalError: The journal cannot be read.

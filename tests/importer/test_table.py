@@ -134,6 +134,14 @@ def test_only_the_first_of_several_values_in_a_cell_is_sent(cell: str) -> None:
     assert seen(":::", "website") == ([], ":::", None)
 
 
+@pytest.mark.parametrize("name", ["line", "cells", "fault", "warnings", "sent"])
+def test_a_row_cannot_be_changed_before_it_is_sent(name: str) -> None:
+    one = row("Lyon", "city")
+    with pytest.raises(AttributeError):
+        setattr(one, name, None)
+    assert dict(one) == {"email": "a@b.example", "city": "Lyon"}
+
+
 def test_every_text_format_has_the_same_findings() -> None:
     for cell in ("#N/A", "NULL"):
         assert str(build_row(Record(2, (cell,)), map_columns(["email"])).fault).startswith(f"email: '{cell}' ")
