@@ -433,9 +433,10 @@ def _check_fields(fields: Sequence[Row]) -> Iterator[Fault]:
     for code in _collect_strings(fields, "code"):
         if code.startswith("custom") and not CUSTOM_CODE.fullmatch(code):
             yield "F1", f"has {shorten(code)}, which is not of the form custom_<n>"
-    for name in chain.from_iterable(_as_list(field, "searchable") for field in fields):
-        if isinstance(name, str) and name != name.lower():
-            yield "F1-searchable", f"has the searchable name {shorten(name)}, which is not lower case"
+    for place, field in enumerate(fields):
+        for name in _as_list(field, "searchable"):
+            if isinstance(name, str) and name != name.lower():
+                yield "F1-searchable", f"has {shorten(name)} in data[{place}].searchable, which is not lower case"
 
 
 stated_values(
