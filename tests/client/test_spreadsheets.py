@@ -47,7 +47,13 @@ def test_an_escaped_string_has_no_control_characters_but_newlines_and_tabs(text:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        *[("b;=1+1", "b;'=1+1"), ("=1|'=1", "'=1|''=1"), ("a\x1b[2J", r"a\x1b[2J"), ("a\r\nb", "a\\x0d\nb")],
+        *[
+            ("b;=1+1", "b;'=1+1"),
+            ("=1|'=1", "'=1|''=1"),
+            ('"=1;\'"\uff1d1', "'\"=1;''\"\uff1d1"),
+            ("a\x1b[2J", r"a\x1b[2J"),
+            ("a\r\nb", "a\\x0d\nb"),
+        ],
         *[(r"a\x1b", r"a\\x1b"), ("a\\\x85", r"a\\\x85")],
     ],
 )
