@@ -18,7 +18,7 @@ from support.rates import RateLimitedService, create_client, most_in_excess, run
 from support.time import virtual_time
 from support.transport import Script, added, lost, page, status
 
-from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, RateLimited, RetryPolicy
+from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, RateLimited, RetryPolicy, SharedRate
 from outreach_async.audit import audit
 from outreach_async.testing import VirtualTime
 
@@ -94,7 +94,7 @@ async def test_copies_share_the_rate_and_slots_that_become_free_give_no_burst() 
     assert most_in_excess(script.times, 2.0) <= 1e-6
 
 
-@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, 10**400, True, "50"])
+@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, 10**400, True, "50", SharedRate])
 def test_an_invalid_rate_is_refused(rate: Any) -> None:
     with pytest.raises(InvalidRequest, match="rate: expected a finite number of requests per second greater than 0, got"):
         OutreachClient("https://api.example", rate=rate)

@@ -342,23 +342,17 @@ async def test_a_foreign_error_becomes_a_transport_error_with_its_cause(error: E
     assert caught.value.__cause__ is error
 
 
-class _Silent:
-    """A transport that raises and records no progress."""
+class Silent(Script):
+    """Plays its entries without recording progress."""
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    async def send(self, _request: Request, _progress: Any, /) -> Response:
-        await anyio.lowlevel.checkpoint()
-        raise self.error
-
-    async def aclose(self) -> None: ...
+    async def _play(self, _progress: Progress, number: int) -> Response:
+        return await super()._play(Progress(), number)
 
 
 @pytest.mark.parametrize(("error", "maybe_sent"), [(OSError("reset"), True), (ConnectionRefusedError(), False)], ids=repr)
 async def test_without_progress_only_a_refused_connection_proves_nothing_was_sent(error: Exception, maybe_sent: bool) -> None:
     with pytest.raises(TransportError) as caught:
-        await client(_Silent(error), retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
+        await client(Silent(error), retry=RetryPolicy(attempts=1)).contacts.create(CONTACT)
     assert caught.value.maybe_sent is maybe_sent
 
 

@@ -13,15 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async import errors
-from outreach_async.errors import (
-    BODY_LIMIT,
-    BulkError,
-    BulkStopped,
-    BulkSuspended,
-    OutreachError,
-    RateLimited,
-    UnexpectedResponse,
-)
+from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, OutreachError, RateLimited, UnexpectedResponse
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutreachError)]
 OWN: dict[type[OutreachError], tuple[str, list[Any]]] = {
@@ -95,10 +87,10 @@ def test_an_error_keeps_its_details(kind: type[OutreachError]) -> None:
     assert vars(error) == {**details, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
 
 
-@pytest.mark.parametrize("size", [0, 1, BODY_LIMIT - 1, BODY_LIMIT, BODY_LIMIT + 1, 1_000_000])
+@pytest.mark.parametrize("size", [0, 1, errors.BODY_LIMIT - 1, errors.BODY_LIMIT, errors.BODY_LIMIT + 1, 1_000_000])
 def test_an_error_keeps_the_beginning_of_a_body(size: int) -> None:
     body = bytes(index % 251 for index in range(size))
-    assert OutreachError("x", body=body).body == body[:BODY_LIMIT]
+    assert OutreachError("x", body=body).body == body[: errors.BODY_LIMIT]
 
 
 def test_an_error_has_its_own_copy_of_the_headers() -> None:

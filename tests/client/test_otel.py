@@ -26,7 +26,6 @@ pytestmark = virtual_time
 
 FULL: Callable[[], float] = lambda: 1.0  # noqa: E731 - every wait as long as it may be
 CONTACT = NewContact("ann@b.example")
-SAMPLED = 1
 BASE = "https://ann:pass-word@api.example/v1"
 
 

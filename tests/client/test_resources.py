@@ -17,7 +17,6 @@ from support.transport import Script, added, page, skipped
 from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, RetryPolicy
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
-from outreach_async.models import CampaignSteps, WorkspaceField
 from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
@@ -53,13 +52,6 @@ async def test_a_read_sends_exactly_the_documented_request(call: Call, answer: R
     await call(client(script))
     (request,) = script.requests
     assert (request.method, request.target, request.headers, request.body) == ("GET", target, READ, b"")
-
-
-async def test_steps_and_fields_are_returned_as_the_service_sent_them() -> None:
-    steps = await client(Script(STEPS)).campaigns.steps("camp_1")
-    assert steps == CampaignSteps(status="ok", days_left=3, days_left_date="Complete", days_left_display="3 days", data=[])
-    fields = await client(Script(FIELDS)).workspaces.fields()
-    assert fields == [WorkspaceField(label="Plan", code="custom_1", searchable=["plan"])]
 
 
 SUCCESSES: list[tuple[Call, Response]] = [

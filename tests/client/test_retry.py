@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from support.tables import check_rows
 
-from outreach_async._service.retry import (
-    FailureKind,
-    Idempotency,
-    RetryPolicy,
-    backoff_delay,
-    classify,
-    explain_status,
-    is_retryable,
-)
+from outreach_async import RetryPolicy
+from outreach_async._service.retry import FailureKind, Idempotency, backoff_delay, classify, explain_status, is_retryable
 from outreach_async.errors import (
     BulkStopped,
     DeadlineExceeded,

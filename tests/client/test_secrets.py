@@ -158,15 +158,9 @@ async def test_a_key_echoed_or_quoted_is_shown_nowhere(held_key: Held, encoding:
     logger.setLevel(logging.DEBUG)
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    client = OutreachClient(
-        transport=transport,
-        owner_key=held_key.key,
-        headers={"authorization": f"Bearer {held_token.key}"},
-        workspace="space_1",
-        retry=RetryPolicy(attempts=2),
-        deadline=5.0,
-        hooks=[OtelHook(tracer_provider=provider)],
-    )
+    options: Any = {"owner_key": held_key.key, "headers": {"authorization": f"Bearer {held_token.key}"}, "workspace": "space_1"}
+    hooks = [OtelHook(tracer_provider=provider)]
+    client = OutreachClient(transport=transport, **options, retry=RetryPolicy(attempts=2), deadline=5.0, hooks=hooks)
     with tempfile.TemporaryDirectory() as folder:
         try:
             result = await ACTS[act](client, Path(folder))

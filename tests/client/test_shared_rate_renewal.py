@@ -220,20 +220,9 @@ async def test_a_client_with_a_shared_rate_is_opened_once_at_a_time(service: Fak
         assert await client.workspaces.fields()
 
 
-async def test_a_copy_uses_the_share_of_its_client(service: FakeService) -> None:
+async def test_a_client_reports_under_an_id_of_its_own_which_its_copies_share(service: FakeService) -> None:
     rate = scripted(share())
-    async with open_client(service, rate) as client, client.with_options(timeout=5.0) as copy:
+    async with open_client(service, rate) as client, open_client(service, rate), client.with_options(timeout=5.0) as copy:
         assert await copy.workspaces.fields()
-    assert len({usage.client for _, usage in rate.reports}) == 1
-
-
-async def test_clients_report_under_ids_of_their_own(service: FakeService) -> None:
-    rate = scripted(share())
-    async with open_client(service, rate), open_client(service, rate):
         await anyio.sleep(1)
     assert len({usage.client for _, usage in rate.reports}) == 2
-
-
-async def test_a_class_is_not_accepted_as_a_rate(service: FakeService) -> None:
-    with pytest.raises(InvalidRequest, match=r"^rate: expected a finite number"):
-        open_client(service, SharedRate)
