@@ -192,17 +192,6 @@ def test_a_slow_rate_is_measured_over_more_than_half_a_second() -> None:
             assert 0.75 < meter.rate(number + 0.6) < 1.3
 
 
-def test_idle_time_does_not_count_as_a_slow_rate() -> None:
-    meter = RateMeter()
-    for number in range(1, 300):
-        meter.add(number / 100, (number - 1) / 100)
-    meter.restart(1000.0, 1010.0)
-    assert meter.rate(1005.0) == pytest.approx(100, rel=0.1)
-    for number in range(1, 100):
-        meter.add(1010 + number / 50, 0.0)
-    assert meter.rate(1012.0) == pytest.approx(50, rel=0.1)
-
-
 def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
     meter = RateMeter()
     for number in range(1, 5):

@@ -14,7 +14,7 @@ from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transport import Script, added, page, skipped
 
-from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, RetryPolicy
+from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, ResponseInfo, RetryPolicy
 from outreach_async._vocabulary import STANDARD_FIELDS, UNSET
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.transport._wire import Transport
@@ -70,7 +70,7 @@ async def test_a_result_has_its_response_without_secrets(call: Call, answer: Res
     assert (found.status, found.request_id) == (answer.status, "req_9")
     assert found.headers == {**echo, "x-echo": "token *** of ***"}
     raw = await client(script).request("GET", "/")
-    assert (raw.request_id, Response(200).request_id) == ("req_9", None)
+    assert (raw.request_id, Response(200).request_id, ResponseInfo(200, {}).request_id) == ("req_9", None, None)
 
 
 BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
