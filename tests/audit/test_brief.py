@@ -48,7 +48,6 @@ def elsewhere(rule: str = "OA102") -> object:
 
 def test_the_first_brief_has_tasks_and_nothing_new() -> None:
     brief = build_brief(on_day(0, finding()))
-
     assert (brief.since, brief.changes, brief.resolved, brief.score_before) == (None, None, [], None)
     assert [(task.rule, task.new, task.new_groups, task.worse) for task in brief.tasks] == [("OA101", 0, [], 0)]
     assert brief.workspaces[0].since is None
@@ -57,7 +56,6 @@ def test_the_first_brief_has_tasks_and_nothing_new() -> None:
 def test_only_new_notes_are_tasks() -> None:
     assert build_brief(on_day(0, finding("OA160"))).tasks == []
     (task,) = build_brief(on_day(1, finding("OA160"), finding("OA133")), on_day(0, finding("OA160"))).tasks
-
     assert (task.rule, task.new) == ("OA133", 1)
 
 
@@ -77,10 +75,8 @@ def test_tasks_are_ordered_by_severity_and_then_by_news() -> None:
 
 def test_a_finding_that_became_worse_counts_as_worse() -> None:
     before, after = finding("OA110", severity=Severity.ERROR), finding("OA110", severity=Severity.CRITICAL)
-
     (task,) = build_brief(on_day(1, after), on_day(0, before)).tasks
     (milder,) = build_brief(on_day(1, before), on_day(0, after)).tasks
-
     assert (task.new, task.worse, milder.worse) == (0, 1, 0)
 
 
@@ -99,7 +95,6 @@ def test_a_workspace_has_its_score_now_and_before() -> None:
 
 def test_unreadable_workspaces_and_those_no_longer_covered_are_named() -> None:
     brief = build_brief(two_spaces(1, gone=["space_2"]), two_spaces(0))
-
     assert [(space.error, space.since) for space in brief.workspaces] == [(None, AT), ("could not be read: 503", AT)]
     assert build_brief(on_day(1), two_spaces(0)).dropped == ["space_2"]
 
@@ -132,7 +127,6 @@ def test_a_workspace_that_cannot_be_read_loses_nothing(tmp_path: Path) -> None:
 )
 def test_findings_that_were_not_checked_again_stay_open(tmp_path: Path, later: Report, rules: list[str]) -> None:
     baseline = baseline_of(tmp_path, on_day(0, finding("OA110")), later)
-
     assert baseline is not None
     assert sorted(each.rule for each in baseline.findings) == rules
 
@@ -244,7 +238,6 @@ def test_a_campaign_has_what_was_added_since_the_earlier_report(
 ) -> None:
     before = on_day(0, campaigns=results(*[earlier] if earlier else []))
     (campaign,) = build_brief(on_day(1, campaigns=results(later)), before).campaigns or []
-
     assert (campaign.new_contacts, campaign.new_sent, campaign.new_replies, campaign.new_bounces) == grown
 
 
@@ -286,7 +279,6 @@ def test_the_baseline_keeps_campaigns_that_were_not_read_again(
     tmp_path: Path, earlier: Report, later: Report, expected: list[Any]
 ) -> None:
     baseline = baseline_of(tmp_path, earlier, later)
-
     assert baseline is not None
     assert baseline.campaigns is not None
     assert [(each.id, each.sent, each.contacts) for each in baseline.campaigns.rows] == expected

@@ -131,7 +131,6 @@ def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> Non
 
 def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, tmp_path: Path) -> None:
     ended = shell("brief", *FAKE, "--history", str(tmp_path / "none" / "history.db"))
-
     assert (ended.code, ended.out) == (2, "")
     assert f"--history {tmp_path / 'none' / 'history.db'}: the folder " in ended.err
 
@@ -181,7 +180,6 @@ def test_the_format_option_applies_to_stdout(shell: Shell) -> None:
 def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, server_options: tuple[str, ...]) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('off = ["OA160", "OA202"]\n', encoding="utf-8")
-
     assert shell("brief", *server_options, "--fail-on", "info").code == 1
     assert shell("brief", *server_options, "--fail-on", "info", "--policy", str(policy)).code == 0
 
@@ -202,7 +200,6 @@ def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, s
 )
 def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     ended = shell("brief", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
-
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1

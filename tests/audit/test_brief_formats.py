@@ -52,7 +52,6 @@ def test_an_empty_brief_has_only_a_head() -> None:
 def test_a_changed_score_is_shown_with_the_earlier_one() -> None:
     scores = attrs.evolve(make_report().scores, overall=62.5)
     unknown = attrs.evolve(make_report().scores, overall=None)
-
     assert lines_of(brief_of(since=earlier(scores=scores)))[0].endswith("Score 80 of 100, was 62.5.")
     assert lines_of(brief_of(since=earlier(), scores=unknown))[0].endswith("No score.")
 
@@ -153,7 +152,6 @@ def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
 def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width: int) -> None:
     page = io.StringIO()
     Console(file=page, width=width, color_system=None).print(StyledReport(brief))
-
     assert "".join(page.getvalue().split()).casefold() == "".join(write_brief(brief, "terminal").split()).casefold()
 
 
@@ -212,7 +210,6 @@ def section(*campaigns: CampaignBrief, **about: Any) -> list[str]:
 )
 def test_a_campaign_is_one_line(about: dict[str, Any], line: str) -> None:
     text = " ".join(" ".join(section(campaign(**about))).split())
-
     assert line in text
     assert "later" not in text or "later" in line
 
@@ -229,13 +226,11 @@ def test_the_sums_over_campaigns_come_first() -> None:
 )
 def test_sums_that_miss_something_are_marked_as_incomplete(about: dict[str, Any], spaces: list[WorkspaceBrief]) -> None:
     text = " ".join(" ".join(section(campaign(id="camp_2"), campaign(**about), workspaces=spaces)).split())
-
     assert text.startswith("In 24 hours (incomplete data): ")
 
 
 def test_without_campaigns_nothing_is_said_about_them() -> None:
     brief = attrs.evolve(brief_of(since=earlier()), campaigns=[])
-
     assert "CAMPAIGNS" not in lines_of(brief)
     assert "e-mails sent" not in write_brief(brief, "terminal") + Page(write_brief(brief, "html")).text
 
@@ -260,7 +255,6 @@ def test_ten_campaigns_are_shown_below_their_workspaces() -> None:
 
 def test_the_first_brief_has_no_sums() -> None:
     brief = attrs.evolve(brief_of(), campaigns=[campaign(status_before=None)])
-
     assert "In " not in write_brief(brief, "terminal")
     assert "figures so far" not in Page(write_brief(brief, "html")).text
 

@@ -159,7 +159,6 @@ async def test_a_busy_receiver_is_asked_again() -> None:
 async def test_a_receiver_that_does_not_listen_is_named_without_its_url() -> None:
     with pytest.raises(PostError, match=r"^no connection \(ConnectError\); check the network and the URL$") as failed:
         await post(Secret(f"http://127.0.0.1:{refused_port()}{PATH}"), "{}", (0, 0))
-
     assert failed.value.__context__ is None or failed.value.__suppress_context__
 
 
@@ -168,7 +167,6 @@ async def test_no_log_record_contains_the_url(caplog: pytest.LogCaptureFixture) 
     caplog.set_level(logging.DEBUG)
     with Listener(serve(response("200 OK"))) as receiver:
         await post(Secret(receiver.url + PATH), "{}")
-
     assert "s3cr3t" not in "".join(record.getMessage() + repr(record.args) for record in caplog.records)
 
 
@@ -186,7 +184,6 @@ async def test_no_log_record_contains_the_url(caplog: pytest.LogCaptureFixture) 
 )
 def test_an_unfit_url_is_refused_without_being_shown(shell: Shell, value: str) -> None:
     done = shell(*FAKE, "--post", value)
-
     assert done.code == 2
     assert "--post: expected an https URL" in done.err
     assert "s3cr3t" not in done.out + done.err

@@ -101,7 +101,6 @@ def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits(
 
 def test_the_totals_of_a_workspace_leave_out_unknown_figures() -> None:
     rows = [row(), row(campaign(status="paused", bounces_num=-1)), row(campaign(), None)]
-
     assert add_up(rows) == CampaignTotals(
         campaigns=3, live=2, contacts=4500, sent=2000, replies_num=120, bounces_num=10, left_to_send=500
     )
@@ -139,16 +138,13 @@ def test_a_planned_end_is_kept_until_contacts_are_added() -> None:
 
 def test_a_report_compared_twice_has_the_finding_about_the_slip_once() -> None:
     before, after = compared(row(planned_end=0)), compared(row(), at=NOW + 1)
-
     once = after.since(before)
-
     assert [each.rule for each in once.since(before).findings] == [each.rule for each in once.findings] == ["OA204"]
     assert once.since(before).campaigns == once.campaigns
 
 
 def test_a_policy_turns_the_slip_off_and_a_new_campaign_has_none() -> None:
     off = attrs.evolve(compared(row(), at=NOW + 1), policy=Policy.of({"off": ["OA204"]}).used)
-
     assert off.since(compared(row(planned_end=0))).findings == []
     assert compared(row(), at=NOW + 1).since(compared(row(id="camp_2", planned_end=0))).findings == []
 
@@ -188,19 +184,16 @@ def test_findings_about_campaigns_and_steps_are_matched_by_their_ids() -> None:
 )
 def test_a_finding_is_resolved_only_if_its_campaign_was_read(unread: list[Finding], expected: str) -> None:
     found = states(compared(findings=[finding()]), compared(findings=unread))
-
     assert found[expected] == ["camp_1"]
 
 
 def test_without_campaigns_no_finding_about_one_is_resolved() -> None:
     workspace = finding("OA240", campaign=None, campaign_name=None)
-
     assert states(compared(findings=[finding(), workspace]), compared(campaigns=None)) == {"not_judged": ["camp_1", "OA240"]}
 
 
 def test_unread_campaigns_do_not_affect_findings_about_mailboxes() -> None:
     earlier = compared(findings=[finding("OA170", campaign=None, domain="one.example")])
-
     assert states(earlier, compared(findings=[finding("OA914")])) == {"new": ["camp_1"], "resolved": ["OA170"]}
 
 
@@ -218,6 +211,5 @@ def test_changed_figures_name_the_campaign_or_the_step() -> None:
 
 def test_the_number_of_campaigns_is_a_figure_of_the_audit() -> None:
     diff = compared(row(), row(id="camp_2")).since(compared(row())).diff
-
     assert diff is not None
     assert [(each.kind, each.figure, each.before, each.after) for each in diff.scores] == [("audit", "campaigns", 1, 2)]

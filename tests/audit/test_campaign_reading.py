@@ -64,9 +64,7 @@ async def test_one_steps_request_is_sent_for_each_campaign_and_one_for_the_field
 
 async def test_an_audit_without_campaigns_asks_only_for_mailboxes() -> None:
     service = service_of({})
-
     report = await read(service, campaigns=False)
-
     assert (len(service.requests), report.campaigns) == (1, None)
     assert not any("campaigns" in line for line in report.not_judged)
 
@@ -303,7 +301,6 @@ async def test_parts_with_and_without_campaigns_are_refused() -> None:
 @pytest.mark.parametrize("id_", ["", "camp_/../x", "camp_" + "x" * 5000])
 async def test_a_campaign_with_an_odd_id_does_not_stop_the_audit(id_: str) -> None:
     report = await read(service_of({}, {"id": id_}, steps={id_: 404}))
-
     assert report.campaigns is not None
     assert report.campaigns.checked == 2
     assert {finding.rule for finding in report.findings} <= {"OA914"}

@@ -251,7 +251,6 @@ def test_a_message_has_the_figures(rule: str, subject: Campaign | Sequence[Step]
 def test_a_rate_is_judged_by_its_lower_bound(rule: str, events: int, severity: str) -> None:
     all_found = check_campaign(campaign(bounces_num=events), sent(1000, unsubscribed_num=events), fields(), now=NOW)
     (found,) = (each for each in all_found if each.rule == rule)
-
     assert found.severity == severity
 
 
@@ -270,7 +269,6 @@ def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> N
 
 def test_a_draft_without_live_templates_is_a_warning_and_without_a_time_not_old() -> None:
     (found,) = check_campaign(campaign(status="draft"), [step(template(status="off"))], fields(), now=NOW)
-
     assert (found.rule, found.severity.value) == ("OA220", "warning")
     assert check_campaign(campaign(status="draft", last_activity="Never"), sent(5000), fields()) == []
 
@@ -313,6 +311,5 @@ def test_explain_names_every_severity_that_a_condition_may_choose() -> None:
 
 def test_a_repeated_misspelling_is_looked_up_once() -> None:
     names = FieldNames(fields())
-
     assert names.suggest("frist_name") == ("first_name", True)
     assert names.suggest("frist_name") is names.suggest("frist_name")

@@ -48,14 +48,12 @@ EMPTY = case(campaign(id="camp_2", name="", status="live", contacts=0, steps=0),
 @pytest.mark.parametrize("form", FORMS)
 def test_a_report_shows_the_campaigns_that_were_read(form: str) -> None:
     text = " ".join(write(report_of(judged(SPRING, EMPTY)), form).replace("\u00a0", " ").split())
-
     assert all(part in text for part in ("Spring", "camp_2", "2027-01-15", "2 campaigns (2 live)"))
     assert "Campaigns" not in write(attrs.evolve(report_of(), campaigns=None, not_judged=[]), form)
 
 
 def test_only_the_worst_campaigns_are_listed_as_text() -> None:
     cases = [case(campaign(id=f"camp_{place}", name=f"C{place}"), STEPS) for place in range(23)]
-
     assert "and 3 more campaigns." in write(report_of(judged(*cases)), "terminal")
 
 
@@ -85,29 +83,24 @@ def test_an_audit_of_clean_campaigns_found_no_problems() -> None:
 
 def test_a_finding_about_a_workspace_is_an_action_and_not_an_unread_workspace() -> None:
     finding = Finding(rule="OA240", severity=Severity.WARNING, workspace="space_1", message="unused", remedy="Use them.")
-
     text = write(attrs.evolve(report_of(judged(case())), findings=[finding]), "terminal")
-
     assert "NOT READ" not in text
     assert "Unused daily limits: space_1" in " ".join(text.split())
 
 
 def test_campaigns_that_were_not_read_are_listed_as_unread() -> None:
     finding = Finding(rule="OA911", severity=Severity.ERROR, workspace="space_1", message="could not be read", remedy="Check.")
-
     assert "NOT READ AND NOT CHECKED" in write(attrs.evolve(report_of(judged()), findings=[finding]), "terminal")
 
 
 def test_missing_figures_are_shown_as_a_dash() -> None:
     unknown = CampaignResults(checked=1, totals={}, rows=[row(campaign(), None, end=None)])
-
     (line,) = [line for line in write(report_of(campaigns=unknown), "terminal").splitlines() if line.startswith("Spring ")]
     assert line.split() == ["Spring", "live", "-", "-", "-", "-", "-"]
 
 
 def test_csv_has_the_campaign_and_the_step_of_a_finding() -> None:
     head, *lines = write(report_of(judged(case(campaign(), [step(status="off")]))), "csv").splitlines()
-
     assert "campaign,campaign_name,step" in head
     assert any("camp_1,Spring,step_1" in line for line in lines)
 

@@ -71,7 +71,6 @@ class DatedService(MailboxService):
 @pytest.mark.parametrize("dates", [(), ("soon",), ("soon", formatdate(0)), ("", formatdate(0))])
 async def test_an_audit_without_a_date_at_its_first_page_is_local(dates: tuple[str, ...]) -> None:
     found = await audit(OutreachClient(transport=DatedService(*dates)), ["space_1"], display=1)
-
     assert (found.mailboxes, found.service_clock) == (4, False)
     assert found.at == pytest.approx(time.time(), abs=10)
 
@@ -79,7 +78,6 @@ async def test_an_audit_without_a_date_at_its_first_page_is_local(dates: tuple[s
 async def test_a_service_that_denies_access_still_tells_the_time() -> None:
     fake = FakeService()
     found = await audit(OutreachClient(transport=FakeTransport(fake)), ["space_gone"])
-
     assert (found.unreadable, found.service_clock, found.at) == (["space_gone"], True, fake.now)
 
 
@@ -87,7 +85,6 @@ async def test_a_service_that_denies_access_still_tells_the_time() -> None:
 @pytest.mark.parametrize("differs", [True, False])
 def test_reports_and_briefs_say_that_the_clocks_differ(form: str, differs: bool) -> None:
     found = make_report(service_clock=differs)
-
     for text in (write(found, form), write_brief(build_brief(found), form)):
         said = "by the service's clock, from which this computer's differs" in " ".join(text.split()).replace("&#39;", "'")
         assert said is differs

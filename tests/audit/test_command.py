@@ -43,7 +43,6 @@ def test_one_audit_writes_a_file_in_the_format_of_each_suffix(
 
 def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
     ended = shell("audit", *FAKE, "--format", "csv")
-
     assert ended.code == 1
     assert "OA110" in {row["rule"] for row in csv.DictReader(ended.out.splitlines())}
     assert json.loads(shell("audit", *FAKE, "--format", "json").out.splitlines()[-1])["mailboxes"] == 340
@@ -54,7 +53,6 @@ def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
 def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("audit", "--schema").out)
     _, value = shell.json("audit", *FAKE)
-
     assert described == schema() == shell.json("audit", "--schema")[1]
     Draft202012Validator(described).validate(value)
 
@@ -158,7 +156,6 @@ def test_explain_without_a_rule_lists_all_rules(shell: Shell, tmp_path: Path) ->
 )
 def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     ended = shell("audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
-
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1

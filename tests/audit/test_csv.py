@@ -24,13 +24,11 @@ def rows(report: Report) -> list[dict[str, str]]:
 
 def test_there_is_one_line_per_finding_in_report_order() -> None:
     report = fleet(200)
-
     assert [(row["rule"], row["email"]) for row in rows(report)] == [(each.rule, each.email or "") for each in report.findings]
 
 
 def test_the_columns_are_the_fields_of_a_finding_its_title_and_the_name() -> None:
     fields = [field.name for field in attrs.fields(Finding)]
-
     assert write(make_report(), "csv") == ",".join([*fields, "title", "workspace_name"]) + "\r\n"
     assert [row["title"] for row in rows(make_report([finding("OA110")]))] == ["On blacklists"]
 
@@ -54,13 +52,11 @@ def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) ->
 
 def test_numbers_are_not_formulas_for_readers_with_another_delimiter() -> None:
     (row,) = rows(make_report([finding(figures={"b;=1+1": 3})]))
-
     assert row["figures"] == '{"b;\'=1+1": 3}'
 
 
 def test_numbers_are_written_as_numbers() -> None:
     (row,) = rows(make_report([finding(sent_30days=12.5, figures={"blacklists": 3})]))
-
     assert (row["sent_30days"], row["figures"]) == ("12.5", '{"blacklists": 3}')
     (row,) = rows(make_report([finding(sent_30days=None)]))
     assert (row["sent_30days"], row["figures"], row["state"]) == ("", "", "")

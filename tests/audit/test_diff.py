@@ -27,7 +27,6 @@ def names(findings: list[Finding]) -> list[tuple[str, str | None]]:
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_an_audit_compared_with_itself_has_nothing_new(found: Report) -> None:
     diff = changed(found, found)
-
     assert diff.empty
     assert [attrs.evolve(each, state=None) for each in diff.unchanged] == found.findings
 
@@ -41,7 +40,6 @@ def dated(day: float, *workspaces: str) -> Report:
 @given(st.permutations(range(1, 6)))
 def test_the_history_is_by_time_and_the_latest_audit_is_compared(order: list[int]) -> None:
     found = dated(6).since(*map(dated, order))
-
     assert [point.counts[Severity.ERROR] for point in found.history] == [1, 2, 3, 4, 5]
     assert found.diff is not None
     assert (found.diff.at, len(found.diff.new)) == (NOW + 5 * 86_400, 1)
@@ -49,7 +47,6 @@ def test_the_history_is_by_time_and_the_latest_audit_is_compared(order: list[int
 
 def test_the_history_contains_that_of_the_earlier_audit_and_no_later_audit() -> None:
     yesterday = dated(2).since(dated(1))
-
     assert [point.at for point in dated(3).since(yesterday, dated(1)).history] == [NOW + 86_400, NOW + 2 * 86_400]
     assert dated(2).since(dated(2), dated(3), attrs.evolve(dated(1), at=0.0)).history == []
 
@@ -58,13 +55,11 @@ def test_the_history_has_at_most_100_audits() -> None:
     found = dated(3)
     for day in range(120):
         found = attrs.evolve(dated(1), at=NOW + day).since(found) if day else attrs.evolve(dated(1), at=NOW)
-
     assert [found.history[0].at, len(found.history)] == [NOW + 19, 100]
 
 
 def test_a_comparison_names_the_workspaces_of_only_one_audit() -> None:
     diff = changed(dated(1, "space_2", "space_3"), dated(2, "space_3", "space_4"))
-
     assert (diff.added_workspaces, diff.removed_workspaces) == (["space_4"], ["space_2"])
     assert not changed(attrs.evolve(dated(1), workspaces=[]), dated(2)).added_workspaces
 
@@ -84,7 +79,6 @@ def test_a_mailbox_moved_to_another_workspace_is_the_same_mailbox() -> None:
     box = mailbox(spf=False)
     before = report(reading([box]), reading([], workspace="space_2"))
     after = report(reading([]), reading([box], workspace="space_2"))
-
     assert [names(each) for each in (changed(before, after).new, changed(before, after).resolved)] == [[], []]
 
 
@@ -130,9 +124,7 @@ def test_changed_scores_and_totals_are_reported() -> None:
 
 def test_changes_of_a_domain_are_reported_under_the_domain() -> None:
     before, after = report(reading(mailboxes(6))), report(reading(mailboxes(8)))
-
     (delta,) = changed(before, after).deltas
-
     assert (delta.kind, delta.key, delta.rule, delta.before, delta.after) == ("domain", "one.example", "OA170", 6, 8)
 
 
@@ -149,13 +141,11 @@ UNSEEN = {
 @pytest.mark.parametrize("later", UNSEEN.values(), ids=list(UNSEEN))
 def test_a_finding_on_something_unchecked_is_not_called_resolved(later: Report) -> None:
     diff = changed(report(reading([mailbox(spf=False)])), later)
-
     assert (names(diff.resolved), names(diff.not_judged)) == ([], [("OA101", "mailbox_1")])
 
 
 def test_an_unreadable_workspace_is_resolved_once_it_can_be_read() -> None:
     before, after = report(reading([], error=StatusError("no"))), report(reading([mailbox()]))
-
     assert names(changed(before, after).resolved) == [("OA901", None)]
 
 

@@ -35,7 +35,6 @@ def test_findings_are_accessed_like_a_list() -> None:
 
 def test_a_report_is_copied_by_pickle_and_json() -> None:
     found = fleet(60, sick=0.8)
-
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
     assert Report.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
@@ -43,7 +42,6 @@ def test_a_report_is_copied_by_pickle_and_json() -> None:
 def test_many_findings_are_not_kept() -> None:
     found = FindingList(MailboxFindings((), (), ()))
     found.extend([finding()] * 20_001)
-
     assert sum(each.rule == "OA101" for each in found) == 20_001
     assert iter(found) is not iter(found)
 
@@ -51,14 +49,12 @@ def test_many_findings_are_not_kept() -> None:
 def test_a_page_lists_the_worst_of_many_findings() -> None:
     many = [finding(mailbox=f"mailbox_{at}", email=f"a{at:04}@one.example") for at in range(1_001)]
     text = write(make_report(many[::-1]), "html")
-
     assert "a0000@one.example" in text
     assert "a0100@one.example" not in text
 
 
 def test_an_address_that_is_no_valid_text_is_kept() -> None:
     boxes = [mailbox(id=f"mailbox_{at}", email=email, spf=False) for at, email in enumerate(["a@b", "\ud800@b", "c@b"])]
-
     assert [each.email for each in report(reading(boxes)).findings] == ["a@b", "\ud800@b", "c@b"]
 
 
@@ -66,7 +62,6 @@ def test_sums_have_an_upper_limit() -> None:
     totals = GroupTotals()
     for _ in range(2):
         totals.add("one.example", 2**63 - 1, 2**63 - 1, 0)
-
     assert (totals["one.example"].sent_30days, totals["one.example"].daily_limit) == ((2**63 - 1) / 1000,) * 2
 
 

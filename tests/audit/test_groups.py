@@ -40,7 +40,6 @@ def test_mailboxes_are_grouped_by_workspace_domain_type_and_server() -> None:
 
 def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
     one = group(report(reading(BOXES)), "server_ip", "192.0.2.7")
-
     assert (one.sent_30days, one.daily_limit, one.severity) == (2500, 130, Severity.CRITICAL)
     assert one.counts == {Severity.CRITICAL: 1, Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 0}
     assert one.score == 58.1  # 0.9 for the whole server, and 0.1 of that for 1,030 of 2,620
@@ -48,7 +47,6 @@ def test_a_group_sums_its_mailboxes_and_counts_their_findings() -> None:
 
 def test_read_errors_count_towards_the_workspace() -> None:
     found = report(reading(mailboxes(1), error=StatusError("no")))
-
     assert group(found, "workspace", "space_1").severity == "error"
     assert group(found, "workspace", "space_1").score == 100
 
@@ -81,9 +79,7 @@ def test_rows_are_the_mailboxes_with_findings_worst_first() -> None:
 
 def test_at_most_1000_rows_are_kept() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=n % 2 == 0, domain_ip=None) for n in range(2_100)]
-
     found = report(reading(boxes))
-
     assert (len(found.rows), {row.score for row in found.rows}) == (1_000, {50})
     assert len(found.findings) == 3_150
 
@@ -101,7 +97,6 @@ def test_a_compact_set_works_like_a_set(batches: list[list[str]]) -> None:
 
 def test_a_compact_set_grows_beyond_its_first_table() -> None:
     digests = CompactSet()
-
     assert all(digests.add(f"mailbox_{n}") for n in range(5_000))
     assert not any(digests.add(f"mailbox_{n}") for n in range(5_000))
     assert len(digests) == 5_000
@@ -110,7 +105,6 @@ def test_a_compact_set_grows_beyond_its_first_table() -> None:
 @pytest.mark.parametrize("digest", [0, 1024, 2048])
 def test_a_compact_set_tells_colliding_digests_apart(digest: int) -> None:
     digests = CompactSet()
-
     assert [digests.add(1024), digests.add(digest), digests.add(digest)] == [True, digest != 1024, False]
 
 
@@ -126,7 +120,5 @@ def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> No
 
 def test_a_shared_mailbox_without_a_domain_counts_once_for_its_server() -> None:
     shared = [mailbox(email="ann", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", email="bob", type="SMTP & IMAP")]
-
     found = report(reading(shared), reading(shared, workspace="space_2"))
-
     assert [one.message for one in found.findings if one.rule == "OA172"] == ["2 mailboxes share this server (blacklisted: 1)"]

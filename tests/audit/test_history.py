@@ -61,7 +61,6 @@ def read_tables(path: Path) -> dict[str, list[str]]:
 
 def test_a_day_has_the_difference_to_the_reading_before(path: Path) -> None:
     append_days(path, 3)
-
     assert sent_of(History(path)) == [("03-02", None, 1), ("03-03", 10, 1), ("03-04", 10, 1)]
 
 
@@ -285,7 +284,6 @@ def test_a_full_disk_is_an_error_and_loses_nothing(path: Path, room: int) -> Non
 def test_a_full_disk_leaves_no_new_history_that_looks_damaged(path: Path) -> None:
     with pytest.raises(HistoryError, match="is full"):
         FullDisk(path).append(*agency(boxes=3, campaigns=1, spaces=1).read(START))
-
     append_days(path, 1)
     assert len(History(path).daily("workspace")) == 2
 
@@ -428,7 +426,6 @@ def test_the_queries_of_the_guide_run(path: Path) -> None:
 def test_figures_of_other_workspaces_are_left_out(path: Path) -> None:
     append_days(path, 2, campaigns=2)
     history = History(path)
-
     assert {day.id for day in history.daily("campaign", workspaces=["space_2"])} == {"camp_1"}
     assert {day.sent_30days for day in history.daily("domain", workspaces=["space_2"])} == {mailbox().sent_30days}
 

@@ -114,7 +114,6 @@ _RULES = ("OA101", "OA102", "OA103", "OA104", "OA110", "OA120", "OA130", "OA131"
 
 def test_an_audit_without_changes_shows_no_changed_values() -> None:
     text = page(make_report(diff=attrs.evolve(_diff(), new=[], resolved=[], scores=[], deltas=[]))).text
-
     assert "Nothing new." in text
     assert "Nothing resolved." in text
     assert "Changed figures" not in text
@@ -146,7 +145,6 @@ def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
 
 def test_a_finding_of_an_unknown_rule_is_shown() -> None:
     old = attrs.evolve(finding(), rule="OA999")
-
     for form in ("html", "terminal", "markdown"):
         assert "OA999" in write(make_report([old]), form)
 
@@ -154,13 +152,11 @@ def test_a_finding_of_an_unknown_rule_is_shown() -> None:
 def test_authentication_that_the_policy_does_not_check_is_unknown() -> None:
     found = report(reading(mailboxes(1, spf=False)), policy=Policy.of({"off": ["OA101"]}))
     states = [(each.status, each.tone) for each in build_authentication(found)("one.example", 1)]
-
     assert states == [("-", "unknown"), ("yes", "good"), ("yes", "good")]
 
 
 def test_a_dns_record_is_code_and_names_keep_their_direction_to_themselves() -> None:
     text = write(make_report([finding("OA103", email="\u05d0@\u05d1.example")]), "html")
-
     assert "<code>v=DMARC1; p=none; rua=mailto:dmarc@one.example</code>" in text
     assert "<bdi>\u05d0@\u05d1.example</bdi>" in text
 
@@ -230,7 +226,6 @@ def test_every_address_to_stop_is_listed_once() -> None:
 def test_the_page_counts_mailboxes_by_their_worst_finding() -> None:
     found = report(reading([*mailboxes(2, domain="a.example", blacklists=3, spf=False), *mailboxes(3, domain="b.example")]))
     text = page(found).text
-
     assert "2 to stop 0 to fix 0 to review 0 with notes 3 without findings" in text
     assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
 
@@ -293,7 +288,6 @@ def test_a_report_lists_authentication_per_domain() -> None:
 def test_long_tables_end_in_a_count() -> None:
     found = make_report([finding()], rows=[row(id=f"mailbox_{at}") for at in range(600)])
     shown = page(found)
-
     assert "The first 500 of 600; the JSON report has all." in shown.text
     assert sum(tag == "tr" for tag, _ in shown.elements) == 2 + 1 + 500
 
@@ -310,13 +304,11 @@ def test_a_workspace_has_a_card_with_its_name_score_change_and_tasks() -> None:
 
 def test_a_workspace_that_was_not_read_is_first_and_says_so() -> None:
     text = page(report(reading(mailboxes(1, spf=False)), reading([], workspace="space_2", error=StatusError("refused")))).text
-
     assert "Workspaces, worst first space_2 - " in text
     assert "Not read completely" in text
 
 
 def test_a_report_of_one_workspace_is_titled_with_its_name_and_has_no_cards() -> None:
     text = page(attrs.evolve(report(reading(mailboxes(1, spf=False))), names={"space_1": "acme"})).text
-
     assert "Mailbox audit of acme (space_1)" in text
     assert "Workspaces, worst first" not in text

@@ -124,7 +124,6 @@ def test_a_schema_describes_and_requires_every_field(
 )
 def test_the_schema_rejects_what_is_not_a_report_but_accepts_later_fields(damage: dict[str, Any]) -> None:
     values = json.loads(write(fleet(20, sick=1.0), "json"))
-
     assert Draft202012Validator(schema()).is_valid({**values, "later": 1})
     assert not Draft202012Validator(schema()).is_valid({**values, **damage})
 
@@ -153,6 +152,5 @@ def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:
 
 def test_a_number_that_json_cannot_represent_is_refused() -> None:
     odd = attrs.evolve(fleet(10, sick=1.0), at=math.nan)
-
     with pytest.raises(ValueError, match="Out of range float"):
         write(odd, "json")

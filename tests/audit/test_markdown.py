@@ -55,7 +55,6 @@ def test_the_start_of_a_line_is_never_markup(text: str) -> None:
 @pytest.mark.parametrize("remedy", ["- stop", "+ stop", "# stop", "= stop", "> stop", "1. stop", "12) stop"])
 def test_a_remedy_cannot_begin_a_list_a_heading_or_a_quotation(remedy: str) -> None:
     text = write(make_report([attrs.evolve(finding(), remedy=remedy)]), "markdown")
-
     assert remedy in [token.content for token in tokens(text) if token.type == "text"]
     assert {token.type for token in tokens(text)} <= MARKDOWN_TOKENS
 
@@ -73,7 +72,6 @@ def test_only_what_would_become_markup_or_a_link_is_escaped(text: str, escaped: 
 
 def test_the_columns_of_a_table_are_aligned() -> None:
     rows = [line for line in write(fleet(300, sick=0.4), "markdown").splitlines() if line.startswith("| ")]
-
     assert len(rows) > 5
     assert len({len(row) for row in rows}) == 1
 

@@ -70,7 +70,6 @@ def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
 def test_every_format_names_the_problem_and_the_place(form: str) -> None:
     report = fleet(300, sick=1.0)
     text = write(report, form)
-
     assert "OA110" in text
     assert str(report.findings[0].domain) in text
 

@@ -143,7 +143,6 @@ def test_a_page_does_not_quote_the_failed_request_of_another_client(anyio_backen
 
 def test_only_a_finished_audit_can_be_separated() -> None:
     client = OutreachClient(transport=FakeTransport(agency()), workspace="space_alpha")
-
     with pytest.raises(InvalidRequest, match=r"^separate: the audit has not finished; await it, or iterate"):
         stream(client, NAMES).separate()
 
@@ -165,7 +164,6 @@ def test_the_files_have_the_names_of_the_workspaces(names: dict[str, str], stems
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=6))
 def test_every_workspace_has_files_of_its_own(names: dict[str, str]) -> None:
     stems = list(name_pages(names, names).values())
-
     assert len({stem.casefold() for stem in [*stems, "index"]}) == len(names) + 1
     assert all(re.fullmatch("[a-z0-9_-]+", stem) and len(stem) < 80 for stem in stems)
 
@@ -202,7 +200,6 @@ def test_a_folder_keeps_files_of_another_kind(shell: Shell, tmp_path: Path) -> N
 def test_a_report_on_several_workspaces_is_not_compared_with_the_page_of_one(shell: Shell, tmp_path: Path) -> None:
     shell("audit", "--base-url", "fake:", "--output", str(tmp_path / "space_demo.json"))
     shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))
-
     assert json.loads((tmp_path / "space_demo.json").read_bytes())["diff"] is None
 
 

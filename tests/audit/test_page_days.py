@@ -69,7 +69,6 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
 
 def test_a_sum_that_lacks_a_workspace_is_an_estimate() -> None:
     (sums,) = add_days([day(), day(workspace="space_2", sent=None)]).values()
-
     assert (sums.sent, sums.replied, sums.spread_over) == (100, 6, 2)
     assert add_days([day(), day(workspace="space_2")])[LAST].spread_over == 1
 
@@ -106,7 +105,6 @@ def test_a_campaign_has_its_days_on_demand() -> None:
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 10**400])
 def test_an_impossible_figure_is_unknown(value: float) -> None:
     series = add_days([day(sent=value), day(1)])
-
     assert total(series, "sent") == 100
     assert draw_days({LAST: value, LAST - timedelta(1): 100}, "Sent", "", "info").spoken == "Sent, 28 Feb to 1 Mar: 100, -"
 

@@ -80,7 +80,6 @@ def test_a_workspace_that_no_part_contains_is_unreadable() -> None:
 def test_of_two_readings_the_more_complete_one_counts() -> None:
     failed = part_of(reading(mailboxes(1), error=StatusError("no", status_code=500)))
     done = part_of(reading(mailboxes(3)))
-
     for parts in ([failed, done], [done, failed]):
         assert (merge(parts, workspaces=["space_1"]).mailboxes, merge(parts, workspaces=["space_1"]).incomplete) == (3, False)
 
@@ -109,7 +108,6 @@ OTHER_POLICY = Policy.of({"off": ["OA101"]})
 )
 def test_parts_that_do_not_belong_together_are_refused(other: AuditPart, message: str) -> None:
     parts = [part_of(reading([])), other] if "damaged" not in message else [other]
-
     with pytest.raises(InvalidRequest, match=message):
         merge(parts, workspaces=["space_1", "space_2"])
 
@@ -134,7 +132,6 @@ def test_parts_of_another_policy_than_the_one_of_the_merge_are_refused() -> None
 )
 async def test_invalid_options_of_a_part_are_refused(options: dict[str, Any], message: str) -> None:
     client = OutreachClient(transport=MailboxService({}))
-
     with pytest.raises(InvalidRequest, match=message):
         await audit_part(client, ["space_1"], **{"at": NOW, "salt": "pepper", **options})
 
@@ -171,5 +168,4 @@ def test_a_part_does_not_show_healthy_addresses_salt_or_data() -> None:
 
 def test_a_part_takes_less_than_40_bytes_per_healthy_mailbox() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a{n}@d{n // 4}.example", sent_30days=n % 700) for n in range(4_000)]
-
     assert len(pickle.dumps(part_of(reading(boxes)))) < 40 * 4_000

@@ -77,16 +77,13 @@ def test_invalid_policies_are_refused_with_the_nearest_valid_name(values: dict[s
 @pytest.mark.parametrize("content", [b"= 3", b"\xff"])
 def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.toml").write_bytes(content)
-
     with pytest.raises(InvalidRequest, match=r"policy bad.toml: expected TOML in UTF-8"):
         Policy.load(str(tmp_path / "bad.toml"))
 
 
 def test_a_report_names_the_policy_it_was_judged_by(tmp_path: Path) -> None:
     ours = policy(tmp_path, 'off = ["OA172", "OA160"]\nOA120.sample = 100.0\nOA170.mailboxes = 5\n')
-
     used = report(reading([]), policy=ours).policy
-
     assert (used.name, used.off, used.thresholds) == ("ours", ["OA160", "OA172"], {"OA120": {"sample": 100}})
     assert report(reading([])).policy == PolicyUsed()
 
@@ -130,7 +127,6 @@ def test_the_severities_of_a_rule_are_those_of_its_findings() -> None:
 
 def test_explain_uses_the_thresholds_of_the_policy() -> None:
     ours = Policy.of({"off": ["OA131"], "OA131": {"warning": 80}})
-
     assert "daily_limit is above 80, or above 40 while the mailbox is younger than 365 days" in explain("OA131", ours)
     assert "Severity: warning to critical (turned off by the policy)" in explain("OA131", ours)
     assert "Thresholds: none" in explain("OA901", ours)

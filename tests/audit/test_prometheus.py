@@ -67,14 +67,12 @@ def test_every_workspace_and_domain_has_its_figures() -> None:
 
 def test_a_workspace_that_could_not_be_read_is_told_apart() -> None:
     series = parse(write(make_report(workspaces=["space_1", "space_2"], unreadable=["space_2"]), "prometheus"))
-
     assert figure(series, "unreadable_workspaces") == 1
     assert [figure(series, "workspace_unreadable", workspace=f"space_{number}") for number in (1, 2)] == [0, 1]
 
 
 def test_the_score_of_an_audit_without_mailboxes_is_nan() -> None:
     report = make_report(mailboxes=0, scores=Scores(overall=None, workspaces={}, domains={}))
-
     assert math.isnan(figure(parse(write(report, "prometheus")), "score"))
 
 

@@ -52,7 +52,6 @@ def test_a_dayjs_phrase_is_read_as_a_span_that_contains_the_time() -> None:
 )
 def test_a_phrase_rounded_down_is_read_as_a_span_that_contains_the_time(words: str, least: float, most: float) -> None:
     span = parse_relative_time(words)
-
     assert span is not None
     assert span.least <= least <= most <= span.most
 
@@ -73,5 +72,4 @@ def test_other_words_have_no_span(text: str) -> None:
 @given(st.one_of(st.text(), st.builds("{} {} {}".format, st.integers(), st.text(max_size=8), st.text(max_size=4))))
 def test_no_string_raises(text: str) -> None:
     span = parse_relative_time(text)
-
     assert span is None or span.least <= span.most

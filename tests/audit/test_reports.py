@@ -55,7 +55,6 @@ FLEET = report(
 
 def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
     found = report(reading(mailboxes(2000, blacklists=1)), reading([], workspace="space_2", error=StatusError("403")))
-
     assert repr(found) == ("<Report workspaces=2 unreadable=1 mailboxes=2000 score=45.0 critical=0 error=2001 warning=1 info=0>")
 
 
@@ -64,7 +63,6 @@ def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_text_has_at_most_80_columns_and_no_control_characters(view: Report | Brief) -> None:
     lines = written(view, "terminal").split("\n")
-
     assert max(map(len, lines)) <= 80
     assert all(line.isprintable() for line in lines)
     assert max(map(cell_len, drawn(view).split("\n"))) <= 80
@@ -110,7 +108,6 @@ def test_a_report_says_what_is_wrong_and_what_to_do() -> None:
 )
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
     note = finding("OA133", severity=Severity.INFO)
-
     assert verdict in render_text(make_report([note, finding(severity=Severity(severity))]))
 
 
@@ -159,7 +156,6 @@ def delta(figure: str, before: float | None, after: float | None, **about: Any) 
 
 def test_findings_that_were_not_judged_again_are_not_called_resolved() -> None:
     text = render_text(moved(not_judged=[finding()]))
-
     assert "0 findings, 1 before; 0 new, 0 resolved, 0 unchanged, 1 not checked this time." in joined_lines(text)
 
 
@@ -183,7 +179,6 @@ MORE_IS_WORSE = {
 def test_every_view_says_which_change_is_better(form: str) -> None:
     deltas = [delta(figure, 1, 2) for figure in ("score", "blacklists", "sent")]
     text = joined_lines(written(moved(*deltas), form)).replace("→", "->")
-
     assert [text.count(f"1 -> 2 ({judged})") for judged in ("better", "worse")] == [1, 1]
 
 
@@ -253,7 +248,6 @@ def test_a_long_domain_is_never_cut(length: int, worse: int) -> None:
 @pytest.mark.parametrize("write", [render_text, drawn])
 def test_a_dns_record_stays_on_one_line(write: Callable[[Report], str]) -> None:
     text = write(make_report([finding("OA103")]))
-
     assert "v=DMARC1; p=none; rua=mailto:dmarc@one.example" in text
     assert "`" not in text
 
@@ -292,7 +286,5 @@ def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], shown: st
 def test_only_terminal_output_needs_rich() -> None:
     block = "import sys; sys.modules['rich'] = None"
     script = f"{block}; from outreach_async.audit.reports._text import render_text; print(render_text.__name__)"
-
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-
     assert done.stdout == "render_text\n"

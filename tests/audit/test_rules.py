@@ -127,7 +127,6 @@ def only(box: Mailbox, **about: Any) -> Finding:
 @pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
 def test_missing_authentication_is_critical_at_5000_e_mails_a_day(field: str, rule: str) -> None:
     box = mailbox(**{field: False})
-
     assert verdicts(box, domain=DomainFacts(daily_limit=4999)) == {rule: "error"}
     assert verdicts(box, domain=DomainFacts(daily_limit=5000)) == {rule: "critical"}
 
@@ -189,7 +188,6 @@ def test_figures_have_their_severities(changes: dict[str, Any], expected: dict[s
 )
 def test_a_message_has_the_figures(changes: dict[str, Any], message: str) -> None:
     found = check(mailbox(**changes), now=NOW)[0]
-
     assert message in found.message
     assert (found.confidence == "low") is ("too few" in message)
 
@@ -249,7 +247,6 @@ def test_mailboxes_without_a_domain_share_none() -> None:
 @given(MAILBOXES)
 def test_any_mailbox_can_be_judged_and_findings_are_in_table_order(box: Mailbox) -> None:
     found = [finding.rule for finding in check(box, workspace="space_1", now=NOW)]
-
     assert found == [rule.id for rule in RULES if rule.id in found]
     assert check(box, now=NOW) == check(box, Policy.default(), NOW)
 
@@ -279,7 +276,6 @@ def test_a_finding_says_where_what_and_what_to_do() -> None:
 @pytest.mark.parametrize("address", ["", "ann", "ann@", "ann@  "])
 def test_a_mailbox_whose_address_has_no_domain_is_judged(address: str) -> None:
     found = only(mailbox(email=address, spf=False))
-
     assert (found.domain, found.email) == (None, address)
     assert "<domain>" in found.remedy
 

@@ -36,10 +36,8 @@ class ShortPages(MailboxService):
 
 async def test_all_large_workspaces_are_read_although_two_are_at_a_time() -> None:
     boxes = {f"space_{number}": SMALL["space_1"] for number in range(5)}
-
     with anyio.fail_after(20):
         found = await audit(client_of(ShortPages(boxes)), boxes)
-
     assert (found.mailboxes, found.unreadable) == (15, [])
 
 
@@ -59,18 +57,14 @@ async def test_an_undecodable_mailbox_repeated_on_a_later_page_is_one_finding() 
 
 async def test_a_mailbox_repeated_on_a_later_page_counts_once() -> None:
     boxes = [wire(box) for box in mailboxes(3, spf=False)]
-
     found = await audit(client_of(MailboxService({"space_1": [*boxes, boxes[1], *boxes[2:]]})), ["space_1"], display=3)
-
     assert found.mailboxes == 3
     assert [one.mailbox for one in found.findings if one.rule == "OA101"] == [box["id"] for box in boxes]
 
 
 async def test_a_workspace_passed_twice_is_read_once() -> None:
     service = MailboxService(SMALL)
-
     found = await audit(client_of(service), ["space_2", "space_1", "space_2"])
-
     assert (found.workspaces, found.mailboxes) == (["space_2", "space_1"], 5)
     assert sorted(service.requests) == [("space_1", 1), ("space_2", 1)]
 
@@ -131,7 +125,6 @@ async def test_the_report_does_not_depend_on_the_order_of_responses(seed: int) -
 @virtual_time
 async def test_workspaces_and_pages_are_read_concurrently() -> None:
     _, service = await _conducted(_fleet(), ["space_1", "space_2", "space_3"], seed=None)
-
     assert service.together[0] == {("space_1", 1), ("space_2", 1), ("space_3", 1)}
     assert any(len({page for space, page in together if space == "space_1"}) > 1 for together in service.together)
 
@@ -140,9 +133,7 @@ async def test_workspaces_and_pages_are_read_concurrently() -> None:
 @pytest.mark.parametrize("in_flight", [8, 64])
 async def test_as_many_workspaces_are_read_at_once_as_the_client_allows(in_flight: int) -> None:
     fleet = {f"space_{n}": [wire(box) for box in mailboxes(2)] for n in range(100)}
-
     found, service = await _conducted(fleet, list(fleet), seed=None, max_in_flight=in_flight)
-
     assert found["mailboxes"] == 200
     assert max(map(len, service.together)) == len(service.together[0]) == in_flight
 
@@ -180,7 +171,6 @@ async def test_a_cancelled_audit_leaves_the_client_usable() -> None:
 @pytest.mark.parametrize(("status", "code"), [(401, 77), (403, 77), (404, 3)])
 async def test_an_audit_denied_everywhere_has_its_own_exit_code(status: int, code: int) -> None:
     found = await audit(client_of(MailboxService({"space_1": status, "space_2": status})), ["space_1", "space_2"])
-
     assert (found.unreadable, found.exit_code()) == (["space_1", "space_2"], code)
 
 
@@ -205,9 +195,7 @@ def test_a_mailbox_shared_by_two_workspaces_counts_once_for_its_domain() -> None
 
 def test_mailboxes_that_share_only_an_id_both_count_for_their_domain() -> None:
     boxes = [mailbox(email=f"{name}@one.example", daily_limit=2500, spf=False) for name in ("ann", "bob")]
-
     found = report(reading(boxes[:1]), reading(boxes[1:], workspace="space_2"))
-
     assert {one.severity for one in found.findings if one.rule == "OA101"} == {"critical"}
 
 
@@ -243,9 +231,7 @@ async def test_pages_read_before_one_that_fails_are_judged() -> None:
 
 async def test_an_audit_denied_halfway_is_not_denied_everywhere() -> None:
     service = FailingService({"space_1": [wire(box) for box in mailboxes(5)]}, page=2, status=403)
-
     found = await audit(client_of(service), ["space_1"], display=2)
-
     assert (found.mailboxes, found.denied, found.exit_code()) == (2, False, 3)
 
 

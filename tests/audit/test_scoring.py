@@ -46,7 +46,6 @@ def test_the_finding_of_each_rule_keeps_a_part_of_the_score(changes: dict[str, A
 
 def test_a_rule_counts_once_with_its_worst_finding() -> None:
     mild, grave = check(mailbox(blacklists=1)), check(mailbox(blacklists=3))
-
     assert mailbox_score([*mild, *grave, *mild]) == 10
 
 
@@ -79,7 +78,6 @@ def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
 )
 def test_workspaces_are_ordered_as_a_person_would(better: list[int], worse: list[int]) -> None:
     scores = report(fleet(better), fleet(worse, workspace="space_2")).scores.workspaces
-
     assert scores["space_1"].score > scores["space_2"].score
 
 
@@ -98,7 +96,6 @@ def fleet(states: Iterable[int], *, workspace: str = "space_1", sent: Iterable[i
 def test_a_score_falls_with_a_critical_finding_and_rises_without(others: list[tuple[int, int]], sent: int) -> None:
     states, volumes = [state for state, _ in others], [volume for _, volume in others]
     before, after = (report(fleet([*states, state], sent=[*volumes, sent])) for state in (0, 3))
-
     for one, other in zip(scores_of(before), scores_of(after), strict=True):
         assert one > other
 
@@ -163,13 +160,11 @@ def test_an_unreadable_copy_of_a_mailbox_does_not_lower_its_score() -> None:
     fault = Undecodable(
         index=0, id="mailbox_1", error="$.data[0].spf: expected bool, got str", fields={"email": "ann@one.example"}
     )
-
     assert report(reading([mailbox(id="mailbox_1")], undecodable=[fault])).scores.overall == 100
 
 
 def test_what_was_not_judged_has_no_score() -> None:
     scores = report(reading([]), reading([], workspace="space_2", missing=3)).scores
-
     assert (scores.overall, scores.workspaces, scores.domains) == (None, {}, {})
 
 

@@ -137,5 +137,4 @@ class BrokenClient(OutreachClient):
 async def test_an_error_of_the_reader_is_raised_to_the_consumer() -> None:
     with pytest.raises(ExceptionGroup) as caught:  # pages are fetched by separate tasks
         await audit(BrokenClient(transport=MailboxService(FLEET)), ["space_1"])
-
     assert caught.group_contains(AttributeError)

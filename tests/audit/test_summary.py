@@ -78,7 +78,6 @@ def test_a_task_has_the_mailboxes_of_its_severity_only() -> None:
 
 def test_a_score_of_100_beside_a_broken_campaign_is_explained() -> None:
     broken = finding("OA201", mailbox=None, email=None, domain=None, campaign="camp_1", campaign_name="Spring")
-
     for form in ("terminal", "markdown", "html"):
         assert "The score is about mailboxes: problems of campaigns do not lower it." in written(make_report([broken]), form)
         assert "do not lower it" not in written(make_report([finding()]), form)

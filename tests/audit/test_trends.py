@@ -28,7 +28,6 @@ def test_without_earlier_audits_there_is_no_history() -> None:
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
     text = write(with_history(40.0, None, 60.0), form)
-
     assert "4 audits since 2026-02-27 08:00 UTC." in text
     (line,) = [line for line in text.splitlines() if "▁·" in line]
     assert line.replace("|", " ").split() == ["Score", "▁·▃█", "40", "100"]
@@ -36,7 +35,6 @@ def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
 
 def test_the_page_shows_the_history_as_bars_with_dates_and_a_scale() -> None:
     text = write(with_history(40.0, None, 60.0), "html")
-
     assert 'aria-label="Score, 27 Feb to 2 Mar: 40, -, 60, 100"' in text
     assert "4 audits since 2026-02-27 08:00\N{NO-BREAK SPACE}UTC." in text
     assert "Score 100 0 50 100 27 Feb 28 Feb 1 Mar 2 Mar" in Page(text).text

@@ -26,7 +26,6 @@ SAMPLES = st.integers(1, 100_000).flatmap(lambda sent: st.tuples(st.integers(0, 
 def test_the_lower_bound_never_falls_with_more_bounces_or_e_mails(sample: tuple[int, int], more: int, times: int) -> None:
     bounced, sent = sample
     least = lower_bound(bounced, sent) - 1e-12
-
     assert lower_bound(min(sent, bounced + more), sent) >= least
     assert lower_bound(times * bounced, times * sent) >= least
 

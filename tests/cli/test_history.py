@@ -88,7 +88,6 @@ def test_an_export_as_csv_is_safe_in_a_spreadsheet_and_replaces_nothing(shell: S
 
 def test_pruning_reports_what_it_deleted(shell: Shell, path: str) -> None:
     code, value = shell.json("history", "prune", path, "--keep", "1d")
-
     assert (code, value["deleted"]) == (0, 1)
     assert shell("history", "prune", path, "--keep", "1h").code == 2
     assert shell("history", "show", path, "--json").out.count('"date"') == 4
@@ -104,6 +103,5 @@ def test_pruning_reports_what_it_deleted(shell: Shell, path: str) -> None:
 )
 def test_wrong_usage_is_an_error(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
     ended = shell("history", *arguments)
-
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err

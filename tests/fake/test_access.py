@@ -11,7 +11,6 @@ from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 def test_a2_a_user_may_have_access_to_several_workspaces() -> None:
     fake = small_world()
     fake.add_owner_key(OTHER, key=KEY)
-
     assert create(fake, workspace=OTHER)["status"] == create(fake, workspace=SPACE)["status"] == "added"
 
 
@@ -24,7 +23,6 @@ def test_a2_key_checks_may_be_relaxed(key: Any, prefix_only: int) -> None:
 @pytest.mark.parametrize("reading", ["check", "prefix_only", "off"])
 def test_an_owner_key_and_a_known_workspace_are_required_whatever_is_checked(reading: Any) -> None:
     fake = small_world(owner_key=reading)
-
     assert refusal(post(fake, creation(owner_key=MISSING)), 400, "missing_field")["field"] == "owner_key"
     refusal(post(fake, creation(workspace="space_9")), 404, "workspace_not_found")
 
@@ -114,7 +112,6 @@ def test_e4_requests_over_the_limit_are_429_until_the_window_ends() -> None:
 
 def test_e4_retry_after_may_be_a_date() -> None:
     fake = limited("all", 0, retry_after="date")
-
     assert get(fake, FIELDS).headers["retry-after"] == "Thu, 01 Jan 2026 00:01:00 GMT"
 
 

@@ -110,7 +110,6 @@ def test_t8_percentages_are_counts_over_sent_with_two_decimals() -> None:
 def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: Literal[0, 1, 2]) -> None:
     renderer = ItemRenderer(World(), 0, Behaviour(numbers="float", percent_digits=digits))
     shown = renderer.percent(min(n, of), of, "")
-
     assert Fraction(str(shown)) == round(Fraction(100 * min(n, of), of), digits)
 
 
@@ -126,7 +125,6 @@ def kinds(fake: FakeService) -> set[type]:
 @pytest.mark.parametrize(("numbers", "expected"), [("int_when_whole", {int}), ("float", {float}), ("mixed", {int, float})])
 def test_w9_whole_percentages_are_integers_floats_or_either(numbers: Any, expected: set[type]) -> None:
     fake = world(numbers=numbers)
-
     assert kinds(fake) == expected
     assert get(fake, "/campaigns/x").status == 404
     assert page(fake, "/campaigns").body == page(fake, "/campaigns").body
@@ -256,7 +254,6 @@ def test_a_value_of_the_wrong_type_is_refused_by_name(arguments: dict[str, Any],
 def test_a_campaign_uses_mailboxes_of_its_own_workspace() -> None:
     fake = small_world()
     box = fake.add_mailbox("space_2")
-
     with pytest.raises(ValueError, match="has no mailbox"):
         fake.add_campaign(SPACE, mailboxes=[box])
 
@@ -285,7 +282,6 @@ ESTIMATES: list[tuple[int, dict[str, Any], tuple[int, str, str]]] = [
 def test_t12_and_t13_days_are_the_queue_over_the_daily_limits_plus_waits(boxes: int, fields: Any, end: tuple[Any, ...]) -> None:
     fake = world()
     mailboxes = fake.add_mailboxes(SPACE, boxes, daily_limit=10)
-
     assert ending(fake, fake.add_campaign(SPACE, status="live", mailboxes=mailboxes, **fields)) == end
 
 
@@ -310,7 +306,6 @@ def test_t17_a_campaign_that_is_not_live_is_estimated_as_if_it_were() -> None:
 def test_t14_a_finished_campaign_is_complete_in_the_list_and_the_steps() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": [{"sent": 3}]}])
-
     assert ending(fake, camp) == (0, "Complete", "Complete")
     assert item(fake, camp)["days_left_date"] == "Complete"
 
@@ -320,7 +315,6 @@ def test_t15_without_an_active_mailbox_the_end_is_unknown(limits: list[Any]) -> 
     fake = world()
     boxes = [fake.add_mailbox(SPACE, daily_limit=limit) for limit in limits]
     camp = fake.add_campaign(SPACE, status="live", mailboxes=boxes, contacts=5, steps=["A"])
-
     assert ending(fake, camp) == (9999, "Unknown", "Unknown")
 
 
@@ -340,7 +334,6 @@ def test_t16_dates_in_the_list_are_unix_seconds_strings_or_either(list_date: Any
 def test_t16_the_list_has_the_word_of_the_steps_where_there_is_no_date(contacts: int, word: str, list_date: Any) -> None:
     fake = world(list_date=list_date)
     camps = [fake.add_campaign(SPACE, contacts=contacts, steps=["A"]) for _ in range(6)]
-
     assert {item(fake, camp)["days_left_date"] for camp in camps} == {word}
     assert {steps(fake, camp)["days_left_date"] for camp in camps} == {word}
 
@@ -368,14 +361,12 @@ DAY = 86_400
 def test_t18_times_are_given_in_their_largest_whole_unit(passed: float, words: str) -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, last_activity=START - passed)
-
     assert item(fake, camp)["last_activity"] == words
 
 
 def test_t18_seeded_emails_were_sent_recently_by_default() -> None:
     fake = world()
     camps = [fake.add_campaign(SPACE, created=0, steps=[{"sent": 5}], last_activity=activity) for activity in ("auto", None, 0)]
-
     assert re.fullmatch(r"just now|\d+ (minute|hour)s? ago", item(fake, camps[0])["last_activity"])
     assert [item(fake, camp)["last_activity"] for camp in camps[1:]] == ["Never", "56 years ago"]
 

@@ -52,7 +52,6 @@ def test_c2_the_option_decides_the_outcome_of_a_duplicate(duplicates: str, statu
 )
 def test_c3_the_status_of_each_outcome_is_a_knob(reading: Any, statuses: list[int]) -> None:
     fake = small_world(created_status=reading)
-
     assert [post(fake, creation(duplicates=option)).status for option in ("skip", "skip", "overwrite")] == statuses
 
 
@@ -69,7 +68,6 @@ SPELLINGS: list[tuple[Any, list[str], str]] = [
 def test_c4_the_knob_decides_which_emails_are_equal(reading: Any, same: list[str], other: str) -> None:
     fake = small_world(email_key=reading)
     with_ada(fake)
-
     assert {create(fake, email)["status"] for email in same} == {"skipped"}
     assert create(fake, other)["status"] == "added"
 
@@ -77,7 +75,6 @@ def test_c4_the_knob_decides_which_emails_are_equal(reading: Any, same: list[str
 def test_c4_gmail_ignores_dots_and_what_follows_a_plus() -> None:
     fake = small_world(email_key="gmail")
     create(fake, "a.da+x@gmail.com")
-
     assert create(fake, "ADA@googlemail.com")["status"] == "skipped"
     assert create(fake, "adam@gmail.com")["status"] == "added"
 
@@ -85,7 +82,6 @@ def test_c4_gmail_ignores_dots_and_what_follows_a_plus() -> None:
 def test_c4_an_email_is_stored_as_sent_after_trimming() -> None:
     fake = small_world()
     create(fake, "  Ada@ACME.example\t")
-
     assert fake.contacts(SPACE)[-1]["email"] == "Ada@ACME.example"
 
 
@@ -130,7 +126,6 @@ def test_c6_the_other_options_are_required_even_without_a_campaign(name: str) ->
 @pytest.mark.parametrize("campaign", [MISSING, ""])
 def test_c7_a_missing_or_empty_campaign_is_400_or_null(campaign: Any) -> None:
     refusal(post(small_world(), creation(campaign=campaign)), 400, "missing_field")
-
     fake = small_world(missing_campaign="null")
     assert create(fake, campaign=campaign)["status"] == "added"
     assert fake.contacts(SPACE)[-1]["campaigns"] == []
@@ -138,7 +133,6 @@ def test_c7_a_missing_or_empty_campaign_is_400_or_null(campaign: Any) -> None:
 
 def test_c9_a_hint_suggests_the_option_that_was_meant() -> None:
     response = post(small_world(), creation(duplicates="overwriten"))
-
     assert response.headers["x-fake-hint"] == "did you mean overwrite?"
     assert "skip, overwrite, update_missing_fields" in refusal(response, 400, "invalid_duplicates")["message"]
 
@@ -146,7 +140,6 @@ def test_c9_a_hint_suggests_the_option_that_was_meant() -> None:
 def test_c14_null_counts_as_not_sent_and_blank_is_stored_as_sent() -> None:
     fake = small_world()
     with_ada(fake, first_name=None, city="", custom_1=None, title="  ")
-
     assert fields(fake) == {"city": "", "title": "  "}
 
 
@@ -185,7 +178,6 @@ def test_c20_an_unknown_custom_code_is_400_and_the_known_ones_are_listed() -> No
 def test_c20_an_unknown_custom_code_may_be_dropped_or_stored(reading: Any, stored: dict[str, str]) -> None:
     fake = small_world(unknown_custom=reading)
     response = post(fake, creation(custom_9="x"))
-
     assert fields(fake) == stored
     assert response.headers.get("x-fake-hint") == ("unknown field custom_9 ignored" if reading == "ignore" else None)
 
@@ -210,7 +202,6 @@ def test_c21_another_unknown_field_is_dropped_with_a_hint() -> None:
 def test_c21_another_unknown_field_may_be_400(name: str, hint: str) -> None:
     fake = small_world(unknown_body="reject")
     response = post(fake, creation(**{name: "Ada"}))
-
     assert refusal(response, 400, "unknown_field")["field"] == name
     assert response.headers["x-fake-hint"] == hint + "decided by Behaviour.unknown_body"
 
@@ -218,14 +209,12 @@ def test_c21_another_unknown_field_may_be_400(name: str, hint: str) -> None:
 def test_c21_another_unknown_field_may_be_stored() -> None:
     fake = small_world(unknown_body="store")
     create(fake, linkedin="https://linkedin.com/in/ada", first_name="Ada")
-
     assert fields(fake) == {"linkedin": "https://linkedin.com/in/ada", "first_name": "Ada"}
 
 
 def test_c21_an_unknown_option_is_treated_as_an_unknown_field() -> None:
     body = creation()
     body["upload_options"]["campain"] = None
-
     assert "did you mean upload_options.campaign?" in post(small_world(), body).headers["x-fake-hint"]
     refusal(post(small_world(unknown_body="reject"), body), 400, "unknown_field")
 
@@ -233,7 +222,6 @@ def test_c21_an_unknown_option_is_treated_as_an_unknown_field() -> None:
 def test_c28_strict_validation_precedes_the_duplicate_test() -> None:
     fake = small_world()
     with_ada(fake)
-
     refusal(post(fake, creation(country="Nowhere", strict_validation=True)), 422, "validation_failed")
 
 

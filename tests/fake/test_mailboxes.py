@@ -39,7 +39,6 @@ def test_w4_every_field_is_present_in_order_with_its_type() -> None:
 
 def test_b1_types_and_statuses_are_the_observed_ones_and_domain_ip_may_be_null() -> None:
     found = generated_mailboxes()
-
     assert {box["type"] for box in found} == {"Google", "SMTP & IMAP"}
     assert {box["status"] for box in found} == {"active"}
     assert {box["domain_ip"] is None for box in found} == {True, False}
@@ -90,7 +89,6 @@ VALUES: dict[str, Any] = {
 
 def test_every_field_may_be_set_to_valid_or_invalid_values() -> None:
     (box,) = generated_mailboxes(1, **VALUES)
-
     assert {**box, **VALUES} == box
     assert VALUES.keys() == set(MAILBOX_FIELDS) - {"id"}
 
@@ -109,7 +107,6 @@ def test_generated_fields_are_consistent_with_those_that_are_set() -> None:
 
 def test_a_rate_may_be_a_fraction_and_last_activity_a_time() -> None:
     (box,) = generated_mailboxes(1, opened_14days=(1, 3), avg_open_rate=[1, 8], last_activity=START - 3600)
-
     assert (box["opened_14days"], box["avg_open_rate"], box["last_activity"]) == (33.33, 12.5, "1 hour ago")
 
 
@@ -148,7 +145,6 @@ def wrong(box: Any) -> bool:
 
 def test_a_share_of_the_mailboxes_may_have_problems() -> None:
     found = generated_mailboxes(400, trouble=0.25)
-
     assert 60 < sum(map(wrong, found)) < 140
     assert all(map(wrong, generated_mailboxes(50, trouble=1.0)))
     assert not any(map(wrong, generated_mailboxes(50)))

@@ -35,7 +35,6 @@ def numbers(answered: Any) -> list[int]:
 def test_p4_a_missing_or_empty_parameter_is_400_with_its_name(path: str, name: str, value: str | None) -> None:
     query: dict[str, Any] = {"workspace": SPACE, "display": 1, "page": 1, name: value}
     response = get(small_world(), path, **{key: item for key, item in query.items() if item is not None})
-
     assert refusal(response, 400, "missing_parameter")["field"] == name
 
 
@@ -51,7 +50,6 @@ def test_p5_an_invalid_number_is_400_with_its_name() -> None:
 @pytest.mark.parametrize("number", [*BAD_NUMBERS, "0"])
 def test_p5_an_invalid_number_may_be_treated_as_missing(number: str) -> None:
     fake = filled(25, bad_number="default")
-
     assert numbers(document(page(fake, "/campaigns", display=number))) == list(range(10))
     assert document(page(fake, "/campaigns", page=number))["current_page"] == 1
 
@@ -59,14 +57,12 @@ def test_p5_an_invalid_number_may_be_treated_as_missing(number: str) -> None:
 @pytest.mark.parametrize("path", LISTS)
 def test_p2_and_p6_a_display_above_the_maximum_is_400(path: str) -> None:
     fake = small_world(campaign_max_display=2000)
-
     assert page(fake, path, display=2000).status == 200
     assert refusal(page(fake, path, display=2001), 400, "display_too_large")["field"] == "display"
 
 
 def test_p7_a_maximum_for_campaigns_does_not_affect_mailboxes() -> None:
     fake = filled(0, campaign_max_display=100)
-
     refusal(page(fake, "/campaigns", display=101), 400, "display_too_large")
     assert page(fake, "/mailboxes", display=101).status == 200
 
@@ -122,14 +118,12 @@ def test_p11_an_insertion_between_pages_shifts_only_newest_first_lists() -> None
 def test_p12_a_repeated_parameter_is_400_even_with_equal_values(name: str) -> None:
     value = {"workspace": SPACE, "display": 10, "page": 1}[name]
     response = get(small_world(), f"/campaigns?workspace={SPACE}&display=10&page=1&{name}={value}")
-
     assert refusal(response, 400, "repeated_parameter")["field"] == name
 
 
 def test_p12_an_unknown_parameter_is_ignored_with_a_hint() -> None:
     fake = small_world()
     response = page(fake, "/campaigns", perpage=5)
-
     assert response.body == page(fake, "/campaigns").body
     assert response.headers["x-fake-hint"] == "unknown parameter perpage ignored"
 
@@ -144,14 +138,12 @@ def test_p13_an_unknown_workspace_is_404(path: str) -> None:
 )
 def test_p13_an_id_without_its_prefix_is_400_with_a_hint_about_its_kind(id_: str, hint: str | None) -> None:
     response = page(small_world(), "/mailboxes", workspace=id_)
-
     refusal(response, 400, "invalid_id")
     assert response.headers.get("x-fake-hint") == (hint and f"this looks like {hint}")
 
 
 def test_p14_headers_are_the_columns_of_the_interface() -> None:
     fake = small_world()
-
     assert document(page(fake, "/campaigns"))["headers"] == list(CAMPAIGN_HEADERS)
     assert document(page(fake, "/mailboxes"))["headers"] == list(MAILBOX_HEADERS)
     assert (len(CAMPAIGN_HEADERS), len(MAILBOX_HEADERS)) == (10, 19)
@@ -170,7 +162,6 @@ def test_p14_saved_headers_belong_to_a_workspace_and_filter_nothing() -> None:
 
 def test_lists_contain_only_the_items_of_their_workspace() -> None:
     fake = small_world()
-
     assert [camp["id"] for camp in document(page(fake, "/campaigns", workspace=OTHER))["data"]] == ["camp_3"]
     assert document(page(fake, "/mailboxes", workspace=OTHER))["total_found"] == 0
 

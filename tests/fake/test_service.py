@@ -66,7 +66,6 @@ def test_another_process_produces_the_same_bytes() -> None:
 
 def test_a_fake_runs_without_anyio() -> None:
     script = "from outreach_async.fake import FakeService; import sys; FakeService(); print('anyio' in sys.modules)"
-
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout.strip() == b"False"
 
 

@@ -106,7 +106,6 @@ def test_a_step_or_template_that_is_not_live_is_not_sent() -> None:
 def test_a_campaign_without_steps_accepts_contacts_and_sends_nothing() -> None:
     fake = world_of_three(steps=[])
     fake.advance(days=5)
-
     assert (listed(fake)["contacts"], boxes_of(fake)[0]["sent_90days"]) == (3, 0)
 
 
@@ -204,7 +203,6 @@ def test_b2_windows_are_calendar_days_including_today(days: int, shown: list[int
     fake = world_of_three(clock="2026-01-01T23:59:59Z")
     fake.advance()
     fake.advance(days=days)
-
     assert [rate(fake, name) for name in ("sent_today", "sent_30days", "sent_90days")] == shown
 
 
@@ -344,7 +342,6 @@ def test_t7_letters_alternate_and_a_random_share_is_personalised() -> None:
 def test_t7_letters_continue_from_the_seeded_counts() -> None:
     fake = quiet_world(2, steps=[{"templates": "A|B|C", "sent": 4}])
     fake.advance()
-
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [2, 2, 2]
 
 

@@ -121,7 +121,6 @@ def test_c27_the_validated_fields_are_a_knob(strict_fields: Any, refused: list[s
     fake = small_world(strict_fields=strict_fields)
     response = post(fake, creation("nobody", zip="?", city="\x00", strict_validation=True))
     named = [text.split()[0] for text in refusal(response, 422, "validation_failed")["message"].split("; ")] if refused else []
-
     assert named == refused
 
 
@@ -129,7 +128,6 @@ def test_clearing_a_field_is_accepted_by_strict_validation() -> None:
     fake = small_world()
     create(fake, country="FR", strict_validation=True)
     create(fake, country="", strict_validation=True, duplicates="overwrite")
-
     assert fake.contacts(SPACE)[-1]["fields"] == {}
 
 
@@ -153,7 +151,6 @@ def test_c27_states_are_the_50_the_district_territories_and_military_posts() -> 
 
 def test_c27_timezones_include_all_of_this_machine() -> None:
     here = {name for name in zoneinfo.available_timezones() if name not in {"localtime", "Factory"}}
-
     # A newer database on this machine may have a few more zones.
     assert len(here - load_timezones()) < 10
     assert len(load_timezones()) > 590
@@ -163,6 +160,5 @@ def test_c27_timezones_include_all_of_this_machine() -> None:
 def test_every_table_names_its_source_and_licence(table: str) -> None:
     text = files("outreach_async.fake").joinpath("data", f"{table}.tsv").read_text(encoding="utf-8")
     comment = " ".join(line for line in text.splitlines() if line.startswith("#"))
-
     assert re.search(r"Source: .*(Unicode-3\.0|public domain|MIT)", comment)
     assert text.startswith("#")

@@ -35,7 +35,6 @@ def send(fake: FakeService, method: str, target: str, body: bytes = b"") -> Any:
 @pytest.mark.parametrize("operation", TARGETS)
 def test_w2_the_four_lists_say_ok_and_have_all_their_members(operation: str) -> None:
     answered = document(get(small_world(), TARGETS[operation]))
-
     assert answered["status"] == "ok"
     assert set(answered) == MEMBERS[operation]
 
@@ -67,7 +66,6 @@ def test_w5_a_generated_id_is_never_one_already_used() -> None:
     first = FakeService().add_workspace()
     fake = FakeService()
     fake.add_workspace(first)
-
     assert fake.add_workspace() != first
 
 
@@ -83,14 +81,12 @@ def test_w6_an_unknown_path_is_404(path: str) -> None:
 )
 def test_w6_another_method_is_405_with_the_allowed_ones(method: str, path: str, allowed: str) -> None:
     response = send(small_world(), method, path)
-
     refusal(response, 405, "method_not_allowed")
     assert response.headers["allow"] == allowed
 
 
 def test_w6_one_trailing_slash_is_ignored() -> None:
     fake = small_world()
-
     assert get(fake, f"/workspaces/{SPACE}/all-fields/").body == get(fake, f"/workspaces/{SPACE}/all-fields").body
 
 
@@ -230,7 +226,6 @@ def test_e3_hints_are_in_a_header_and_the_request_log_but_not_the_body() -> None
 def test_e3_a_hint_is_ascii_whatever_name_it_contains() -> None:
     query: dict[str, Any] = {"é\r\nx-evil: 1": "1"}
     response = get(small_world(), "/campaigns/camp_1/steps", **query)
-
     assert response.headers["x-fake-hint"].isascii()
     assert "\n" not in response.headers["x-fake-hint"]
 

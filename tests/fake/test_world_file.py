@@ -222,7 +222,6 @@ def test_a_value_of_the_wrong_type_is_refused_or_served(at: Place, value: object
 def test_an_invalid_owner_key_is_not_shown() -> None:
     with pytest.raises(WorldError) as caught:
         FakeService().load({"owner_keys": {"5ecret": []}})
-
     assert "5ecret" not in str(caught.value)
 
 
