@@ -83,7 +83,6 @@ def test_a_finding_that_became_worse_counts_as_worse() -> None:
 def test_a_workspace_has_its_score_now_and_before() -> None:
     earlier = on_day(0)
     scores = attrs.evolve(earlier.scores, workspaces={"space_1": Score(score=95.0, mailboxes=7, sent_30days=0)})
-
     (space,) = build_brief(on_day(1, scores=scores), earlier).workspaces
 
     assert (space.id, space.mailboxes, space.score, space.score_before, space.error) == ("space_1", 7, 95.0, 80.0, None)
@@ -134,7 +133,6 @@ def test_findings_that_were_not_checked_again_stay_open(tmp_path: Path, later: R
 def test_an_audit_that_read_nothing_does_not_change_the_baseline(tmp_path: Path) -> None:
     nobody = Scores(overall=None, workspaces={}, domains={})
     nothing = on_day(1, unread("space_1"), unreadable=["space_1"], mailboxes=0, scores=nobody)
-
     baseline = baseline_of(tmp_path, on_day(0, finding()), nothing)
 
     assert baseline is not None

@@ -57,7 +57,6 @@ def test_a_history_that_is_ahead_of_the_clock_stays_as_it_is(
 def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")
     assert shell("audit", *FAKE, "--campaigns", "--history", path).code == 1
-
     _, value = shell.json("brief", *FAKE, "--history", path)
 
     assert (value["changes"]["new"], value["changes"]["unchanged"] > 90) == (0, True)
@@ -153,7 +152,6 @@ def test_one_brief_writes_a_file_in_the_format_of_each_suffix(
 def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")
     shell("brief", *FAKE, "--history", path)
-
     same = shell("brief", *FAKE, "--history", path, "--output", path, "--format", "json")
     other = shell("brief", *FAKE, "--output", path, "--format", "json")
 

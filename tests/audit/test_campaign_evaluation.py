@@ -35,7 +35,6 @@ def compared(*rows: CampaignRow, findings: Sequence[Finding] = (), **about: Any)
 
 def test_a_row_has_the_figures_of_the_campaign_and_of_its_steps() -> None:
     steps = [step(template(), template("B", sent=20)), step(template("C", sent=1), left_to_send=7)]
-
     found = row(campaign(days_left_date=1_800_000_000, replies_num=-1), steps)
 
     assert (found.sent, found.left_to_send, found.unsubscribed_num) == (1021, 507, 6)
@@ -65,7 +64,6 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
     templates = [template(sent=sent, replied_num=replied), template("B", sent=left, replied_num=sent)]
     one = campaign(bounces_num=sent, contacts=left, days_left=order, created=replied, days_left_date=left)
     steps = [step(*templates, left_to_send=left, order=order, wait_time=sent)]
-
     row, findings = evaluate_campaign(build_campaign_case(one, steps, None, NOW), Policy.default(), "space_1")
 
     found = WorkspaceCampaigns(rows=[row], findings=findings)
@@ -92,7 +90,6 @@ def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits(
     use = WorkspaceUse(lambda: NOW)
     use.add_mailboxes([mailbox(), mailbox(created_at=NOW - 29 * DAY), mailbox(daily_limit=-1, sent_30days=math.nan)])
     young, empty = campaign(created=NOW - 29 * DAY), step(left_to_send=0)
-
     facts = use.facts([row(), row(young), row(campaign(status="paused")), row(campaign(), [empty]), row(created=None)])
 
     assert (facts.mailboxes, facts.daily_limit, facts.sent_30days) == (2, 40, 1000)
@@ -109,7 +106,6 @@ def test_the_totals_of_a_workspace_leave_out_unknown_figures() -> None:
 def test_rows_with_findings_come_first_and_then_live_ones() -> None:
     rows = [row(campaign(id="paused", status="paused")), row(campaign(id="live")), row(campaign(id="bad", contacts=0))]
     later = [row(campaign(id="other"))]
-
     found = build_results(["space_1", "space_2"], [WorkspaceCampaigns(rows=rows), WorkspaceCampaigns(rows=later)])
 
     assert found is not None
@@ -200,7 +196,6 @@ def test_unread_campaigns_do_not_affect_findings_about_mailboxes() -> None:
 def test_changed_figures_name_the_campaign_or_the_step() -> None:
     before = [finding(figures={"sent": 1}), finding("OA220", step="step_1", figures={"n": 1}), finding("MY1", figures={"x": 1})]
     after = [attrs.evolve(each, figures=dict.fromkeys(each.figures, 2)) for each in before]
-
     diff = compared(findings=after).since(compared(findings=before)).diff
 
     assert diff is not None

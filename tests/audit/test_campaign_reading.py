@@ -50,7 +50,6 @@ def asked(service: CampaignService, part: str) -> int:
 
 async def test_one_steps_request_is_sent_for_each_campaign_and_one_for_the_fields() -> None:
     service = service_of({}, {"status": "draft"}, {"status": "paused"}, {"steps": 0, "status": "paused"})
-
     report = await read(service)
 
     assert (asked(service, "/steps"), asked(service, "all-fields"), len(service.requests)) == (3, 1, 6)
@@ -72,7 +71,6 @@ async def test_an_audit_without_campaigns_asks_only_for_mailboxes() -> None:
 async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
     plain = [wire_of(step(template(subject=None, body_text="Hi")))]
     service = service_of({"status": "draft"}, {}, steps={"camp_1": plain})
-
     await read(service, policy=Policy.of({"off": ["OA220", "OA222"]}))
     assert (asked(service, "/steps"), asked(service, "all-fields")) == (1, 0)
 
@@ -83,7 +81,6 @@ async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
 
 async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
     typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), id="step_7"))]
-
     report = await read(service_of({"name": "Summer"}, steps={"camp_0": typo}))
 
     (finding,) = report.findings
@@ -95,7 +92,6 @@ async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
 
 async def test_campaigns_that_cannot_be_read_are_a_finding_and_mailboxes_are_judged() -> None:
     service = CampaignService({"space_1": World(403, [wire(mailbox(spf=False))]), "space_2": World(listed({}), BOXES)})
-
     report = await read(service, "space_1", "space_2")
 
     assert [finding.rule for finding in report.findings] == ["OA101", "OA911"]
@@ -145,7 +141,6 @@ async def test_steps_that_cannot_be_read_are_a_finding_and_other_campaigns_are_j
 async def test_fields_that_cannot_be_read_are_one_finding_however_many_campaigns(status: int) -> None:
     typo = [wire_of(step(template(body_text="Hi {{frist_name}}")))]
     service = service_of({}, {}, {}, steps=dict.fromkeys(["camp_0", "camp_1", "camp_2"], typo), fields=status)
-
     report = await read(service)
 
     assert shown(report) == [("OA915", None)]
@@ -155,7 +150,6 @@ async def test_fields_that_cannot_be_read_are_one_finding_however_many_campaigns
 
 async def test_a_workspace_whose_mailboxes_cannot_be_read_is_not_asked_for_campaigns() -> None:
     service = CampaignService({"space_1": World(listed({}), 403)})
-
     report = await read(service, "space_1", "camp_1")
 
     assert [finding.rule for finding in report.findings] == ["OA901", "OA901"]
@@ -197,7 +191,6 @@ async def test_only_as_many_campaigns_wait_in_memory_as_the_client_reads_at_once
 async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
     service = service_of(*({} for _ in range(90)))
     service.latency = 1.0
-
     report = await read(service, deadline=4.5)
 
     assert {finding.rule for finding in report.findings} == {"OA914"}
@@ -210,7 +203,6 @@ async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
 async def test_unused_limits_are_a_finding_about_the_workspace() -> None:
     idle = [wire(box) for box in mailboxes(4, sent_30days=50, daily_limit=20)]
     service = CampaignService({"space_1": World(listed({}), idle)})
-
     (finding,) = (await read(service)).findings
 
     assert (finding.rule, finding.campaign, finding.mailbox, finding.workspace) == ("OA240", None, None, "space_1")
@@ -279,7 +271,6 @@ def test_merged_parts_have_the_campaigns_of_one_audit(
 async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
     async with OutreachClient(transport=service_of({})) as client:
         part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
-
     merged = merge([part], workspaces=["space_1", "space_2"])
 
     assert merged.campaigns is not None

@@ -70,7 +70,6 @@ def test_the_verdict_names_mailboxes_and_campaigns() -> None:
     found = report_of(judged(case(campaign(contacts=0))))
     box: dict[str, Any] = {"mailbox": "mailbox_1", "email": "a@one.example", "domain": "one.example"}
     other = attrs.evolve(found.findings[0], rule="OA150", campaign=None, campaign_name=None, **box)
-
     both = attrs.evolve(found, findings=[other, *found.findings])
 
     assert summarize(both).verdict == "Review 1 mailbox on 1 domain and 1 campaign; nothing is broken."

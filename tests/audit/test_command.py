@@ -63,7 +63,6 @@ def test_an_audit_can_be_compared_with_the_file_it_replaces(
     path = str(tmp_path / "audit.json")
     assert shell("audit", *server_options, "--output", path).code == 0
     service.add_mailbox("space_1", email="a@new.example", spf=False)
-
     _, value = shell.json("audit", *server_options, "--compare", path, "--output", path)
 
     assert json.loads(Path(path).read_bytes()) == value
@@ -76,7 +75,6 @@ def test_an_audit_can_be_compared_with_the_file_it_replaces(
 @pytest.mark.thorough
 def test_an_earlier_audit_that_does_not_exist_yet_is_one_line(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "audit.json"
-
     first = shell("audit", *FAKE, "--compare", str(path), "--output", str(path))
     second = shell("audit", *FAKE, "--compare", str(path), "--output", str(path))
 
@@ -105,7 +103,6 @@ def test_all_earlier_audits_are_in_the_history(shell: Shell, tmp_path: Path) -> 
 def test_a_policy_disables_rules_and_is_named_in_the_report(shell: Shell, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('name = "ours"\noff = ["OA110"]\n', encoding="utf-8")
-
     _, value = shell.json("audit", *FAKE, "--policy", str(policy))
 
     assert "OA110" not in {each["rule"] for each in value["findings"]}
@@ -126,7 +123,6 @@ def test_explain_describes_a_rule_without_reading_mailboxes(shell: Shell) -> Non
 def test_explain_without_a_rule_lists_all_rules(shell: Shell, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('off = ["OA160"]\n', encoding="utf-8")
-
     lines = shell("audit", "--explain").out.splitlines()
     value = shell.json("audit", "--policy", str(policy), "--explain")[1]
 
@@ -163,7 +159,6 @@ def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments
 
 def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "audit.html"
-
     ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
 
     assert ended.code == 3

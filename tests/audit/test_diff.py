@@ -67,7 +67,6 @@ def test_a_comparison_names_the_workspaces_of_only_one_audit() -> None:
 def test_findings_are_new_unchanged_or_resolved_per_mailbox() -> None:
     before = report(reading([mailbox(id="mailbox_1", spf=False), mailbox(id="mailbox_2", spf=False)]))
     after = report(reading([mailbox(id="mailbox_2", spf=False), mailbox(id="mailbox_3", spf=False)]))
-
     found = after.since(before)
 
     assert changed(before, before).empty
@@ -86,7 +85,6 @@ def test_a_mailbox_in_two_workspaces_is_compared_per_workspace() -> None:
     box = mailbox(spf=False)
     before = report(reading([box]), reading([box], workspace="space_2"))
     after = report(reading([mailbox()]), reading([box], workspace="space_2"))
-
     diff = changed(before, after)
 
     assert [(each.workspace, each.state) for each in (*diff.unchanged, *diff.resolved)] == [
@@ -108,7 +106,6 @@ def test_changed_values_and_severities_are_reported() -> None:
 def test_changed_scores_and_totals_are_reported() -> None:
     before = report(reading(mailboxes(2)), reading(mailboxes(1, domain="gone.example"), workspace="space_2"))
     after = report(reading(mailboxes(2, spf=False)))
-
     moved = {(each.kind, each.key, each.figure): (each.before, each.after) for each in changed(before, after).scores}
 
     assert moved == {

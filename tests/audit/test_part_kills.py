@@ -42,7 +42,6 @@ def test_a_part_that_was_killed_and_run_again_changes_nothing(tmp_path: Path, ki
 @pytest.mark.thorough
 def test_parts_of_killed_dask_workers_run_again_and_change_nothing(tmp_path: Path) -> None:
     fleet = KillingFleet(tmp_path, {2, 12})
-
     with fleet.served() as url, local_cluster() as cluster, Client(cluster) as dask:
         job = partial(read_part, url=url, folder=tmp_path, at=fleet.fake.now)
         parts = dask.gather(dask.map(job, GROUPS))

@@ -113,7 +113,6 @@ def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -
 
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
     shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
-
     text = render_text(make_report([shared]))
 
     assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
@@ -195,7 +194,6 @@ def test_every_figure_has_a_direction_and_a_new_one_has_none() -> None:
 
 def test_the_fifty_worst_domains_are_listed_and_the_others_counted() -> None:
     boxes = [box for n in range(60) for box in mailboxes(1, domain=f"d{n}.example", bounced_30days=40, blacklists=3 * (n < 9))]
-
     text = render_text(report(reading([*boxes, *mailboxes(1, domain="good.example")])))
 
     assert len(re.findall(r"(?m)^d\d+\.example ", text)) == 50
@@ -205,7 +203,6 @@ def test_the_fifty_worst_domains_are_listed_and_the_others_counted() -> None:
 
 def test_every_unread_workspace_is_named() -> None:
     failures = [reading([], workspace=f"space_{n}", error=StatusError("refused")) for n in range(1, 14)]
-
     text = render_text(report(*failures))
 
     assert text.startswith("Mailbox audit: 0 mailboxes, 0 domains, 13 workspaces. No score.")
@@ -225,7 +222,6 @@ def test_a_mailbox_that_was_not_judged_is_the_example_of_its_task() -> None:
 @pytest.mark.parametrize("write", [render_text, drawn])
 def test_strings_of_the_service_cannot_control_a_terminal(write: Callable[[Report], str]) -> None:
     box = mailbox(email="\x1b[2J[red]a[/red]\u202e\r@evil\x07.example", status="\x1b]0;title\x07", spf=False)
-
     text = write(report(reading([box])))
 
     assert "[red]a[/red]" in joined(text)
@@ -238,7 +234,6 @@ def test_strings_of_the_service_cannot_control_a_terminal(write: Callable[[Repor
 def test_a_long_domain_is_never_cut(length: int, worse: int) -> None:
     domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
     boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
-
     text = render_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
 
     assert joined(domain) in joined(text)

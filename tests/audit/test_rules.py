@@ -220,7 +220,6 @@ def test_the_age_comes_from_the_creation_time_or_else_from_the_relative_text() -
 def test_a_finding_on_a_domain_names_it_and_its_first_workspace() -> None:
     shown = [reading(mailboxes(1), workspace=f"space_{n}") for n in (3, 1)]
     found = report(*shown, reading(mailboxes(7)[1:], workspace="space_2"))
-
     (crowd,) = found.findings
 
     assert (crowd.rule, crowd.workspace, crowd.mailbox, crowd.domain) == ("OA170", "space_3", None, "one.example")

@@ -45,7 +45,6 @@ async def test_an_undecodable_mailbox_repeated_on_a_later_page_is_one_finding() 
     damaged = wire(mailbox(id="mailbox_bad")) | {"spf": None}
     nameless = damaged | {"id": 7}
     boxes = [damaged, nameless, wire(mailbox(id="mailbox_a")), damaged, nameless, wire(mailbox(id="mailbox_b"))]
-
     found = await audit(client_of(MailboxService({"space_1": boxes})), ["space_1"], display=3)
 
     assert [(one.rule, one.mailbox) for one in found.findings if one.rule == "OA902"] == [
@@ -80,7 +79,6 @@ async def test_a_workspace_passed_twice_is_read_once() -> None:
 )
 async def test_an_invalid_argument_is_refused_before_anything_is_sent(name: str, value: Any) -> None:
     service, given = MailboxService(SMALL), {"workspaces": ["space_1"], name: value}
-
     with pytest.raises(InvalidRequest, match=f"^{name}: expected") as caught:
         await audit(client_of(service), **given)
 
@@ -115,7 +113,6 @@ async def _conducted(
 async def test_the_report_does_not_depend_on_the_order_of_responses(seed: int) -> None:
     workspaces = ["space_3", "space_5", "space_1", "space_4", "space_2"]
     undisturbed = await audit(client_of(MailboxService(_fleet())), workspaces, clock=clock)
-
     shuffled, _ = await _conducted(_fleet(), workspaces, seed)
 
     assert shuffled == undisturbed.to_dict()
@@ -185,7 +182,6 @@ def test_the_volume_of_a_domain_is_summed_over_workspaces() -> None:
 
 def test_a_mailbox_shared_by_two_workspaces_counts_once_for_its_domain() -> None:
     shared = mailboxes(26, daily_limit=100, spf=False)
-
     found = report(reading(shared), reading(shared, workspace="space_2"))
 
     assert {one.severity for one in found.findings if one.rule == "OA101"} == {"error"}
@@ -220,7 +216,6 @@ def test_the_exit_code_counts_findings_of_the_given_severity_or_worse(changes: d
 
 async def test_pages_read_before_one_that_fails_are_judged() -> None:
     service = FailingService({"space_1": [wire(box) for box in mailboxes(5, dkim=False)]}, page=3)
-
     found = await audit(client_of(service, retry=RetryPolicy(attempts=1)), ["space_1"], display=2)
 
     assert (found.mailboxes, found.unreadable, found.denied, found.exit_code()) == (4, ["space_1"], False, 3)

@@ -51,7 +51,6 @@ def test_a_rule_counts_once_with_its_worst_finding() -> None:
 
 def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=900, spf=False), mailbox(id="mailbox_2", sent_30days=100)]
-
     scores = report(reading(boxes)).scores
 
     assert scores.overall == 56.1  # half of 930 of 1,060
@@ -134,7 +133,6 @@ def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
 
 def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
     boxes = [mailbox(id="mailbox_1", spf=False), mailbox(id="mailbox_2", blacklists=3), mailbox(id="mailbox_3", dkim=False)]
-
     found = report(reading(boxes))
 
     assert [(one.mailbox, one.rule) for one in found.findings] == [
@@ -148,7 +146,6 @@ def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
 @pytest.mark.thorough
 def test_the_worst_domains_come_first_up_to_the_limit() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n:05}.example", spf=n != 10_000) for n in range(10_001)]
-
     found = report(reading(boxes))
 
     assert list(found.scores.domains)[:2] == ["d10000.example", "d00000.example"]

@@ -45,7 +45,6 @@ async def test_a_mailbox_added_during_the_audit_hides_no_other() -> None:
     fake = FakeService(behaviour=Behaviour(order="newest"))
     fake.add_workspace("space_1")
     fake.add_mailboxes("space_1", 6, dkim=False)
-
     found = await audit(OutreachClient(transport=GrowingTransport(fake)), ["space_1"], display=2)
 
     assert len([one for one in found.findings if one.rule == "OA102"]) == found.mailboxes == 6

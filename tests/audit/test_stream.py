@@ -30,7 +30,6 @@ FLEET: dict[str, list[dict[str, Any]] | int] = {
 
 async def test_a_stream_gives_every_finding_of_the_report_once() -> None:
     client = OutreachClient(transport=MailboxService(FLEET))
-
     async with stream(client, FLEET, display=2, clock=clock) as findings:
         came = [finding async for finding in findings]
 
@@ -65,7 +64,6 @@ async def test_reading_goes_on_only_when_the_last_finding_of_a_page_is_taken() -
 
 async def test_leaving_the_block_early_ends_the_readers_and_the_iteration() -> None:
     service = MailboxService({f"space_{n}": boxes(40, blacklists=1) for n in range(9)})
-
     async with stream(OutreachClient(transport=service), service.workspaces, display=4) as findings:
         first = await anext(findings)
     left = [finding async for finding in findings]
@@ -98,7 +96,6 @@ async def test_two_tasks_cannot_iterate_at_the_same_time() -> None:
 
 async def test_a_stream_can_be_awaited_and_used_only_once() -> None:
     run = stream(OutreachClient(transport=MailboxService(FLEET)), "space_2", policy=Policy.of({"off": ["OA130"]}))
-
     report = await run
 
     assert [(one.rule, report.policy.off) for one in report.findings] == [("OA170", ["OA130"])]

@@ -43,7 +43,6 @@ def test_the_figures_of_each_day_are_a_table(shell: Shell, path: str) -> None:
 def test_a_difference_that_was_spread_is_marked(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     append_days(path, 2, gap=3)
-
     ended = shell("history", "show", str(path), "--workspace", "space_1", "--days", "2")
 
     assert [line.split("\t")[-1] for line in ended.out.splitlines()] == ["note", "spread over 3 days", "spread over 3 days"]
@@ -78,7 +77,6 @@ def test_an_export_as_csv_is_safe_in_a_spreadsheet_and_replaces_nothing(shell: S
     path, folder = tmp_path / "history.db", tmp_path / "export"
     append_days(path, 1, name="=1+1")
     command = ("history", "export", str(path), str(folder), "--format", "csv")
-
     codes = [shell(*command).code, shell(*command).code, shell(*command, "--force").code]
 
     with (folder / "campaigns.csv").open(encoding="utf-8", newline="") as file:

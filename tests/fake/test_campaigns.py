@@ -53,7 +53,6 @@ def test_w4_campaigns_steps_and_templates_have_every_field_in_order() -> None:
 def test_a_step_with_an_empty_list_of_templates_is_refused(templates: Any) -> None:
     fake = world()
     before = fake.dump()
-
     with pytest.raises((TypeError, ValueError)) as caught:
         fake.add_campaign(SPACE, steps=["A", {"templates": templates}])
 
