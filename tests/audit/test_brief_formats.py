@@ -221,8 +221,7 @@ def test_the_sums_over_campaigns_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "spaces"),
-    [({"new_sent": None}, []), ({}, [space("space_1", error="could not be read: 503")])],
+    ("about", "spaces"), [({"new_sent": None}, []), ({}, [space("space_1", error="could not be read: 503")])]
 )
 def test_sums_that_miss_something_are_marked_as_incomplete(about: dict[str, Any], spaces: list[WorkspaceBrief]) -> None:
     text = " ".join(" ".join(section(campaign(id="camp_2"), campaign(**about), workspaces=spaces)).split())

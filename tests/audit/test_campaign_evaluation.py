@@ -26,7 +26,6 @@ NUMBERS: Any = st.one_of(st.integers(-5, 10**7), st.sampled_from([math.nan, math
 
 
 def compared(*rows: CampaignRow, findings: Sequence[Finding] = (), **about: Any) -> Report:
-    """Return a report with these rows."""
     results = CampaignResults(checked=len(rows), totals={}, rows=list(rows))
     no_scores = Scores(overall=None, workspaces={}, domains={})
     values: dict[str, Any] = {"at": NOW, "workspaces": ["space_1"], "campaigns": results, **about}

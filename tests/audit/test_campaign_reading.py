@@ -31,7 +31,6 @@ def listed(*changes: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def service_of(*changes: dict[str, Any], steps: Any = (), **about: Any) -> CampaignService:
-    """Return a service with one workspace and these campaigns."""
     return CampaignService({"space_1": World(listed(*changes), BOXES, **about)}, dict(steps))
 
 
@@ -255,7 +254,6 @@ async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
 def test_merged_parts_have_the_campaigns_of_one_audit(
     campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
 ) -> None:
-    """Any split and order, with arbitrary texts and figures."""
     fleet = [
         Shown(boxes, WorkspaceReading(f"space_{place}", len(boxes), findings=each.findings[:1], campaigns=each))
         for place, each in enumerate(campaigns)

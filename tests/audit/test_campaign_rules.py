@@ -29,7 +29,6 @@ def sent(count: float, **counts: Any) -> list[Step]:
 
 
 def waits(*days: float) -> list[Step]:
-    """Return one step for each waiting time."""
     return [step(wait_time=each * DAY * 1000) for each in days]
 
 
@@ -146,7 +145,6 @@ SILENT: dict[str, list[Subject]] = {
 
 
 def fired(rule: str, subject: Subject) -> bool:
-    """Return whether the rule fires for a subject."""
     match subject:
         case WorkspaceFacts() | CampaignRow():
             return CATALOGUE[rule].applies(subject, CATALOGUE[rule].thresholds) is not None

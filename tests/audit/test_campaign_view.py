@@ -34,10 +34,7 @@ def report_of(*found: WorkspaceCampaigns, **about: Any) -> Report:
 
 def judged(*cases: Any, workspace: str = "space_1") -> WorkspaceCampaigns:
     verdicts = [evaluate_campaign(each, Policy.default(), workspace) for each in cases]
-    return WorkspaceCampaigns(
-        rows=[row for row, _ in verdicts],
-        findings=[finding for _, found in verdicts for finding in found],
-    )
+    return WorkspaceCampaigns(rows=[row for row, _ in verdicts], findings=[finding for _, found in verdicts for finding in found])
 
 
 STEPS = [step(template(replied_num=90))]

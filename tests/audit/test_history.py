@@ -112,9 +112,6 @@ def test_a_campaign_without_its_e_mails_counts_as_not_read(path: Path) -> None:
     assert sent_of(history)[1:] == [("03-03", 10, 2), ("03-04", 10, 2)]
 
 
-# The state machine.
-
-
 @attrs.define
 class Modelled:
     """A campaign of the model: the days and totals of its readings."""

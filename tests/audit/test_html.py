@@ -126,7 +126,6 @@ def _diff() -> Diff:
 
 
 def _moved(before: float, after: float, count: int = 1) -> Report:
-    """Return a report in which the scores of domains changed."""
     scores = [
         Delta(kind="domain", key=f"d{n}.example", name="", figure="score", before=before, after=after) for n in range(count)
     ]

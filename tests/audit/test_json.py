@@ -55,7 +55,6 @@ STRICT = Draft202012Validator(closed(schema()))
 
 
 def objects(described: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object that the schema describes by its properties."""
     for each in described.values() if isinstance(described, dict) else described if isinstance(described, list) else ():
         yield from objects(each)
     if isinstance(described, dict) and isinstance(described.get("properties"), dict) and "required" in described:

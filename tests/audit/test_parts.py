@@ -29,7 +29,6 @@ def merged(fleet: Sequence[Shown], parts: Sequence[AuditPart]) -> Report:
 
 
 def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown]]:
-    """Distribute workspaces over up to as many parts."""
     parts: dict[int, list[Shown]] = {}
     for each in fleet:
         parts.setdefault(draw(len(fleet)), []).append(each)
@@ -40,7 +39,6 @@ def split(fleet: Sequence[Shown], draw: Callable[[int], int]) -> list[list[Shown
 @given(SHARED_FLEETS, st.randoms(use_true_random=False))
 @settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
 def test_merged_parts_give_the_report_of_one_audit(fleet: list[Shown], chance: random.Random) -> None:
-    """Merge parts in any split and order, with duplicates, and with shared mailboxes, domains and servers."""
     parts = [part_of(*shown) for shown in split(fleet, chance.randrange)]
     again = [part_of(*shown) for shown in split(fleet, chance.randrange)]
     every = parts + again

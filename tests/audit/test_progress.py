@@ -37,7 +37,6 @@ class Watched:
 
 
 async def watch(client: OutreachClient, workspaces: list[str], **options: Any) -> Watched:
-    """Audit workspaces and record the progress ten times a second."""
     seen: list[tuple[float, AuditProgress]] = []
     began = anyio.current_time()
     async with stream(client, workspaces, clock=lambda: NOW, **options) as findings, anyio.create_task_group() as group:

@@ -36,7 +36,6 @@ def joined(text: str) -> str:
 
 
 def joined_lines(text: str) -> str:
-    """Put a text on one line."""
     return " ".join(text.split())
 
 

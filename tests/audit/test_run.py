@@ -28,8 +28,6 @@ def client_of(service: MailboxService, **options: Any) -> OutreachClient:
 
 
 class ShortPages(MailboxService):
-    """A service with one mailbox on each page."""
-
     def _page(self, items: Sequence[dict[str, Any]], page: int, display: int) -> bytes:
         return super()._page(items, page, min(display, 1))
 
@@ -231,8 +229,6 @@ async def test_an_audit_denied_halfway_is_not_denied_everywhere() -> None:
 
 
 class FailingService(MailboxService):
-    """Refuses one page."""
-
     def __init__(self, workspaces: Any, *, page: int, status: int = 500) -> None:
         super().__init__(workspaces)
         self._refused = page

@@ -81,7 +81,6 @@ def test_workspaces_are_ordered_as_a_person_would(better: list[int], worse: list
 
 
 def fleet(states: Iterable[int], *, workspace: str = "space_1", sent: Iterable[int] | None = None) -> Shown:
-    """Return mailboxes in the given states, each on a domain of its own."""
     boxes = [
         mailbox(id=f"mailbox_{place}", email=f"m@{workspace.replace('_', '-')}-{place}.example", **STATES[state])
         for place, state in enumerate(states)
@@ -169,7 +168,6 @@ def test_what_was_not_judged_has_no_score() -> None:
 @given(SHARED_FLEETS)
 @settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
 def test_every_score_is_the_weighted_mean_of_its_mailboxes(spaces: list[Shown]) -> None:
-    """Recompute the scores of all groups in fractions, from the mailboxes and the findings of the report."""
     found = report(*spaces)
     weights: defaultdict[tuple[str, str], list[tuple[Fraction, Fraction]]] = defaultdict(list)
     for each in spaces:

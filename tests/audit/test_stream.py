@@ -124,8 +124,6 @@ class BrokenMailboxes(Mailboxes):
 
 
 class BrokenClient(OutreachClient):
-    """A client whose lists are broken."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.mailboxes = BrokenMailboxes(self._engine, self._settings)

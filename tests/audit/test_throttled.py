@@ -65,8 +65,7 @@ def test_an_outage_of_five_minutes_makes_no_workspace_unreadable(play: Any, kind
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("kind", "seconds", "message"),
-    [("refused", 3.5, "nobody listens"), ("503", 901, "503"), ("429", 901, "429")],
+    ("kind", "seconds", "message"), [("refused", 3.5, "nobody listens"), ("503", 901, "503"), ("429", 901, "429")]
 )
 @on_one_loop("asyncio")
 def test_an_endless_outage_ends_the_audit_with_its_error(play: Any, kind: Trouble, seconds: float, message: str) -> None:

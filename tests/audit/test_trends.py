@@ -13,8 +13,7 @@ from outreach_async.audit.reports._view import draw_sparkline
 
 
 @pytest.mark.parametrize(
-    ("values", "line"),
-    [([1, 2, 3], "▁▅█"), ([5, 5], "▅▅"), ([0, None, 7], "▁·█"), ([None], "·"), ([40.0, 100.0, 40.0], "▁█▁")],
+    ("values", "line"), [([1, 2, 3], "▁▅█"), ([5, 5], "▅▅"), ([0, None, 7], "▁·█"), ([None], "·"), ([40.0, 100.0, 40.0], "▁█▁")]
 )
 def test_a_sparkline_has_a_bar_for_each_value(values: list[float | None], line: str) -> None:
     assert draw_sparkline(values) == line

@@ -96,7 +96,6 @@ async def test_a_service_that_is_down_is_a_tool_error() -> None:
 
 @pytest.fixture
 def last_brief(shell: Shell, served: str, tmp_path: Path) -> bytes:
-    """Return the history that the command `brief` writes."""
     path = tmp_path / "written.db"
     done = shell("brief", "--base-url", served, "--workspace", "space_1", "--history", str(path))
     assert done.code == 1, done.err

@@ -29,7 +29,6 @@ def people(prefix: str) -> str:
 
 
 def replace(path: str) -> None:
-    """Rename another file over the input."""
     Path(path + ".new").write_text(people("other"), encoding="utf-8")
     Path(path + ".new").replace(path)
 

@@ -51,7 +51,6 @@ def printed(*command: str) -> list[str]:
 
 
 def completed(*words: str) -> list[str]:
-    """Return the values that click suggests for the last word."""
     *before, incomplete = words
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
 

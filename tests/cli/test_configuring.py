@@ -22,7 +22,6 @@ WORKSPACES = 24  # more than the targets that a table of outcomes lists
 
 
 def agency() -> FakeService:
-    """Return a service with many workspaces, each with a mailbox, a campaign and an owner key."""
     service = FakeService()
     for number in range(WORKSPACES):
         space = f"space_{number:02}"
@@ -151,14 +150,8 @@ def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> No
             ("contacts", "create", "--email", "a@b.example", "--workspace", "retail"),
             "expected one workspace, got 12 (client-01, client-03, client-05, client-07, client-09, ...) from --workspace or",
         ),
-        (
-            ("fields", "--profile", "stagin"),
-            "expected a profile of the file, got 'stagin'; add a table [profile.stagin]",
-        ),
-        (
-            ("fields", "--config", "none.toml"),
-            "none.toml: the configuration file cannot be read (No such file or directory)",
-        ),
+        (("fields", "--profile", "stagin"), "expected a profile of the file, got 'stagin'; add a table [profile.stagin]"),
+        (("fields", "--config", "none.toml"), "none.toml: the configuration file cannot be read (No such file or directory)"),
     ],
 )
 def test_unknown_and_ambiguous_names_are_refused_with_a_remedy(

@@ -258,7 +258,6 @@ def test_a_message_of_the_library_names_options_instead_of_arguments(library: st
 
 
 def caused(message: str, *causes: Exception) -> OutreachError:
-    """Return an error with a chain of causes."""
     error = OutreachError(message)
     link: Exception = error
     for cause in causes:
@@ -424,9 +423,6 @@ def test_ctrl_c_and_sigterm_cancel_the_running_command() -> None:
     assert run_async(partial(signalled, signal.SIGTERM)) == 130
     assert run_async(partial(signalled, signal.SIGTERM), terminated=0) == 0
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-# A terminal.
 
 
 def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:

@@ -30,7 +30,6 @@ FAKE = ("--base-url", "fake:")
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file in a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -41,7 +40,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(folder: Path) -> None:
-    """Create an input, links to it, a mapping and a policy."""
     save_contacts(folder, PEOPLE)
     (folder / "people.csv").rename(folder / "k.csv")
     (folder / "link.csv").symlink_to("k.csv")
@@ -107,7 +105,6 @@ def test_an_output_that_is_another_file_of_the_command_is_refused(
 
 
 def run_redirected(redirection: str, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program through a shell with redirected streams."""
     shell = ("sh", "-c", f'exec "$@" {redirection}', "sh", *command)
     return subprocess.run(shell, env=environment(), capture_output=True, text=True, check=False, timeout=60)
 
@@ -244,9 +241,6 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
-
-
-# Recognising files.
 
 
 def test_new_files_are_compared_without_case(tmp_path: Path) -> None:

@@ -235,9 +235,6 @@ def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(served: Served)
     assert again.read_bytes() == rejects.read_bytes()
 
 
-# Resuming.
-
-
 def test_a_changed_mapping_is_refused_on_resume(served: Served) -> None:
     path = served.save("email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5)))
     journal = str(served.folder / "run.db")

@@ -6,13 +6,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from support.cli import (
-    KEY,
-    Served,
-    Shell,
-    on_terminal,
-    save_contacts,
-)
+from support.cli import KEY, Served, Shell, on_terminal, save_contacts
 from support.results import UNCERTAIN
 
 from outreach_async import Journal, OutreachClient

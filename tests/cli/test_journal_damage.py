@@ -22,7 +22,6 @@ def posts(service: FakeService) -> int:
 
 
 def suspend(service: FakeService, done: int = 2) -> None:
-    """Suspend the next import after `done` rows."""
     service.faults.script("create_contact", *[ok] * done, status(429, retry_after=7200))
 
 

@@ -23,7 +23,6 @@ FAKE = ("--base-url", "fake:")
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """Return the rows of tab-separated text, by column."""
     header, *rows = (line.split("\t") for line in text.splitlines())
     return [dict(zip(header, row, strict=True)) for row in rows]
 

@@ -275,7 +275,7 @@ def test_the_order_is_determined_from_creation_and_activity(items: list[tuple[in
     assert read_probes.measure_order(survey(mailboxes=boxes)).possible == possible
 
 
-# Creations.
+# Creations, and any responses.
 
 
 def added(outcome: str = "added", status: int = 200) -> Response:
@@ -392,8 +392,6 @@ def test_reasons_contain_no_secret() -> None:
     body = "the body of an error response with status 400"
     assert found.explanation == f"{body} is a JSON object with ***; no value of this knob matches this behaviour"
 
-
-# Arbitrary responses.
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("ok"),

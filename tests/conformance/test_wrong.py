@@ -47,15 +47,11 @@ def _as_asked(_: Any) -> None:
 
 @attrs.frozen
 class Wrong:
-    """A defect of a service."""
-
     answered: Answered = _unchanged
     change_request: Asked = _as_asked
 
 
 class WrongTransport:
-    """A transport to the fake, with one defect."""
-
     def __init__(self, transport: FakeTransport, wrong: Wrong) -> None:
         self._transport: Transport = transport
         self._wrong = wrong
@@ -166,8 +162,6 @@ def same_id_twice(payload: Any) -> None:
 
 
 def first_and_second(name: str) -> Callable[[Any], None]:
-    """Return a change that copies the value of `name` from the first object to the second."""
-
     def change(payload: Any) -> None:
         payload["data"][1][name] = payload["data"][0][name]
 
@@ -190,8 +184,6 @@ def steps_of(campaign: str, path: str, value: Any) -> Wrong:
 
 
 def of_creation(outcome: str, *, containing: str = "", **members: Any) -> Wrong:
-    """Change the responses with one outcome."""
-
     def change(payload: Any) -> None:
         if payload["status"] == outcome:
             payload.update(members)
@@ -216,7 +208,6 @@ def campaign_as(value: str | None) -> Wrong:
 
 
 def shares_of(*names: str) -> Callable[[Any], Any]:
-    """Return a change that divides percentages by 100."""
     return lambda item: {**item, **{name: item[name] / 100 for name in names}}
 
 
@@ -228,7 +219,6 @@ def finished(payload: Any) -> None:
 
 
 def in_list_and_steps(change: Changed) -> Wrong:
-    """Return a defect that changes the campaign list and the steps."""
     listed, steps = document("campaigns", change), document("steps", change)
     return Wrong(lambda request, response: steps.answered(request, listed.answered(request, response)))
 

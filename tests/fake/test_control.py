@@ -22,9 +22,6 @@ def state(plane: PlaneClient) -> list[Any]:
     return [plane("GET", path) for path in ("/world", "/behaviour", "/faults", "/requests")]
 
 
-# The world.
-
-
 def test_a_world_is_exported_and_imported_unchanged() -> None:
     plane, expected = PlaneClient(), small_world()
     expected.advance(days=3)
@@ -33,7 +30,7 @@ def test_a_world_is_exported_and_imported_unchanged() -> None:
     assert plane.send("GET", "/_fake/world").body.decode() == expected.dump()
 
 
-# Reading.
+# Reading and resetting.
 
 
 def test_the_request_log_shows_no_key() -> None:
@@ -87,9 +84,6 @@ def test_requests_outside_the_prefix_go_to_the_service(target: str) -> None:
 @pytest.mark.parametrize(("path", "status"), [("", 404), ("/", 404), ("/time/", 200), ("/time?", 200), ("/time/?a", 400)])
 def test_a_trailing_slash_does_not_matter(path: str, status: int) -> None:
     assert PlaneClient().send("GET", f"/_fake{path}").status == status
-
-
-# Resetting.
 
 
 def test_reset_restores_the_initial_state_any_number_of_times() -> None:

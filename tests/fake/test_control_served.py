@@ -39,8 +39,6 @@ def url() -> Iterator[str]:
         yield url
 
 
-# The examples.
-
 EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.MULTILINE)
 
 
@@ -183,7 +181,6 @@ def test_the_control_plane_does_what_its_document_says(operation: tuple[str, str
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    """Run `serve`, and yield a client of it and the process, which is ended."""
     with start_command("serve", "--json", *arguments) as process:
         assert process.stdout is not None
         port = json.loads(process.stdout.readline())["base_url"].rpartition(":")[2]

@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.fake import faults as f
-from outreach_async.fake._transport import (
-    CLIENT_RESULTS,
-    SERVER_STEPS,
-    ClientResult,
-    ConnectionEnd,
-    ServerStep,
-)
+from outreach_async.fake._transport import CLIENT_RESULTS, SERVER_STEPS, ClientResult, ConnectionEnd, ServerStep
 from outreach_async.fake.faults import WireFault, WireFaultKind
 from outreach_async.transport._wire import Response
 

@@ -90,7 +90,6 @@ def world(behaviour: Behaviour) -> FakeService:
 
 
 def sent_request(recorded: Recorded) -> Request:
-    """Return the request that an entry of the request log records."""
     body: Any = b"" if recorded.json is None else json.dumps(recorded.json).encode()
     return Request(recorded.method, recorded.target, JSON, body)
 
@@ -120,7 +119,6 @@ def test_c23_refused_and_skipped_requests_leave_the_state_unchanged(behaviour: B
 
 
 def at_once(fake: FakeService, conversations: list[list[Request]]) -> dict[str, Response]:
-    """Send each conversation in a thread of its own; return the responses by id."""
     answers: dict[str, Response] = {}
     ready = threading.Barrier(len(conversations))
 

@@ -128,7 +128,6 @@ OPTIONS = ["duplicates", "strict_validation", "campaign"]
 
 
 def agrees(body: dict[str, Any]) -> None:
-    """Check that the fake and the document agree on a body."""
     answer = call(WORLD, "POST", "/contacts", body)
     value = check_response("create_contact", answer)
     if not accepts(body):

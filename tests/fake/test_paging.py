@@ -16,7 +16,6 @@ BAD_NUMBERS = ["-1", "+1", "1.0", "1e1", " 1", "1 ", "٣", "1_0", "0x1", "one", 
 
 
 def filled(count: int, **readings: Any) -> FakeService:
-    """Return a fake with this many mailboxes and campaigns, listed in order of creation."""
     fake = FakeService(behaviour=Behaviour(**readings))
     fake.add_workspace(SPACE)
     for number in range(count):

@@ -56,7 +56,6 @@ class Suite:
         result.assert_outcomes(passed=count)
 
     def output_of(self, test: str, *options: str, **outcomes: int) -> str:
-        """Run the suite and return what was printed."""
         result = self.run(test, *options)
         result.assert_outcomes(**outcomes)
         return result.stdout.str()

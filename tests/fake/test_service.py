@@ -25,7 +25,6 @@ from outreach_async.transport._wire import Request
 
 
 def session(seed: int, behaviour: Behaviour) -> list[Any]:
-    """Make calls and requests of every kind; return all responses."""
     fake = FakeService(seed, behaviour)
     space = fake.add_workspace(custom_fields=["Plan"])
     key = fake.add_owner_key(space)
@@ -40,12 +39,7 @@ def session(seed: int, behaviour: Behaviour) -> list[Any]:
     return [space, key, boxes, camp, fake.dump(), *((answer.status, answer.headers, answer.body) for answer in answers)]
 
 
-BEHAVIOURS = [
-    Behaviour(),
-    Behaviour.strict(),
-    Behaviour.lenient(),
-    Behaviour(numbers="mixed", list_date="mixed", first_page=0),
-]
+BEHAVIOURS = [Behaviour(), Behaviour.strict(), Behaviour.lenient(), Behaviour(numbers="mixed", list_date="mixed", first_page=0)]
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=["documented", "strict", "lenient", "mixed"])
@@ -69,7 +63,7 @@ def test_a_fake_runs_without_anyio() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout.strip() == b"False"
 
 
-# State.
+# State and time.
 
 
 def test_a_snapshot_keeps_the_state_and_the_time() -> None:
@@ -130,9 +124,6 @@ def test_c24_of_many_threads_that_create_one_contact_exactly_one_adds_it() -> No
     assert sorted(answers) == ["added"] * 40 + ["skipped"] * 280
     assert steps(fake, "camp_1")["data"][0]["left_to_send"] == 40
     assert [entry.number for entry in fake.requests] == list(range(321))
-
-
-# Time.
 
 
 def test_a_clock_stands_still_or_follows_a_function_and_can_be_advanced() -> None:
@@ -287,7 +278,7 @@ def test_owner_keys_are_generated_or_passed_and_never_shown() -> None:
     assert "5ecret" not in str(caught.value)
 
 
-# Faults.
+# Faults and the request log.
 
 
 @pytest.mark.parametrize(("fault", "stored"), [(faults.reset(), False), (faults.commit_then(faults.reset()), True)])
@@ -304,9 +295,6 @@ def test_a_fault_on_the_wire_needs_a_transport(fault: Any, stored: bool) -> None
         assert fake.requests[-1].status is None
     assert fake.requests[-1].served == stored
     assert (fake.contact(SPACE, "ada@acme.example") is not None) == stored
-
-
-# The request log.
 
 
 def journal(count: int, capacity: int = 3) -> RequestLog:
@@ -389,9 +377,6 @@ def test_the_last_requests_and_exact_counts_are_always_available() -> None:
     assert [[entry.number for entry in saved.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
     with pytest.raises(IndexError):
         saved[10]
-
-
-# The package.
 
 
 def test_the_transport_is_imported_on_first_use() -> None:

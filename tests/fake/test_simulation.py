@@ -323,7 +323,7 @@ def test_p10_lists_by_last_activity_follow_the_simulation() -> None:
     assert [item["id"] for item in document(page(fake, "/campaigns"))["data"]] == ["camp_1", "camp_2"]
 
 
-# Templates.
+# Templates and responses of contacts.
 
 
 @pytest.mark.thorough
@@ -343,9 +343,6 @@ def test_t7_letters_continue_from_the_seeded_counts() -> None:
     fake = quiet_world(2, steps=[{"templates": "A|B|C", "sent": 4}])
     fake.advance()
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [2, 2, 2]
-
-
-# Responses of contacts.
 
 
 @pytest.mark.thorough
@@ -533,7 +530,7 @@ def test_an_invalid_span_is_refused(span: Any) -> None:
         span_to_microseconds("span", span)
 
 
-# Running clocks.
+# Running clocks and seeded contacts.
 
 
 def running(count: int = 0) -> tuple[FakeService, list[float]]:
@@ -563,9 +560,6 @@ def test_with_a_running_clock_changes_come_after_earlier_events() -> None:
     time[0] += 7200
 
     assert flow(fake) == [(1, 1, 2), (2, 0, 2)]
-
-
-# Seeded contacts.
 
 
 def test_seeded_contacts_that_are_not_stored_proceed_too() -> None:

@@ -185,14 +185,12 @@ Place = tuple[str | int, ...]
 
 
 def places(value: Any, at: Place = ()) -> Iterator[Place]:
-    """Yield every place in a document, in order."""
     yield at
     for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from places(part, (*at, name))
 
 
 def with_other(at: Place, value: object) -> Any:
-    """Return the rich world with another value in one place."""
     world = deepcopy(RICH)
     *way, last = at
     reduce(getitem, way, world)[last] = value

@@ -124,7 +124,6 @@ def test_every_option_of_an_error_can_be_pasted_and_settles_its_column(names: li
 
 
 def find_error(headers: list[str], overrides: dict[str, str]) -> Exception | None:
-    """Return the error of a mapping, if there is one."""
     try:
         map_columns(headers, overrides)
     except InvalidRequest as error:

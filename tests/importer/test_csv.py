@@ -239,9 +239,6 @@ def test_rejects_are_read_back_without_reasons_and_unescaped() -> None:
     assert [row.cells for row in rows] == [("a@b.example", "=x"), ("b@b.example",)]
 
 
-# Titles above the header.
-
-
 @pytest.mark.parametrize(
     ("above", "header_row"), [("Contacts of May\n", 2), ('Contacts; "May\n\n,,\n', 4), ("\n", 1), ("x\n", 2)]
 )
@@ -251,9 +248,6 @@ def test_lines_above_the_given_header_are_skipped_and_lines_keep_their_numbers(a
     assert list(file.records()) == [(above.count("\n") + 2, ("a@b.example", "Lyon"), None)]
     with pytest.raises(InvalidRequest, match="no header"):
         open_csv(io.BytesIO(b"email\n"), header_row=9)
-
-
-# Samples.
 
 
 def test_a_sample_is_the_first_cell_of_a_column_that_is_not_blank() -> None:

@@ -60,7 +60,6 @@ HEADER: Final = f'<row r="1">{at("A1", text("email"))}</row>'
 
 
 def pack_archive(content: bytes, extra: bytes = b"") -> bytes:
-    """Return an archive with the parts compressed; `extra` is the content of one more part."""
     file = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as plain, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in plain.namelist():
@@ -164,7 +163,6 @@ def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.C
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    """Return the error message for a workbook."""
     with pytest.raises(InvalidRequest) as caught:
         read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
     return str(caught.value)
