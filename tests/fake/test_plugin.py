@@ -52,8 +52,7 @@ class Suite:
         return self.pytester.runpytest_inprocess("-W", "error", "-p", "no:cacheprovider", *options)
 
     def passes(self, test: str, count: int, *options: str) -> None:
-        result = self.run(test, *options)
-        result.assert_outcomes(passed=count)
+        self.output_of(test, *options, passed=count)
 
     def output_of(self, test: str, *options: str, **outcomes: int) -> str:
         result = self.run(test, *options)

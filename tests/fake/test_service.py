@@ -203,68 +203,55 @@ def test_generated_contacts_have_different_emails_and_fields() -> None:
     assert fake.contacts(space)[-1]["owner"] == "key_x"
 
 
-UNFIT: list[tuple[Any, type[Exception], str]] = [
-    ([{"email": "a@b.co"}, {"email": "A@B.CO"}], ValueError, "no other contact of the workspace has, got A@B.CO"),
-    ([{"email": " "}], ValueError, "email: expected a non-blank string"),
-    ([{}], TypeError, "email: expected a string, got NoneType"),
-    ([{"email": "a@b.co", "fist_name": "A"}], TypeError, r"a contact has no field 'fist_name'; did you mean first_name\?"),
-    ([{"email": "a@b.co", "city": 1}], TypeError, "city: expected a string or null, got int"),
-    ([{"email": "a@b.co", "id": "x"}], ValueError, "starts with contact_"),
-    (-1, ValueError, "expected an integer of at least 0, got -1"),
-    (True, TypeError, "expected an integer"),
+def contacts(*rows: dict[str, Any]) -> Callable[[FakeService], Any]:
+    """Return a call that adds these contacts after a valid one."""
+    return lambda fake: fake.add_contacts(SPACE, [{"email": "first@b.co", "id": "contact_f"}, *rows])
+
+
+MISSING = r"there is no workspace 'space_9'"
+REFUSED: list[tuple[Callable[[FakeService], Any], type[Exception], str]] = [
+    (contacts({"email": "a@b.co"}, {"email": "A@B.CO"}), ValueError, "no other contact of the workspace has, got A@B.CO"),
+    (contacts({"email": " "}), ValueError, "email: expected a non-blank string"),
+    (contacts({}), TypeError, "email: expected a string, got NoneType"),
+    (
+        contacts({"email": "a@b.co", "fist_name": "A"}),
+        TypeError,
+        r"a contact has no field 'fist_name'; did you mean first_name\?",
+    ),
+    (contacts({"email": "a@b.co", "city": 1}), TypeError, "city: expected a string or null, got int"),
+    (contacts({"email": "a@b.co", "id": "x"}), ValueError, "starts with contact_"),
+    (lambda fake: fake.add_contacts(SPACE, -1), ValueError, "expected an integer of at least 0, got -1"),
+    (lambda fake: fake.add_contacts(SPACE, True), TypeError, "expected an integer"),
+    (lambda fake: fake.add_contacts("space_9", 1), ValueError, MISSING),
+    (lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_3"), ValueError, "has no campaign 'camp_3'"),
+    (lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_9"), ValueError, "has no campaign 'camp_9'"),
+    (lambda fake: fake.add_mailboxes("space_9", 1), ValueError, MISSING),
+    (lambda fake: fake.add_mailbox("space_9"), ValueError, MISSING),
+    (lambda fake: fake.add_campaign("space_9"), ValueError, MISSING),
+    (lambda fake: fake.add_owner_key("space_9"), ValueError, MISSING),
+    (lambda fake: fake.contacts("space_9"), ValueError, MISSING),
+    (lambda fake: fake.contact("space_9", "a@b.co"), ValueError, MISSING),
+    (lambda fake: fake.add_workspace(SPACE), ValueError, "id: 'space_1' is already in use"),
+    (lambda fake: fake.add_workspace("1"), ValueError, "starts with space_"),
+    (lambda fake: fake.add_workspace(custom_fields="Plan"), TypeError, "expected a list of labels"),
+    (lambda fake: fake.add_workspace(custom_fields={"custom_01": "Plan"}), ValueError, "expected a code such as custom_1"),
+    (lambda fake: fake.add_workspace(custom_fields=[" "]), ValueError, "label: expected a non-blank string"),
+    (lambda fake: fake.add_workspace(extra_fields={"city": "City"}), ValueError, "these codes are reserved: city"),
+    (lambda fake: fake.add_workspace(extra_fields={"email": "E"}), ValueError, "these codes are reserved: email"),
+    (lambda fake: fake.add_workspace(extra_fields={"custom_1": "E"}), ValueError, "these codes are reserved: custom_1"),
+    (lambda fake: fake.add_workspace(extra_fields=json.loads('{"x": 1}')), TypeError, "label: expected a string"),
 ]
 
 
-@pytest.mark.parametrize(("rows", "error", "message"), UNFIT)
-def test_if_one_row_is_invalid_all_rows_are_refused(rows: Any, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(("call", "error", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
+def test_an_invalid_seed_or_a_missing_object_is_refused_and_changes_nothing(
+    call: Callable[[FakeService], Any], error: type[Exception], message: str
+) -> None:
     fake = small_world()
     before = fake.dump()
 
     with pytest.raises(error, match=message):
-        fake.add_contacts(SPACE, [{"email": "first@b.co", "id": "contact_f"}, *rows] if isinstance(rows, list) else rows)
-    assert fake.dump() == before
-    assert fake.add_contacts(SPACE, [{"email": "first@b.co", "id": "contact_f"}]) == ["contact_f"]
-
-
-NOT_THERE: list[Callable[[FakeService], Any]] = [
-    lambda fake: fake.add_mailboxes("space_9", 1),
-    lambda fake: fake.add_mailbox("space_9"),
-    lambda fake: fake.add_campaign("space_9"),
-    lambda fake: fake.add_contacts("space_9", 1),
-    lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_3"),
-    lambda fake: fake.add_contacts(SPACE, 1, campaign="camp_9"),
-    lambda fake: fake.add_owner_key("space_9"),
-    lambda fake: fake.contacts("space_9"),
-    lambda fake: fake.contact("space_9", "a@b.co"),
-]
-
-
-@pytest.mark.parametrize("call", NOT_THERE)
-def test_missing_objects_are_named(call: Callable[[FakeService], Any]) -> None:
-    with pytest.raises(ValueError, match=r"there is no workspace 'space_9'|has no campaign 'camp_\d'"):
-        call(small_world())
-
-
-MISFITS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"id": SPACE}, ValueError, "id: 'space_1' is already in use"),
-    ({"id": "1"}, ValueError, "starts with space_"),
-    ({"custom_fields": "Plan"}, TypeError, "expected a list of labels"),
-    ({"custom_fields": {"custom_01": "Plan"}}, ValueError, "expected a code such as custom_1"),
-    ({"custom_fields": [" "]}, ValueError, "label: expected a non-blank string"),
-    ({"extra_fields": {"city": "City"}}, ValueError, "these codes are reserved: city"),
-    ({"extra_fields": {"email": "E"}}, ValueError, "these codes are reserved: email"),
-    ({"extra_fields": {"custom_1": "E"}}, ValueError, "these codes are reserved: custom_1"),
-    ({"extra_fields": {"x": 1}}, TypeError, "label: expected a string"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "error", "message"), MISFITS)
-def test_an_invalid_workspace_is_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    fake = small_world()
-    before = fake.dump()
-
-    with pytest.raises(error, match=message):
-        fake.add_workspace(**arguments)
+        call(fake)
     assert fake.dump() == before
 
 
