@@ -239,13 +239,13 @@ def test_notes_are_only_counted_in_the_table_of_tasks() -> None:
 
 
 def test_a_task_lists_its_worst_findings_and_counts_the_others() -> None:
-    known = [finding(mailbox=f"mailbox_{at}", email=f"m{at:03}@one.example", message="was seen") for at in range(130)]
-    text = page(make_report([*known[:-1], attrs.evolve(known[-1], state="new", confidence="low")])).text
+    known = [finding(mailbox=f"mailbox_{at}", email=f"m{at:03}@one.example", message="was seen") for at in range(1_030)]
+    text = page(make_report([attrs.evolve(known[-1], state="new", confidence="low"), *known[-2::-1]])).text
 
     assert text.count(": was seen") == 100
-    assert "and 30 more findings" in text
+    assert "and 930 more findings" in text
     assert "m000@one.example" in text
-    assert "m129@one.example" not in text
+    assert "m1029@one.example" not in text
     few = page(make_report([attrs.evolve(known[0], state="new", confidence="low")])).text
     assert "m000@one.example : was seen (sample too small to be certain) New" in few
 

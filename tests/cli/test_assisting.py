@@ -120,9 +120,7 @@ async def test_the_brief_compares_with_the_last_brief_of_the_command(served: str
 def test_a_wrong_history_is_an_error_at_the_start(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_text("[]", encoding="utf-8")
-    done = shell("mcp", *FAKE, "--history", str(path))
-    assert (done.code, done.out) == (2, "")
-    assert f"--history: {path} is not a history; " in done.err
+    assert f"--history: {path} is not a history; " in shell.refused("mcp", *FAKE, "--history", str(path))
 
 
 def test_an_empty_stdin_ends_the_server(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
@@ -199,9 +197,7 @@ def test_stdout_carries_only_the_protocol_and_logs_go_to_stderr() -> None:
     ],
 )
 def test_wrong_usage_is_an_error_that_names_the_option(shell: Shell, arguments: tuple[str, ...], error: str) -> None:
-    done = shell("mcp", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert error in done.err
+    assert error in shell.refused("mcp", *arguments)
 
 
 @pytest.mark.thorough
@@ -219,9 +215,8 @@ def test_writable_workspaces_of_an_assistant_share_one_key(
     names = 'a = { id = "space_1" }\nb = { id = "space_2", owner_key = { env = "KEY_B" } }'
     Path("outreach.toml").write_text(f'base_url = "{served}"\n[workspaces]\n{names}', encoding="utf-8")
     Path("outreach.toml").chmod(0o600)
-    both = shell("mcp", "--allow-writes", "a", "--allow-writes", "b")
-    assert (both.code, both.out) == (2, "")
-    assert "--allow-writes: expected workspaces with the same owner key, got 2 keys; run a server for each key." in both.err
+    err = shell.refused("mcp", "--allow-writes", "a", "--allow-writes", "b")
+    assert "--allow-writes: expected workspaces with the same owner key, got 2 keys; run a server for each key." in err
     assert "--owner-key: expected " in shell("mcp", "--allow-writes", "a").err
     assert "--owner-key: the environment variable KEY_B is not set" in shell("mcp", "--allow-writes", "b").err
     assert "--allow-writes: expected a name, an id or a group" in shell("mcp", "--allow-writes", "c").err

@@ -111,8 +111,7 @@ def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None
     moved.write_text("Mail\nc@c.example\n", encoding="utf-8")
     changed = served("report", journal, "--uncertain", "--input", str(moved))
     assert (changed.code, "--input: " in changed.err, "has changed since the run began" in changed.err) == (2, True, True)
-    unused = served("report", journal, "--input", str(moved))
-    assert (unused.code, "--input: requires --uncertain, --rejects or --results" in unused.err) == (2, True)
+    assert "--input: requires --uncertain, --rejects or --results" in served.refused("report", journal, "--input", str(moved))
 
 
 def test_a_row_has_the_same_number_everywhere(served: Served) -> None:
@@ -165,8 +164,7 @@ def test_the_report_writes_rejects_while_the_file_is_unchanged(served: Served) -
     assert (reported.code, f"2 rows written to {rejects}" in reported.out) == (3, True)
     assert rejects.read_text(encoding="utf-8").count("rejected") == 2
     served.save(PEOPLE + "\n")
-    changed = served("report", journal, "--rejects", str(rejects))
-    assert (changed.code, "has changed since the run began" in changed.err) == (2, True)
+    assert "has changed since the run began" in served.refused("report", journal, "--rejects", str(rejects))
 
 
 async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:

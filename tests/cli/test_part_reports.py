@@ -156,8 +156,7 @@ def test_a_single_part_is_reported_like_a_run(shell: Shell, folder: str, tmp_pat
 def test_a_report_of_parts_refuses_what_it_cannot_do(folder: str, served: Served) -> None:
     refused = served("report", folder, "--uncertain", "--input", str(served.folder / "b.csv"))
     assert (refused.code, "--input: JOURNAL is a folder of journals, which record their files; omit" in refused.err) == (2, True)
-    refused = served("report", folder, "--rejects", str(served.folder / "b.csv"), "--force")
-    assert (refused.code, "are the same file" in refused.err) == (2, True)
+    assert "are the same file" in served.refused("report", folder, "--rejects", str(served.folder / "b.csv"), "--force")
     other = f"{folder}/other" if "://" in folder else f"{folder}/other.db"
     (served.folder / "d.csv").write_text("email\ndi@x.example\n", encoding="utf-8")
     assert served("import", str(served.folder / "d.csv"), *served.options, "--journal", other).code == 0

@@ -103,17 +103,14 @@ async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> Non
     assert found.behaviour == Behaviour()
 
 
-def test_at_most_the_announced_contacts_are_created_at_unused_addresses() -> None:
+def test_at_most_the_announced_contacts_are_requested_and_at_unused_addresses() -> None:
+    assert len(INVALID_VALUES) + 24 <= MAX_CONTACTS
     for behaviour in (Behaviour(), Behaviour.lenient(), Behaviour(email_key="exact", strict_fields=frozenset({"zip"}))):
         fake = service(behaviour)
         run_directly(measure_knobs(WRITER), fake.handle)
         emails = [contact["email"] for contact in fake.contacts(SPACE)]
         assert 0 < len(emails) <= MAX_CONTACTS
         assert all(email.lower().endswith("@conformance.example") for email in emails)
-
-
-def test_at_most_the_announced_contacts_are_requested() -> None:
-    assert len(INVALID_VALUES) + 24 <= MAX_CONTACTS
 
 
 def test_the_plan_describes_what_will_be_done() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fake import SPACE, START, create, document, get, page, refusal, small_world, steps
+from support.fake import SPACE, START, create, document, page, refusing, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake._handlers import ItemRenderer
@@ -218,11 +218,8 @@ DISAGREEING: list[dict[str, Any]] = [
 @pytest.mark.parametrize("arguments", DISAGREEING, ids=str)
 def test_inconsistent_counts_are_refused_and_change_nothing(arguments: dict[str, Any]) -> None:
     fake = small_world()
-    before = fake.dump()
-
-    with pytest.raises(ValueError, match=r"."):
+    with refusing(fake, ValueError, r"."):
         fake.add_campaign(SPACE, **{"id": "camp_5"} | arguments)
-    assert fake.dump() == before
     assert fake.add_campaign(SPACE, id="camp_5") == "camp_5"
 
 
@@ -365,7 +362,3 @@ def test_t19_an_unobserved_status_can_be_seeded() -> None:
     (step,) = steps(fake, camp)["data"]
 
     assert (item(fake, camp)["status"], step["status"], step["templates"][0]["status"]) == ("archived", "stopped", "error")
-
-
-def test_steps_of_an_unknown_campaign_are_404() -> None:
-    assert refusal(get(small_world(), "/campaigns/camp_9/steps"), 404, "campaign_not_found")["field"] == "campaign_id"

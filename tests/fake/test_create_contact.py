@@ -235,8 +235,3 @@ def test_f1_and_f2_fields_are_email_first_and_custom_ones_last_by_number() -> No
     assert all(set(field) == {"label", "code", "searchable"} for field in data)
     assert all(name == name.lower() for field in data for name in field["searchable"])
     assert data[-1] == {"label": "Ten", "code": "custom_10", "searchable": ["ten", "custom_10"]}
-
-
-def test_f2_the_fields_of_an_unknown_workspace_are_404() -> None:
-    refusal(get(small_world(), "/workspaces/space_9/all-fields"), 404, "workspace_not_found")
-    refusal(get(small_world(), "/workspaces/camp_1/all-fields"), 400, "invalid_id")

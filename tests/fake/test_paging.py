@@ -67,8 +67,7 @@ def test_p7_a_maximum_for_campaigns_does_not_affect_mailboxes() -> None:
 
 
 def test_p10_earlier_creation_times_come_first_whenever_they_were_added() -> None:
-    fake = FakeService()
-    fake.add_workspace(SPACE)
+    fake = filled(0)
     for number, created in enumerate([300, 100, 200, 100]):
         fake.add_campaign(SPACE, id=f"camp_{number}", created=created)
         fake.add_mailbox(SPACE, id=f"mailbox_{number}", created_at=created)
@@ -77,8 +76,7 @@ def test_p10_earlier_creation_times_come_first_whenever_they_were_added() -> Non
 
 
 def test_p10_generated_items_are_in_the_order_of_the_calls() -> None:
-    fake = FakeService()
-    fake.add_workspace(SPACE)
+    fake = filled(0)
     boxes = [*fake.add_mailboxes(SPACE, 40), fake.add_mailbox(SPACE), *fake.add_mailboxes(SPACE, 40)]
     camps = [fake.add_campaign(SPACE, steps=[{"sent": 10}] if n % 2 else []) for n in range(20)]
     listed = document(page(fake, "/mailboxes", display=100))["data"]
@@ -92,8 +90,7 @@ def test_p10_generated_items_are_in_the_order_of_the_calls() -> None:
 
 @pytest.mark.parametrize("path", LISTS)
 def test_p10_lists_may_be_ordered_by_latest_activity(path: str) -> None:
-    fake = FakeService(behaviour=Behaviour(order="last_activity"))
-    fake.add_workspace(SPACE)
+    fake = filled(0, order="last_activity")
     for number, activity in enumerate([100, None, 300, 200, 100]):
         fake.add_campaign(SPACE, id=f"camp_{number}", last_activity=activity)
         fake.add_mailbox(SPACE, id=f"mailbox_{number}", last_activity=activity)

@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.files import csv_text, pack, read
+from support.files import csv_text, pack, read, refused
 
 from outreach_async._service.validation import to_contact
 from outreach_async.errors import InvalidRequest
@@ -125,10 +125,8 @@ def test_duplicate_column_names_are_numbered_so_that_each_can_be_mapped() -> Non
 def test_a_header_has_at_most_1000_columns_which_blank_cells_may_follow() -> None:
     columns = [f"c{at}" for at in range(1000)]
     assert open_csv(io.BytesIO(",".join([*columns, *[""] * 20_000]).encode())).headers == tuple(columns)
-    with pytest.raises(
-        InvalidRequest, match="expected at most 1,000 columns, got more; check that the first line has column names"
-    ):
-        open_csv(io.BytesIO(",".join([*columns, "one more"]).encode()))
+    error = refused(open_csv, io.BytesIO(",".join([*columns, "one more"]).encode()))
+    assert "expected at most 1,000 columns, got more; check that the first line has column names" in error
 
 
 def test_a_row_that_is_longer_than_in_any_other_format_is_rejected() -> None:
@@ -177,10 +175,8 @@ def test_a_cell_that_is_too_long_rejects_its_row_or_the_file_if_quoted() -> None
     rows = rows_of(f"email,title\na@b.example,{long}\nb@b.example,y\n")
     assert [bool(row.fault) for row in rows] == [True, False]
     for content in (f'email,title\na@b.example,"{long}\nb@b.example,y"\n', 'email,title\na,"x' + "\nb@b.example,y" * 20_000):
-        with pytest.raises(
-            InvalidRequest, match="a cell in line 2 is longer than 131,072 characters; check its quotes: one is probably"
-        ):
-            rows_of(content)
+        error = refused(rows_of, content)
+        assert "a cell in line 2 is longer than 131,072 characters; check its quotes: one is probably" in error
 
 
 @pytest.mark.covers
@@ -205,10 +201,9 @@ def test_a_line_of_megabytes_is_read_and_an_endless_one_refused(tmp_path: Path) 
     ],
 )
 def test_an_unreadable_file_is_refused_before_its_first_row(content: str, message: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        rows_of(content)
-    assert str(caught.value).startswith("the stream: ")
-    assert message in str(caught.value)
+    error = refused(rows_of, content)
+    assert error.startswith("the stream: ")
+    assert message in error
 
 
 def test_the_rows_before_an_unreadable_part_are_read_first() -> None:
@@ -220,10 +215,8 @@ def test_the_rows_before_an_unreadable_part_are_read_first() -> None:
 
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match="No such file"):
-        open_csv(tmp_path / "none.csv")
-    with pytest.raises(InvalidRequest, match="expected a file, got a folder"):
-        open_csv(tmp_path)
+    assert "No such file" in refused(open_csv, tmp_path / "none.csv")
+    assert "expected a file, got a folder" in refused(open_csv, tmp_path)
 
 
 def test_a_long_file_is_read_only_as_far_as_needed(tmp_path: Path) -> None:
@@ -246,8 +239,7 @@ def test_lines_above_the_given_header_are_skipped_and_lines_keep_their_numbers(a
     file = open_file(io.BytesIO(f"{above}E-mail;City\na@b.example;Lyon\n".encode()), format="csv", header_row=header_row)
     assert file.headers == ("E-mail", "City")
     assert list(file.records()) == [(above.count("\n") + 2, ("a@b.example", "Lyon"), None)]
-    with pytest.raises(InvalidRequest, match="no header"):
-        open_csv(io.BytesIO(b"email\n"), header_row=9)
+    assert "no header" in refused(open_csv, io.BytesIO(b"email\n"), header_row=9)
 
 
 def test_a_sample_is_the_first_cell_of_a_column_that_is_not_blank() -> None:

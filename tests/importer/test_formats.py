@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.files import opendocument, read, sheet_of, text, workbook
+from support.files import opendocument, read, refused, sheet_of, text, workbook
 from support.tables import check_rows
 
 from outreach_async.errors import InvalidRequest
@@ -46,9 +46,7 @@ def saved(path: Path, content: bytes) -> Path:
 
 
 def refusal(content: bytes | Path, **options: Any) -> str:
-    with pytest.raises(InvalidRequest) as caught:
-        open_file(content if isinstance(content, Path) else io.BytesIO(content), **options)
-    return str(caught.value)
+    return refused(open_file, content if isinstance(content, Path) else io.BytesIO(content), **options)
 
 
 SUFFIXES = {"csv": ".csv .TSV .tab .txt", "jsonl": ".jsonl .ndjson .json", "xlsx": ".xlsx .xlsm", "parquet": ".parquet .pq"}
@@ -189,10 +187,7 @@ def test_a_file_that_changed_is_not_read_any_further(tmp_path: Path, kind: str) 
     with path.open("ab") as writer:
         writer.write(b"x")
     for read_again in (file.count, file.fingerprint):
-        with pytest.raises(
-            InvalidRequest, match=rf"people\.{kind}: the file changed after it was opened: it had .* bytes, and has"
-        ):
-            read_again()
+        assert f"people.{kind}: the file changed after it was opened: it had " in refused(read_again)
 
 
 def test_a_file_that_changes_while_another_process_reads_it_is_refused(tmp_path: Path) -> None:

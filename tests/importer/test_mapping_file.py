@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.exports import EXPORTS
+from support.files import refused
 
-from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._mapping_file import apply_mapping, mapping_text, read_mapping
@@ -70,9 +70,7 @@ def test_a_mapping_ignores_columns_that_the_file_lacks() -> None:
     ],
 )
 def test_a_file_that_is_not_a_mapping_is_refused_with_the_expected_form(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        read_mapping(saved(tmp_path, text))
-    assert message in str(caught.value)
-    with pytest.raises(InvalidRequest, match="No such file"):
-        read_mapping(tmp_path / "none.toml")
-    assert 'write, for example, [columns] and below it "Company" = "company_name"' in str(caught.value)
+    error = refused(read_mapping, saved(tmp_path, text))
+    assert message in error
+    assert "No such file" in refused(read_mapping, tmp_path / "none.toml")
+    assert 'write, for example, [columns] and below it "Company" = "company_name"' in error

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
-from support.files import read
+from support.files import read, refused
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, open_file
@@ -97,11 +97,9 @@ def test_bytes_that_are_not_text_reject_their_row() -> None:
 def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     content = saved(pa.table({"email": ["a@b.example"], "City": column}))
     file = open_file(io.BytesIO(content))
-    with pytest.raises(
-        InvalidRequest,
-        match=r"expected simple values in column 'City', got .*; export it as text, or leave it out with --map City=ignore",
-    ):
-        file.rows(map_columns(file.headers))
+    error = refused(file.rows, map_columns(file.headers))
+    assert "expected simple values in column 'City', got " in error
+    assert "; export it as text, or leave it out with --map City=ignore" in error
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
 
 
@@ -134,8 +132,7 @@ def test_the_row_groups_together_have_all_rows(size: int) -> None:
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1 and nothing of the kind PAR1", saved(pa.table({"email": ["x"]}))[:-9]])
 def test_an_unreadable_file_is_refused(content: bytes) -> None:
-    with pytest.raises(InvalidRequest, match=r"^the stream: not a readable Parquet file \("):
-        open_file(io.BytesIO(content))
+    assert refused(open_file, io.BytesIO(content)).startswith("the stream: not a readable Parquet file (")
 
 
 def test_a_nested_column_is_not_read() -> None:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.files import pack, read
+from support.files import pack, read, refused
 
-from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.importer._source import _choose_samples
 
@@ -42,9 +41,7 @@ PEOPLE = [
 
 
 def refusal(content: bytes, encoding: str | None = None) -> str:
-    with pytest.raises(InvalidRequest) as caught:
-        read(content, encoding=encoding, format="csv")
-    return str(caught.value)
+    return refused(read, content, encoding=encoding, format="csv")
 
 
 @settings(max_examples=scaled(30))

@@ -34,6 +34,7 @@ from support.files import (
     read,
     read_here,
     read_sheet,
+    refused,
     sheet_of,
     text,
     workbook,
@@ -163,15 +164,7 @@ def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.C
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    with pytest.raises(InvalidRequest) as caught:
-        read_in_subprocess(ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
-    return str(caught.value)
-
-
-def refusal_here(content: bytes) -> str:
-    with pytest.raises(InvalidRequest) as caught:
-        read_sheet(content)
-    return str(caught.value)
+    return refused(read_in_subprocess, ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
 
 
 # Limits
@@ -200,7 +193,7 @@ def test_a_sheet_that_is_too_large_is_refused_with_a_remedy(name: str) -> None:
 @pytest.mark.covers
 @pytest.mark.thorough
 def test_an_archive_that_unpacks_to_hundreds_of_times_its_size_is_refused() -> None:
-    message = refusal_here(a_cell_of(100))
+    message = refused(read_sheet, a_cell_of(100))
     assert message.startswith("the stream: the archive unpacks to 100,00")
     assert message.endswith(" times its size; save the sheet as CSV")
 
@@ -210,7 +203,7 @@ def test_an_archive_that_unpacks_to_more_than_it_declares_is_refused() -> None:
     content = bytearray(a_cell_of(100))
     struct.pack_into("<I", content, content.rindex(b"PK\1\2") + 24, 1000)  # the declared size of the last part
     # python-calamine 0.9.0 unpacks the archive, but zipfile finds a wrong checksum; later versions refuse it.
-    assert re.search("declared uncompressed size|Bad CRC-32", refusal_here(bytes(content)))
+    assert re.search("declared uncompressed size|Bad CRC-32", refused(read_sheet, bytes(content)))
 
 
 @pytest.mark.parametrize(("length", "is_read"), [(MAX_CELL_LENGTH, True), (MAX_CELL_LENGTH + 1, False)])
@@ -219,15 +212,15 @@ def test_a_cell_has_the_same_maximum_length_as_in_csv(length: int, is_read: bool
     if is_read:
         assert len(read_sheet(content)[1][0].cells[0]) == length
     else:
-        assert "row 2 has a cell of more than 131,072 characters; shorten or clear the cell" in refusal_here(content)
+        assert "row 2 has a cell of more than 131,072 characters; shorten or clear the cell" in refused(read_sheet, content)
 
 
 def test_a_row_with_too_many_cells_is_refused() -> None:
     cells = [text(letter * (MAX_CELL_LENGTH - 10)) for letter in "abcdefgh"]
     file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read=read_here)
     assert len(file.headers) == 8
-    assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refusal_here(
-        workbook({"A": sheet_of([[*cells, *cells]])})
+    assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refused(
+        read_sheet, workbook({"A": sheet_of([[*cells, *cells]])})
     )
 
 

@@ -53,6 +53,12 @@ class Shell:
         out, err = self._capsys.readouterr()
         return Ended(code, out, err)
 
+    def refused(self, *arguments: str) -> str:
+        """Run a command that must exit with 2 and print nothing, and return its error."""
+        done = self(*arguments)
+        assert (done.code, done.out) == (2, ""), done
+        return done.err
+
     def json(self, *arguments: str) -> tuple[int, Any]:
         wait_for_end = self(*arguments, "--json")
         return wait_for_end.code, json.loads(wait_for_end.out.splitlines()[-1])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import attrs
+import pytest
 
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.transport._wire import Request, Response
@@ -82,6 +85,15 @@ def refusal(response: Response, status: int, code: str) -> dict[str, Any]:
     assert (response.status, error["code"]) == (status, code), error
     assert set(error) == {"code", "message", "field"}
     return error
+
+
+@contextmanager
+def refusing(fake: FakeService, error: type[Exception] | tuple[type[Exception], ...], message: str) -> Iterator[None]:
+    """Require that the block raises this error and leaves the fake as it was."""
+    before = fake.dump()
+    with pytest.raises(error, match=message):
+        yield
+    assert fake.dump() == before
 
 
 def small_world(behaviour: Behaviour | None = None, **readings: Any) -> FakeService:

@@ -8,9 +8,11 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 from xml.sax.saxutils import escape, quoteattr
+
+import pytest
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
@@ -186,3 +188,10 @@ def _zipped(parts: Mapping[str, str]) -> bytes:
         for path, content in parts.items():
             archive.writestr(path, content)
     return file.getvalue()
+
+
+def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str:
+    """Return the error of a call that must raise `InvalidRequest`."""
+    with pytest.raises(InvalidRequest) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
