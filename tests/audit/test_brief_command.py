@@ -162,7 +162,6 @@ def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) ->
 def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("brief", "--schema").out)
     code, value = shell.json("brief", *FAKE)
-
     assert described == brief_schema() == shell.json("brief", "--schema")[1]
     assert (code, value["version"]) == (1, 1)
     Draft202012Validator(described).validate(value)

@@ -89,7 +89,6 @@ def test_notes_are_only_counted() -> None:
 def test_resolved_tasks_are_listed_and_resolved_notes_are_counted() -> None:
     rules = ("OA101", "OA102", "OA103", "OA110", "OA130", "OA141")
     lines = lines_of(brief_of(since=earlier(*map(finding, rules), finding("OA160"))))
-
     section = lines[lines.index("RESOLVED") + 1 :]
     assert "  ERROR     OA101  No SPF: 1 mailbox on one.example" in section
     assert section[5:] == ["  and 1 more task", "  and 1 note"]
@@ -237,7 +236,6 @@ def test_without_campaigns_nothing_is_said_about_them() -> None:
 def test_campaigns_that_do_nothing_are_only_counted() -> None:
     nothing = dict.fromkeys(("new_sent", "new_replies", "new_bounces", "new_contacts", "left_to_send"), 0)
     quiet = [campaign(name="Quiet", **nothing), campaign(name="Quiet", **nothing, status="draft", status_before="draft")]
-
     assert "Quiet" not in " ".join(section(campaign(), *quiet))
     assert "2 more campaigns send nothing." in " ".join(section(campaign(), *quiet))
     assert "1 more campaign sends nothing." in " ".join(section(campaign(), quiet[0]))
@@ -246,7 +244,6 @@ def test_campaigns_that_do_nothing_are_only_counted() -> None:
 def test_ten_campaigns_are_shown_below_their_workspaces() -> None:
     many = [campaign(name=f"Number {at}", workspace=f"space_{at // 6}") for at in range(12)]
     text = " ".join(section(*many, workspaces=[space("space_0"), space("space_1")]))
-
     assert text.count("Number ") == 10
     assert text.index("space_0") < text.index("Number 0:") < text.index("space_1") < text.index("Number 6:")
     assert "2 more campaigns." in text

@@ -35,7 +35,6 @@ def compared(*rows: CampaignRow, findings: Sequence[Finding] = (), **about: Any)
 def test_a_row_has_the_figures_of_the_campaign_and_of_its_steps() -> None:
     steps = [step(template(), template("B", sent=20)), step(template("C", sent=1), left_to_send=7)]
     found = row(campaign(days_left_date=1_800_000_000, replies_num=-1), steps)
-
     assert (found.sent, found.left_to_send, found.unsubscribed_num) == (1021, 507, 6)
     assert (found.end, found.planned_end, found.replies_num, found.contacts) == (1_800_000_000, 1_800_000_000, None, 1500)
     assert (found.severity, found.rules) == (Severity.ERROR, ["OA213"])

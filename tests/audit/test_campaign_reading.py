@@ -150,7 +150,6 @@ async def test_fields_that_cannot_be_read_are_one_finding_however_many_campaigns
 async def test_a_workspace_whose_mailboxes_cannot_be_read_is_not_asked_for_campaigns() -> None:
     service = CampaignService({"space_1": World(listed({}), 403)})
     report = await read(service, "space_1", "camp_1")
-
     assert [finding.rule for finding in report.findings] == ["OA901", "OA901"]
     assert asked(service, "campaigns") == 0
     assert (report.denied, report.unreadable) == (False, ["space_1", "camp_1"])
@@ -203,7 +202,6 @@ async def test_unused_limits_are_a_finding_about_the_workspace() -> None:
     idle = [wire(box) for box in mailboxes(4, sent_30days=50, daily_limit=20)]
     service = CampaignService({"space_1": World(listed({}), idle)})
     (finding,) = (await read(service)).findings
-
     assert (finding.rule, finding.campaign, finding.mailbox, finding.workspace) == ("OA240", None, None, "space_1")
     assert finding.figures == {"sent_30days": 200, "daily_limit": 80, "left_to_send": 500}
 
@@ -270,7 +268,6 @@ async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report(
     async with OutreachClient(transport=service_of({})) as client:
         part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
     merged = merge([part], workspaces=["space_1", "space_2"])
-
     assert merged.campaigns is not None
     assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
 

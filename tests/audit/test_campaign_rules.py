@@ -287,7 +287,6 @@ def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> 
 def test_the_slip_of_an_end_is_described_in_days() -> None:
     (rule,) = rules_about(Policy.default(), "comparison")
     violation = rule.applies(row(planned_end=NOW + 5.5 * DAY), rule.thresholds)
-
     assert violation is not None
     assert violation.message == "its estimated end slipped by 4 days since contacts were last added"
     assert violation.figures == {"days": 4}
@@ -296,7 +295,6 @@ def test_the_slip_of_an_end_is_described_in_days() -> None:
 def test_a_policy_changes_and_turns_off_rules_about_campaigns_and_steps() -> None:
     policy = Policy.of({"off": ["OA222"], "OA210": {"warning": 0.06, "error": 0.07}})
     found = check_campaign(campaign(bounces_num=60), text("{{frist_name}}"), fields(), policy, now=NOW)
-
     assert found == []
     assert rules_about(Policy.of({"off": ["OA204", "OA240"]}), "comparison") == ()
     assert "6 %" in explain("OA210", policy)

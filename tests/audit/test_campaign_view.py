@@ -57,7 +57,6 @@ def test_only_the_worst_campaigns_are_listed_as_text() -> None:
 def test_the_verdict_counts_campaigns_with_the_same_name_apart() -> None:
     first, second = (judged(case(campaign(contacts=0)), workspace=space) for space in ("space_1", "space_2"))
     found = report_of(first, second)
-
     assert summarize(found).verdict == "Review 2 campaigns; nothing is broken."
     assert summarize(found).size == "0 mailboxes, 0 domains, 2 workspaces, 2 campaigns"
     assert "2 campaigns" in write(found, "terminal")
@@ -68,7 +67,6 @@ def test_the_verdict_names_mailboxes_and_campaigns() -> None:
     box: dict[str, Any] = {"mailbox": "mailbox_1", "email": "a@one.example", "domain": "one.example"}
     other = attrs.evolve(found.findings[0], rule="OA150", campaign=None, campaign_name=None, **box)
     both = attrs.evolve(found, findings=[other, *found.findings])
-
     assert summarize(both).verdict == "Review 1 mailbox on 1 domain and 1 campaign; nothing is broken."
 
 
@@ -79,9 +77,8 @@ def test_an_audit_of_clean_campaigns_found_no_problems() -> None:
 
 def test_campaigns_that_were_not_read_are_listed_as_unread_but_not_unused_limits() -> None:
     unused = Finding(rule="OA240", severity=Severity.WARNING, workspace="space_1", message="unused", remedy="Use them.")
-    unread = attrs.evolve(unused, rule="OA911", message="could not be read")
+    unread = attrs.evolve(unused, rule="OA911", severity=Severity.ERROR, message="could not be read")
     texts = [write(attrs.evolve(report_of(judged(case())), findings=[each]), "terminal") for each in (unused, unread)]
-
     assert ["NOT READ AND NOT CHECKED" in text for text in texts] == [False, True]
     assert "Unused daily limits: space_1" in " ".join(texts[0].split())
 
@@ -100,7 +97,6 @@ def test_csv_has_the_campaign_and_the_step_of_a_finding() -> None:
 
 def test_gauges_add_up_the_campaigns_of_each_workspace() -> None:
     page = write(report_of(judged(SPRING, EMPTY), judged(case(), workspace="space_2")), "prometheus")
-
     assert 'outreach_audit_workspace_campaigns{workspace="space_1"} 2.0' in page
     assert 'outreach_audit_workspace_campaign_left_to_send_emails{workspace="space_2"} 500.0' in page
     assert "camp_1" not in page

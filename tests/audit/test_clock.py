@@ -50,7 +50,6 @@ async def test_the_services_clock_decides_from_a_minute_of_difference(ahead: flo
     fake = FakeService(clock=lambda: time.time() + ahead)
     fake.add_workspace("space_1")
     found = await audit(OutreachClient(transport=FakeTransport(fake)), ["space_1"])
-
     assert found.service_clock is follows
     assert found.at == pytest.approx(time.time() + (ahead if follows else 0), abs=10)
 

@@ -104,7 +104,6 @@ def test_a_policy_disables_rules_and_is_named_in_the_report(shell: Shell, tmp_pa
     policy = tmp_path / "policy.toml"
     policy.write_text('name = "ours"\noff = ["OA110"]\n', encoding="utf-8")
     _, value = shell.json("audit", *FAKE, "--policy", str(policy))
-
     assert "OA110" not in {each["rule"] for each in value["findings"]}
     assert (value["policy"]["name"], value["policy"]["off"]) == ("ours", ["OA110"])
 
@@ -159,7 +158,6 @@ def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments
 def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_options: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "audit.html"
     ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
-
     assert ended.code == 3
     assert "Not everything could be read." in ended.out
     assert "space_none" in path.read_text(encoding="utf-8")

@@ -231,7 +231,6 @@ def test_every_history_shows_the_days_of_a_simple_model() -> None:
 @pytest.mark.thorough
 def test_a_process_that_is_killed_at_any_point_loses_its_snapshot_only(path: Path) -> None:
     done = subprocess.run([*HELPER, "kills", str(path)], cwd=TESTS, capture_output=True, text=True, check=False)
-
     assert done.returncode == 0, done.stderr
     kills, during_commit = map(int, done.stdout.split())
     assert kills > 50
@@ -303,7 +302,6 @@ def test_a_damaged_byte_is_refused_or_changes_nothing(path: Path) -> None:
 def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path, size: int) -> None:
     append_days(path, 4)
     path.write_bytes(cut := path.read_bytes()[:size])
-
     with pytest.raises(HistoryError, match=r"is damaged: .*; move it away and restore a copy, or start a new history"):
         History(path)
     assert path.read_bytes() == cut
@@ -352,7 +350,6 @@ def test_a_file_that_is_no_history_is_not_touched(path: Path, kind: str) -> None
 def test_a_history_belongs_to_one_service(path: Path) -> None:
     world, _ = one_campaign()
     History(path, address="https://api.example/").append(*world.read(START))
-
     History(path, address="https://API.example:443")
     with pytest.raises(InvalidRequest, match=r"belongs to the service https://api\.example, not to https://b\.example"):
         History(path, address="https://b.example")
@@ -393,7 +390,6 @@ def test_an_older_audit_of_the_same_workspaces_is_not_appended(path: Path) -> No
     append_days(path, 3)
     world, _ = one_campaign()
     history, other = History(path), DrawnWorld(["space_9"], boxes={"space_9": [mailbox()]})
-
     assert not history.append(*world.read(START))
     assert history.append(*other.read(START))
 
@@ -430,7 +426,6 @@ def test_figures_of_other_workspaces_are_left_out(path: Path) -> None:
 @pytest.mark.parametrize(("kind", "days", "message"), [("planet", 1, "kind: expected one of"), ("domain", 0, "days: expected")])
 def test_invalid_arguments_name_the_argument(path: Path, kind: Any, days: int, message: str) -> None:
     append_days(path, 1)
-
     with pytest.raises(InvalidRequest, match=message):
         History(path).daily(kind, days=days)
     with pytest.raises(InvalidRequest, match="keep: expected more than 0 seconds, got 0"):

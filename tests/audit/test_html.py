@@ -54,7 +54,6 @@ def test_no_string_becomes_an_element_or_reverses_the_page(view: Report | Brief)
 def test_every_injection_attempt_is_shown_as_plain_text() -> None:
     found = make_report([finding(email=text, message=text) for text in HOSTILE], rows=[row(email=text) for text in HOSTILE])
     words = page(found).words
-
     for text in HOSTILE:
         shown = "".join(character if character.isprintable() else "?" for character in text)
         assert words.count(shown) >= 2
@@ -103,7 +102,6 @@ def test_the_policy_is_named_where_it_differs() -> None:
 def test_long_lists_of_rules_and_changes_end_in_a_count() -> None:
     text = page(fleet(1000, sick=0.5, compared=True)).text
     many = make_report([finding(rule, state="new") for rule in _RULES], diff=_diff())
-
     assert "and 3 more tasks" in page(many).text
     assert re.search(r"and \d+ more", text)
     assert "and 2 more figures" in page(_moved(90, 80, count=14)).text
@@ -232,7 +230,6 @@ def test_the_page_counts_mailboxes_by_their_worst_finding() -> None:
 def test_notes_are_only_counted_in_the_table_of_tasks() -> None:
     both = page(make_report([finding("OA101"), finding("OA150"), finding("OA160")])).text
     notes = page(make_report([finding("OA160"), finding("OA133")])).text
-
     assert "and 1 task that is a note" in both
     assert "and 2 tasks that are notes" not in notes
     assert "Tasks, most urgent first" not in notes
@@ -252,7 +249,6 @@ def test_a_task_lists_its_worst_findings_and_counts_the_others() -> None:
 
 def test_an_empty_report_has_neither_trends_nor_tables() -> None:
     shown = page(make_report(mailboxes=0, denied=True, unreadable=["space_1"]))
-
     assert "Nothing could be read: the service denied access to every workspace." in shown.text
     assert "No trend yet" in shown.text
     assert not shown.all("table")
@@ -265,7 +261,6 @@ def test_an_empty_report_has_neither_trends_nor_tables() -> None:
 def test_the_score_has_the_colour_of_the_verdict(score: float, severity: str, tone: str) -> None:
     found = make_report([finding(severity=Severity(severity))])
     scored = attrs.evolve(found, scores=attrs.evolve(found.scores, overall=score))
-
     assert f'<p class="score {tone}"><span class="small soft">Score of 100</span><b>{score:g}</b>' in write(scored, "html")
     unknown = attrs.evolve(found, scores=attrs.evolve(found.scores, overall=None))
     assert '<p class="score info"><span class="small soft">Score of 100</span><b>-</b>' in write(unknown, "html")

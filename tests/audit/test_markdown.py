@@ -48,7 +48,6 @@ def test_the_start_of_a_line_is_never_markup(text: str) -> None:
         [finding("OA901", mailbox=None, email=None, domain=None, message=text, workspace="x")], policy=PolicyUsed()
     )
     shown = "".join(token.content for token in tokens(write(found, "markdown")) if token.type in {"text", "code_inline"})
-
     assert f"x: {text}".rstrip() in shown
 
 

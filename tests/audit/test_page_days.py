@@ -77,7 +77,6 @@ def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
     text = Page(
         shown([*(day(back) for back in range(20)), *(day(back, "space_2", sent=7, replied=0) for back in range(20))])
     ).text
-
     assert "Sent, 7 days 700 Replied 3.0 % Bounced 1.0 %" in text
     assert "Sent, 7 days 49 Replied 0.0 % Bounced 14.3 %" in text
 
@@ -86,7 +85,6 @@ def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
     totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, bounces_num=10)}
     campaigns = CampaignResults(checked=1, totals=totals, rows=[])
     text = Page(shown([], audited(campaigns=campaigns))).text
-
     assert "Sent in campaigns 1,000 Replied 2.0 % Bounced 1.0 %" in text
     assert "Sent, 30 days 1,000" in text
 

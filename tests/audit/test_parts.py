@@ -157,7 +157,6 @@ def test_json_that_is_no_part_is_refused(values: object, message: str) -> None:
 def test_a_part_does_not_show_healthy_addresses_salt_or_data() -> None:
     part = part_of(reading([*mailboxes(3), mailbox(id="mailbox_bad", email="bad@one.example", spf=False)]))
     text = repr(part) + json.dumps(part.to_dict()) + repr([pickle.dumps(each.data) for each in part.workspaces])
-
     assert "m1@one.example" not in text
     assert "pepper" not in text
     assert "data=" not in repr(part)

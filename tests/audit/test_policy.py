@@ -20,7 +20,6 @@ def policy(tmp_path: Path, text: str) -> Policy:
 
 def test_a_policy_disables_rules_and_changes_thresholds(tmp_path: Path) -> None:
     ours = policy(tmp_path, 'off = ["OA160"]\n[OA120]\nwarning = 0.03\n[OA170]\nmailboxes = 2\n')
-
     assert check(mailbox(domain_ip=None), ours) == []
     assert [one.rule for one in check(mailbox(domain_ip=None))] == ["OA160"]
     assert check(mailbox(bounced_30days=28), ours) == []

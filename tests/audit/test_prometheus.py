@@ -78,7 +78,6 @@ def test_the_score_of_an_audit_without_mailboxes_is_nan() -> None:
 
 def test_more_mailboxes_add_no_time_series() -> None:
     small, large = (fleet(boxes, per_domain=boxes // 10, sick=1.0) for boxes in (100, 2000))
-
     names = [{name for name, _ in parse(write(report, "prometheus"))} for report in (small, large)]
     assert names[0] == names[1]
     assert "@" not in write(large, "prometheus")
@@ -87,7 +86,6 @@ def test_more_mailboxes_add_no_time_series() -> None:
 
 def test_names_have_the_prefix_and_no_suffix_of_another_type() -> None:
     families = list(text_string_to_metric_families(write(fleet(20), "prometheus")))
-
     assert {family.type for family in families} == {"gauge"}
     assert all(re.fullmatch("outreach_audit_[a-z0-9_]+", family.name) for family in families)
     assert not [family.name for family in families if re.search("_(total|sum|count|bucket|info|created)$", family.name)]
@@ -120,7 +118,6 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Pat
     path = tmp_path / "outreach.prom"
     path.write_text("old", encoding="utf-8")
     write_prometheus(make_report([finding()]), path)
-
     assert path.read_text(encoding="utf-8") == write(make_report([finding()]), "prometheus")
     assert list(tmp_path.iterdir()) == [path]
 

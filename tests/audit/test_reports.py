@@ -113,7 +113,6 @@ def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
     shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
     text = render_text(make_report([shared]))
-
     assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
     assert "Review 1 server; nothing is broken." in text
     assert "NOT READ" not in text
@@ -160,7 +159,6 @@ def test_findings_that_were_not_judged_again_are_not_called_resolved() -> None:
 def test_the_first_ten_changed_values_are_listed_and_a_severity_is_named() -> None:
     moves = [delta("blacklists", 0, n, name=f"m{n}@one.example") for n in range(1, 13)]
     text = render_text(moved(*moves, delta("severity", 2, 400, rule="OA120")))
-
     assert text.count("blacklists 0 -> ") == 9
     assert "and 3 more changed figures" in text
     assert "severity warning -> critical" in render_text(moved(delta("severity", 2, 4, rule="OA120")))
@@ -194,7 +192,6 @@ def test_every_figure_has_a_direction_and_a_new_one_has_none() -> None:
 def test_the_fifty_worst_domains_are_listed_and_the_others_counted() -> None:
     boxes = [box for n in range(60) for box in mailboxes(1, domain=f"d{n}.example", bounced_30days=40, blacklists=3 * (n < 9))]
     text = render_text(report(reading([*boxes, *mailboxes(1, domain="good.example")])))
-
     assert len(re.findall(r"(?m)^d\d+\.example ", text)) == 50
     assert all(f"\nd{n}.example " in text for n in range(9))
     assert "10 more domains with findings; 1 domain without findings." in text
@@ -203,7 +200,6 @@ def test_the_fifty_worst_domains_are_listed_and_the_others_counted() -> None:
 def test_every_unread_workspace_is_named() -> None:
     failures = [reading([], workspace=f"space_{n}", error=StatusError("refused")) for n in range(1, 14)]
     text = render_text(report(*failures))
-
     assert text.startswith("Mailbox audit: 0 mailboxes, 0 domains, 13 workspaces. No score.")
     assert "space_10: could not be read: refused" in text
     assert "and space_11, space_12, space_13" in text
@@ -213,7 +209,6 @@ def test_a_mailbox_that_was_not_judged_is_the_example_of_its_task() -> None:
     named = Undecodable(index=0, id="mailbox_1", error="$.data[0].spf: expected bool", fields={"email": "a@lost.example"})
     unnamed = Undecodable(index=3, id=None, error="$.data[3]: expected object, got int")
     texts = [joined(render_text(report(reading([], undecodable=[each])))) for each in (named, unnamed)]
-
     assert joined("a@lost.example: does not match the documented API") in texts[0]
     assert joined("space_1: does not match the documented API: $.data[3]: expected object, got int") in texts[1]
 
@@ -222,7 +217,6 @@ def test_a_mailbox_that_was_not_judged_is_the_example_of_its_task() -> None:
 def test_strings_of_the_service_cannot_control_a_terminal(write: Callable[[Report], str]) -> None:
     box = mailbox(email="\x1b[2J[red]a[/red]\u202e\r@evil\x07.example", status="\x1b]0;title\x07", spf=False)
     text = write(report(reading([box])))
-
     assert "[red]a[/red]" in joined(text)
     assert "evil?.example" in text
     assert not set(text) & set("\x1b\x07\r\u202e")
@@ -234,7 +228,6 @@ def test_a_long_domain_is_never_cut(length: int, worse: int) -> None:
     domain = "-".join("abcdefghij" * 12)[: length - 8] + ".example"
     boxes = [box for n in range(worse) for box in mailboxes(1, domain=f"d{n}.example", blacklists=3)]
     text = render_text(report(reading([*boxes, *mailboxes(1, domain=domain, spf=False)])))
-
     assert joined(domain) in joined(text)
     assert max(map(len, text.split("\n"))) <= 80
 
@@ -249,7 +242,6 @@ def test_a_dns_record_stays_on_one_line(write: Callable[[Report], str]) -> None:
 def test_authentication_is_shown_for_each_domain() -> None:
     boxes = [*mailboxes(2, domain="a.example", spf=False), *mailboxes(1, dkim=False), *mailboxes(3)[1:]]
     lines = [line.split() for line in render_text(report(reading(boxes))).splitlines()]
-
     assert ["Domain", "Score", "SPF", "DKIM", "DMARC", "Critical", "Errors", "Warnings"] in lines
     assert ["a.example", "50", "no", "yes", "yes", "0", "2", "0"] in lines
     assert ["one.example", "83.3", "yes", "some", "yes", "0", "1", "0"] in lines
@@ -258,7 +250,6 @@ def test_authentication_is_shown_for_each_domain() -> None:
 def test_text_terminal_and_markdown_have_the_same_lines() -> None:
     found = fleet(200, sick=0.4, compared=True)
     words = [re.sub(r"[^0-9a-z]", "", write_(found).lower()) for write_ in (render_text, drawn)]
-
     assert words[0] == words[1]
     marked = re.sub(r"[^0-9a-z]", "", re.sub(r"^\d+\.", "", render_markdown(found), flags=re.MULTILINE).lower())
     assert marked == "mailboxaudit" + words[0]

@@ -79,7 +79,6 @@ async def test_an_invalid_argument_is_refused_before_anything_is_sent(name: str,
     service, given = MailboxService(SMALL), {"workspaces": ["space_1"], name: value}
     with pytest.raises(InvalidRequest, match=f"^{name}: expected") as caught:
         await audit(client_of(service), **given)
-
     assert service.requests == []
     assert "secret" not in str(caught.value)
 
@@ -112,7 +111,6 @@ async def test_the_report_does_not_depend_on_the_order_of_responses(seed: int) -
     workspaces = ["space_3", "space_5", "space_1", "space_4", "space_2"]
     undisturbed = await audit(client_of(MailboxService(_fleet())), workspaces, clock=clock)
     shuffled, _ = await _conducted(_fleet(), workspaces, seed)
-
     assert shuffled == undisturbed.to_dict()
     assert shuffled["unreadable"] == ["space_5"]
 
@@ -173,7 +171,6 @@ def test_the_volume_of_a_domain_is_summed_over_workspaces() -> None:
     volume = {"daily_limit": 100, "sent_30days": 1000, "spf": False}
     alone = report(reading(mailboxes(49, **volume)))
     together = report(reading(mailboxes(49, **volume)), reading([mailbox(id="mailbox_x", **volume)], workspace="space_2"))
-
     assert {one.severity for one in alone.findings if one.rule == "OA101"} == {"error"}
     assert {one.severity for one in together.findings if one.rule == "OA101"} == {"critical"}
 
@@ -181,7 +178,6 @@ def test_the_volume_of_a_domain_is_summed_over_workspaces() -> None:
 def test_a_mailbox_shared_by_two_workspaces_counts_once_for_its_domain() -> None:
     shared = mailboxes(26, daily_limit=100, spf=False)
     found = report(reading(shared), reading(shared, workspace="space_2"))
-
     assert {one.severity for one in found.findings if one.rule == "OA101"} == {"error"}
     assert [one.message for one in found.findings if one.rule == "OA170"] == ["26 mailboxes share this domain"]
     assert found.mailboxes == 52
@@ -205,7 +201,6 @@ def test_mailboxes_that_share_only_an_id_both_count_for_their_domain() -> None:
 )
 def test_the_exit_code_counts_findings_of_the_given_severity_or_worse(changes: dict[str, Any], codes: dict[str, int]) -> None:
     found = report(reading([mailbox(**changes)]))
-
     assert {bar: found.exit_code(bar) for bar in codes} == codes
     assert found.exit_code() == codes["error"]
     with pytest.raises(InvalidRequest, match="expected one of critical, error, warning, info, got 'severe'"):

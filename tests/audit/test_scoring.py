@@ -52,7 +52,6 @@ def test_a_rule_counts_once_with_its_worst_finding() -> None:
 def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
     boxes = [mailbox(id="mailbox_1", sent_30days=900, spf=False), mailbox(id="mailbox_2", sent_30days=100)]
     scores = report(reading(boxes)).scores
-
     assert scores.overall == 56.1  # half of 930 of 1,060
     assert scores.domains == {"one.example": Score(score=56.1, mailboxes=2, sent_30days=1000)}
     assert scores.workspaces == {"space_1": Score(score=56.1, mailboxes=2, sent_30days=1000)}
@@ -146,7 +145,6 @@ def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:
 def test_the_worst_domains_come_first_up_to_the_limit() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n:05}.example", spf=n != 10_000) for n in range(10_001)]
     found = report(reading(boxes))
-
     assert list(found.scores.domains)[:2] == ["d10000.example", "d00000.example"]
     assert (len(found.scores.domains), found.totals["domain"]) == (10_000, 10_001)
     assert len([group for group in found.groups if group.kind == "domain"]) == 1_000

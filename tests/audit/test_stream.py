@@ -32,7 +32,6 @@ async def test_a_stream_gives_every_finding_of_the_report_once() -> None:
     client = OutreachClient(transport=MailboxService(FLEET))
     async with stream(client, FLEET, display=2, clock=clock) as findings:
         came = [finding async for finding in findings]
-
     assert sorted(map(repr, came)) == sorted(map(repr, findings.report.findings))
     assert findings.report == await audit(client, FLEET, display=2, clock=clock)
 
@@ -78,7 +77,6 @@ async def test_an_iteration_that_has_ended_stays_ended() -> None:
     async with stream(OutreachClient(transport=MailboxService(FLEET)), ["space_1"]) as findings:
         came = [finding async for finding in findings]
         assert [finding async for finding in findings] == []
-
     assert came
     assert [finding async for finding in findings] == []
 
@@ -97,7 +95,6 @@ async def test_two_tasks_cannot_iterate_at_the_same_time() -> None:
 async def test_a_stream_can_be_awaited_and_used_only_once() -> None:
     run = stream(OutreachClient(transport=MailboxService(FLEET)), "space_2", policy=Policy.of({"off": ["OA130"]}))
     report = await run
-
     assert [(one.rule, report.policy.off) for one in report.findings] == [("OA170", ["OA130"])]
     with pytest.raises(InvalidRequest, match="already started"):
         await run

@@ -43,7 +43,6 @@ def test_the_page_counts_the_audits_of_the_90_days_that_it_draws() -> None:
     found = with_history(40.0, 60.0)
     old = [attrs.evolve(point, at=point.at - 88 * 86_400) for point in found.history]
     text = write(attrs.evolve(found, history=old), "html")
-
     assert "2 audits since 2025-12-03" in text
     assert 'aria-label="Score, 3 Dec to 2 Mar: 60, -' in text
 

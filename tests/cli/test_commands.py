@@ -21,9 +21,6 @@ from outreach_async.fake.faults import drift
 FAKE = ("--base-url", "fake:")
 
 
-# Lists.
-
-
 def test_steps_has_a_line_for_each_template_and_for_a_step_without_one(served: Served) -> None:
     def lines() -> list[str]:
         ended = served("steps", "camp_1", "--columns", "order,test_letter", *served.options[:2])
@@ -53,9 +50,6 @@ def test_items_that_no_page_shows_make_a_list_incomplete(served: Served) -> None
     ended = served("mailboxes", *served.options)
     assert ended.code == 3
     assert ended.err == "outreach-async: the service reports 2 more mailboxes than it listed\n"
-
-
-# Import.
 
 
 def test_a_pipe_gets_every_failed_row_and_json_the_first_100(served: Served) -> None:
@@ -156,9 +150,6 @@ def test_a_dry_run_reads_the_fields_of_the_workspace_if_a_column_needs_them(serv
     assert "--map Plan=CODE  # such as 'x'; or ignore\n" in served("import", path, "--dry-run").err
 
 
-# Audit.
-
-
 def test_audit_exits_by_the_worst_finding(served: Served) -> None:
     assert served("audit", *served.options).code == 0
     served.service.add_mailbox("space_1", spf=False)
@@ -185,9 +176,6 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
     assert {finding["workspace"] for finding in value["findings"]} == {"space_demo", "space_demo_eu"}
     assert value["mailboxes"] == 340
     assert max(score["score"] for score in value["scores"]["domains"].values()) == 100
-
-
-# Demo.
 
 
 def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:

@@ -44,14 +44,12 @@ def test_a_difference_that_was_spread_is_marked(shell: Shell, tmp_path: Path) ->
     path = tmp_path / "history.db"
     append_days(path, 2, gap=3)
     ended = shell("history", "show", str(path), "--workspace", "space_1", "--days", "2")
-
     assert [line.split("\t")[-1] for line in ended.out.splitlines()] == ["note", "spread over 3 days", "spread over 3 days"]
     assert "3.3" in ended.out
 
 
 def test_the_figures_are_json_too(shell: Shell, path: str) -> None:
     code, value = shell.json("history", "show", path, "--by", "domain", "--id", "one.example", "--days", "1")
-
     assert code == 0
     (day,) = value["days"]
     assert (day["date"], day["id"], day["spread_over"]) == ("2026-03-04", "one.example", 1)

@@ -33,9 +33,6 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-# Columns.
-
-
 def test_the_column_mapping_is_shown_before_the_first_row_is_sent(served: Served) -> None:
     out = served("import", served.save(PEOPLE), *served.options).out
     assert out.splitlines()[:5] == [
@@ -131,9 +128,6 @@ def test_the_other_sheets_are_named_before_the_error_about_a_cover(shell: Shell,
     assert shell("import", str(path), "--sheet", "People", "--dry-run").code == 0
 
 
-# Checks.
-
-
 def test_a_dry_run_sends_nothing_and_reports_its_findings(served: Served) -> None:
     done = served("import", served.save(PEOPLE), "--dry-run", *served.options)
     assert (done.code, posts(served.service)) == (0, 0)
@@ -202,9 +196,6 @@ def test_a_dry_run_and_an_import_agree_on_every_row_of_the_file(served: Served, 
     assert dry["rows"] == run["rows"] == sum(dry["outcomes"].values()) == sum(run["outcomes"].values()) == 9
     assert dry["outcomes"]["rejected"] == run["outcomes"]["rejected"]
     assert dry["repeats"] == run["repeats"]
-
-
-# Files.
 
 
 def test_a_file_is_read_as_the_options_say_and_notes_are_printed(served: Served) -> None:

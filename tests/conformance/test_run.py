@@ -129,9 +129,6 @@ def test_the_public_names_can_be_imported() -> None:
         conformance.guess  # noqa: B018 - the attribute access is the test
 
 
-# Drift.
-
-
 def findings(**possible: tuple[Any, ...]) -> dict[str, KnobFinding]:
     return {knob: KnobFinding(readings, "so") for knob, readings in possible.items()}
 
@@ -187,9 +184,6 @@ def test_findings_become_a_behaviour() -> None:
     assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")
     assert (known.observed, known.undecided) == ({"past_end": "clamp"}, {"over_max": ("serve", "clamp")})
     assert known.unseen == {"order": "why"}
-
-
-# Options.
 
 
 def options(live: str = "https://api.example", workspace: str = SPACE, **more: Any) -> Namespace:

@@ -43,7 +43,6 @@ def item(fake: FakeService, id_: str) -> Any:
 def test_w4_campaigns_steps_and_templates_have_every_field_in_order() -> None:
     fake = small_world()
     (step, _) = steps(fake, "camp_1")["data"]
-
     assert list(item(fake, "camp_1")) == CAMPAIGN_FIELDS
     assert list(step) == STEP_FIELDS
     assert list(step["templates"][0]) == TEMPLATE_FIELDS
@@ -86,7 +85,6 @@ def test_t7_letters_are_in_order_and_emails_are_distributed_in_turn() -> None:
     fake = world()
     camp = fake.add_campaign(SPACE, steps=[{"templates": "A|B|C|PER", "sent": 10}])
     templates = steps(fake, camp)["data"][0]["templates"]
-
     assert [(template["test_letter"], template["sent"]) for template in templates] == [("A", 3), ("B", 3), ("C", 2), ("PER", 2)]
     assert [template["id"].rpartition("_")[0] for template in templates] == ["temp", "temp", "temp", "personalized_step"]
 
@@ -131,7 +129,6 @@ def test_t3_and_t4_contacts_that_left_early_get_no_later_step() -> None:
     fake = world()
     arguments = [{"sent": 10, "opened_num": 6, "replied_num": 3, "unsubscribed_num": 1}, {"sent": 3}]
     camp = fake.add_campaign(SPACE, contacts=14, bounces_num=1, steps=[{"templates": [counts]} for counts in arguments])
-
     # Four contacts wait for step 1. Of the ten that got it, five left, three got step 2, and two wait for step 2.
     assert flow(fake, camp) == [(4, 10, 14), (6, 3, 9)]
 

@@ -55,9 +55,6 @@ def test_the_examples_have_the_documented_responses() -> None:
     assert done.stderr == ""
 
 
-# On a port.
-
-
 async def test_injected_faults_do_not_affect_the_control_plane(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         await client.post("/_fake/faults", json={"fault": {"name": "reset"}})
@@ -96,9 +93,6 @@ async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
             for number in range(200):
                 group.start_soon(run, number)
         assert (await http.get("/_fake/requests")).json()["total"] == 0
-
-
-# The document.
 
 
 PLANE = PlaneClient(small_world())
@@ -174,9 +168,6 @@ def test_the_control_plane_does_what_its_document_says(operation: tuple[str, str
     elif method != "GET":
         assert succeeded == (not body)
     PLANE("POST", "/reset")
-
-
-# The command.
 
 
 @contextmanager

@@ -147,7 +147,6 @@ def test_c14_null_counts_as_not_sent_and_blank_is_stored_as_sent() -> None:
 def test_c17_an_unknown_campaign_and_one_of_another_workspace_are_404(campaign: str) -> None:
     fake = small_world()
     response = post(fake, creation(campaign=campaign))
-
     assert refusal(response, 404, "campaign_not_found")["field"] == "upload_options.campaign"
     assert response.body == post(fake, creation(campaign="camp_other")).body
     assert fake.contact(SPACE, ADA) is None

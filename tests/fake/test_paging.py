@@ -71,7 +71,6 @@ def test_p10_earlier_creation_times_come_first_whenever_they_were_added() -> Non
     for number, created in enumerate([300, 100, 200, 100]):
         fake.add_campaign(SPACE, id=f"camp_{number}", created=created)
         fake.add_mailbox(SPACE, id=f"mailbox_{number}", created_at=created)
-
     assert [numbers(document(page(fake, path))) for path in LISTS] == [[1, 3, 2, 0]] * 2
 
 

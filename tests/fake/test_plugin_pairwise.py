@@ -49,8 +49,6 @@ def test_only_settings_that_differ_from_the_default_are_named() -> None:
     assert differing(Behaviour(past_end="clamp", first_page=0)) == {"first_page": 0, "past_end": "clamp"}
 
 
-# Causes of failures
-
 SETTINGS = [(knob, value) for knob in KNOB_VALUES for value in KNOB_VALUES[knob][1:]]
 
 

@@ -143,7 +143,6 @@ def test_two_advances_equal_one_by_their_sum(one: int, other: int) -> None:
     for step in (one, other):
         stepped.advance(timedelta(microseconds=step))
     at_once.advance(timedelta(microseconds=one + other))
-
     assert stepped.iso == at_once.iso
 
 

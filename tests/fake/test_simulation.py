@@ -48,7 +48,6 @@ def test_emails_over_the_daily_limit_are_sent_at_the_next_midnights_in_utc() -> 
     fake = quiet_world(7, limit=3, clock="2026-01-01T15:00:00+01:00")
     log = watched(fake)
     fake.advance(days=9)
-
     assert Counter(time for time, _, _ in log_entries(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
     assert [contact for _, contact, _ in log_entries(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
 
@@ -98,7 +97,6 @@ def test_a_step_or_template_that_is_not_live_is_not_sent() -> None:
     two = [{"status": "error"}, "B", "C"]
     fake = world_of_three(steps=[{"templates": two}, {"status": "stopped", "wait_time": 0}])
     fake.advance(days=5)
-
     assert flow(fake) == [(0, 3, 3), (3, 0, 3)]
     assert [template["sent"] for template in steps(fake, "camp_1")["data"][0]["templates"]] == [0, 2, 1]
 
@@ -285,7 +283,6 @@ def test_seeded_bounces_without_sent_emails_last_a_day() -> None:
     fake.add_mailbox(SPACE, **NOTHING | {"bounced_30days": 7})
     assert boxes_of(fake)[1]["bounced_30days"] == 7
     fake.advance(days=1)
-
     assert boxes_of(fake)[1]["bounced_30days"] == 0
 
 
@@ -294,7 +291,6 @@ def test_t18_last_activity_is_when_anything_last_happened() -> None:
     fake.sim.script(ADA, opens_after="2h")
     assert (listed(fake)["last_activity"], rate(fake, "last_activity")) == ("5 days ago", "Never")
     fake.advance(hours=5)
-
     assert listed(fake)["last_activity"] == rate(fake, "last_activity") == "3 hours ago"
 
 
@@ -361,7 +357,6 @@ def test_a_reply_or_unsubscription_implies_an_open(rates: dict[str, float], coun
     fake = quiet_world(40, rates=rates)
     fake.advance(days=9)
     ((template,),) = (step["templates"] for step in steps(fake, "camp_1")["data"])
-
     assert (template["opened_num"], template["replied_num"], template["unsubscribed_num"]) == counts
     assert listed(fake)["bounces_num"] == (40 if rates["bounce"] else 0)
 

@@ -70,19 +70,19 @@ def test_w5_a_generated_id_is_never_one_already_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "code"),
+    ("path", "status", "code", "field"),
     [
-        *((path, 404, "not_found") for path in ("/", "", "//campaigns", "/nothing", "/campaigns/camp_1", "/contacts//")),
-        ("/campaigns/camp_1/steps/x", 404, "not_found"),
-        ("/campaigns/camp_9/steps", 404, "campaign_not_found"),
-        ("/workspaces/space_9/all-fields", 404, "workspace_not_found"),
-        ("/workspaces/camp_1/all-fields", 400, "invalid_id"),
-        ("/campaigns/camp_%ff/steps", 400, "invalid_target"),
-        ("/campaigns?workspace=%ff", 400, "invalid_target"),
+        *((path, 404, "not_found", None) for path in ("/", "", "//campaigns", "/nothing", "/campaigns/camp_1", "/contacts//")),
+        ("/campaigns/camp_1/steps/x", 404, "not_found", None),
+        ("/campaigns/camp_9/steps", 404, "campaign_not_found", "campaign_id"),
+        ("/workspaces/space_9/all-fields", 404, "workspace_not_found", "workspace"),
+        ("/workspaces/camp_1/all-fields", 400, "invalid_id", "workspace_id"),
+        ("/campaigns/camp_%ff/steps", 400, "invalid_target", None),
+        ("/campaigns?workspace=%ff", 400, "invalid_target", None),
     ],
 )
-def test_w6_an_unknown_or_malformed_target_is_refused(path: str, status: int, code: str) -> None:
-    refusal(get(small_world(), path), status, code)
+def test_w6_an_unknown_or_malformed_target_is_refused(path: str, status: int, code: str, field: str | None) -> None:
+    assert refusal(get(small_world(), path), status, code)["field"] == field
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,6 @@ def test_w6_a_slash_within_an_id_is_percent_encoded() -> None:
 def test_w7_a_body_of_another_content_type_is_accepted_with_a_hint(headers: dict[str, str]) -> None:
     fake = small_world()
     response = post(fake, creation(), headers)
-
     assert response.status == 201
     assert "content-type" in response.headers["x-fake-hint"]
     assert fake.requests[-1].hints == (response.headers["x-fake-hint"],)
@@ -148,7 +147,6 @@ def test_w8_a_body_over_one_mebibyte_is_413() -> None:
     fake = small_world()
     body = json.dumps(creation(personal_note="")).encode()
     fitting = body.replace(b'"personal_note": ""', b'"personal_note": "%s"' % (b"x" * (2**20 - len(body))))
-
     assert post(fake, fitting).status == 201
     refusal(post(fake, fitting + b" "), 413, "body_too_large")
 
@@ -156,7 +154,6 @@ def test_w8_a_body_over_one_mebibyte_is_413() -> None:
 def test_w8_escaped_surrogate_pairs_are_one_character() -> None:
     fake = small_world()
     body = json.dumps(creation(first_name="\U0001f600")).encode()
-
     assert b"\\ud83d\\ude00" in body
     assert post(fake, body).status == 201
     assert fake.contacts(SPACE)[-1]["fields"] == {"first_name": "\U0001f600"}
@@ -198,7 +195,6 @@ REFUSAL = Refusal(404, "workspace_not_found", "no workspace has this id", "works
 def test_e2_a_named_renderer_sets_the_shape_of_refusals(renderer: Any, status: int, content_type: str, body: bytes) -> None:
     fake = small_world(error_renderer=renderer)
     response = get(fake, "/workspaces/space_9/all-fields")
-
     assert (response.status, response.headers["content-type"]) == (status, content_type)
     assert response.body.startswith(body)
     assert renderer in RENDERERS
@@ -221,7 +217,6 @@ def test_e2_a_custom_renderer_receives_the_refusal() -> None:
 def test_e3_hints_are_in_a_header_and_the_request_log_but_not_the_body() -> None:
     fake = small_world()
     response = get(fake, "/workspaces/camp_1/all-fields")
-
     assert response.headers["x-fake-hint"] == "this looks like a campaign's id"
     assert fake.requests[-1].hints == ("this looks like a campaign's id",)
     assert b"looks like" not in response.body

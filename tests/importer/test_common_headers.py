@@ -39,9 +39,6 @@ def map_header(*names: str) -> tuple[str | None, ...]:
     return map_columns(["email", *names]).codes[1:]
 
 
-# The table.
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_language_has_a_source_for_fifteen_names_and_says_which_have_none(language: str) -> None:
     table = LANGUAGES[language]
@@ -78,9 +75,6 @@ def test_the_table_maps_to_existing_fields() -> None:
             assert {*rule.get("present", ()), *rule["absent"]} <= CODES
             assert rule.keys() <= {"field", "reason", "beside", "present", "absent"}
             assert rule["field"] in rule["absent"]  # otherwise two columns would map to one field
-
-
-# Every name.
 
 
 def test_a_name_with_one_meaning_maps_alone() -> None:
@@ -144,9 +138,6 @@ def test_the_order_of_the_columns_makes_no_difference(headers: list[str]) -> Non
         "Estado": "state",
         "Nombre": None,
     }
-
-
-# Neighbours.
 
 
 @pytest.mark.parametrize(

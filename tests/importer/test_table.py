@@ -77,9 +77,6 @@ def test_invalid_characters_reject_a_row_unless_their_column_is_ignored(cell: st
     assert row(cell, "ignore").fault is None
 
 
-# Texts that stand for something else.
-
-
 def seen(cell: str, code: str) -> tuple[list[str], object, str | None]:
     """Return the kinds of warnings, the value that is sent, and the fault of a row with a cell in the column `code`."""
     one = row(cell, code)
