@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.crashes import memory
 
 from outreach_async import Journal
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with memory() as simulated:
+        yield simulated
+
+
+@pytest.fixture
+def journal(path: Path) -> Journal:
     """Return a new journal that is written in the thread of the event loop, because virtual time does not wait for others."""
-    return Journal(tmp_path / "run.db", inline=True)
+    return Journal(path, inline=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -72,15 +71,13 @@ async def test_a_delivered_outcome_is_not_changed() -> None:
     assert [each.certain for each in found] == [True, False]
 
 
-async def test_an_uncommitted_outcome_is_made_uncertain(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+async def test_an_uncommitted_outcome_is_made_uncertain(journal: Journal) -> None:
     at_once = Desynchronised(lambda _: added("contact_1"), seconds=0.01)
     await outcomes_of(run(at_once, rows(*EMAILS[:2]), journal=journal))
     assert [each.certain for each in journal.outcomes()] == [False, False]
 
 
-async def test_a_committed_outcome_is_not_changed(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+async def test_a_committed_outcome_is_not_changed(journal: Journal) -> None:
     later = Desynchronised(lambda _: added("contact_1"), seconds=5)
     found = await outcomes_of(run(later, rows(*EMAILS[:2]), journal=journal), wait=60)
     assert [each.certain for each in found] == [each.certain for each in journal.outcomes()] == [True, False]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.crashes import Simulation, kill_everywhere, memory
+from support.crashes import Simulation, kill_everywhere
 from support.scenarios import ROW, TROUBLE, Late, Scenario
 
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
@@ -28,12 +27,6 @@ FAULTS: Final = (
     faults.status(422),
     *(Late(f"late {count}", commits=False, requests=count) for count in (1, 2, 9)),
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with memory() as simulated:
-        yield simulated
 
 
 def scene(*script: Fault, **options: Any) -> Scenario:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -35,12 +34,6 @@ NIGHTS = st.lists(
     ),
     max_size=4,
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with memory() as simulated:
-        yield simulated
 
 
 def rows_to_send(known: list[Row], rows: list[Row]) -> list[Row]:

@@ -58,16 +58,6 @@ def killed(commits: int) -> DictObjects:
     return objects
 
 
-def size_of(objects: DictObjects) -> int:
-    """Return the total size of all objects in bytes."""
-    return sum(map(len, objects.contents.values()))
-
-
-def require_rows(journal: ObjectJournal, rows: int) -> None:
-    """Check that the journal has an outcome with an id for each row."""
-    assert [outcome.index for outcome in journal.outcomes() if outcome.id] == list(range(rows))
-
-
 class _SlowObjects(DictObjects):
     """Objects that take 20 ms each to write."""
 
@@ -118,9 +108,9 @@ class TestForm:
         emails = [{"email": f"user{number}@a.example"} for number in range(rows)]
         journal = journal_in(objects, inline=True, clock=anyio.current_time)
         await client.contacts.create_many(emails, concurrency=64, journal=journal)
-        assert size_of(objects) / rows <= most
+        assert sum(map(len, objects.contents.values())) / rows <= most
         assert len(objects.contents) <= 5 + rows / 100 * (1 if rate is None else 25)
-        require_rows(journal, rows)
+        assert [outcome.index for outcome in journal.outcomes() if outcome.id] == list(range(rows))
 
     def test_the_files_of_a_folder_are_private_and_drafts_do_not_count(self, tmp_path: Path) -> None:
         objects = FolderObjects(tmp_path / "a" / "run")
@@ -132,46 +122,32 @@ class TestForm:
         assert modes == {0o600}
 
 
-def delete(objects: DictObjects, name: str) -> None:
-    del objects.contents[name]
+def flip(content: bytes) -> bytes:
+    at = len(content) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
-def empty(objects: DictObjects, name: str) -> None:
-    objects.contents[name] = b""
+CHANGED: dict[str, Callable[[bytes], bytes]] = {"empty": lambda _: b"", "torn": lambda content: content[:-1], "flipped": flip}
 
 
-def tear(objects: DictObjects, name: str) -> None:
-    objects.contents[name] = objects.contents[name][:-1]
-
-
-def flip(objects: DictObjects, name: str) -> None:
-    content = bytearray(objects.contents[name])
-    content[len(content) // 2] ^= 1
-    objects.contents[name] = bytes(content)
-
-
-def exchange(objects: DictObjects, name: str) -> None:
-    other = "0000-0000000005" if name != "0000-0000000005" else "0000-0000000006"
-    objects.contents[name] = objects.contents[other]
-
-
-def take_from_another_run(objects: DictObjects, name: str) -> None:
-    objects.contents[name] = killed(12).contents[name]
-
-
-DAMAGE = (delete, empty, tear, flip, exchange, take_from_another_run)
+def damage(objects: DictObjects, name: str, kind: str) -> None:
+    content = objects.contents.pop(name)
+    if kind in CHANGED:
+        objects.contents[name] = CHANGED[kind](content)
+    elif kind == "exchanged":
+        objects.contents[name] = objects.contents["0000-0000000005" if name != "0000-0000000005" else "0000-0000000006"]
+    elif kind == "of another run":
+        objects.contents[name] = killed(12).contents[name]
 
 
 class TestDamage:
     @pytest.mark.covers
     @pytest.mark.thorough
     @pytest.mark.parametrize("number", range(11))
-    @pytest.mark.parametrize("damage", DAMAGE)
-    def test_damage_is_refused_and_the_journal_can_be_given_up(
-        self, damage: Callable[[DictObjects, str], None], number: int
-    ) -> None:
+    @pytest.mark.parametrize("kind", [*CHANGED, "deleted", "exchanged", "of another run"])
+    def test_damage_is_refused_and_the_journal_can_be_given_up(self, kind: str, number: int) -> None:
         objects = killed(12)
-        damage(objects, f"0000-{number:010}")
+        damage(objects, f"0000-{number:010}", kind)
         journal = journal_in(objects)
         for read in (
             journal.report,
@@ -187,14 +163,14 @@ class TestDamage:
             assert len(list(steps(writer))) == 90
         assert before.items() <= objects.contents.items()
         require_complete(journal)
-        ((_, kind, details),) = journal.events()
-        assert (kind, details["kept"]) == ("damaged", "generation 0000")
+        ((_, event, details),) = journal.events()
+        assert (event, details["kept"]) == ("damaged", "generation 0000")
         assert "is damaged: object" in details["reason"]
 
     def test_a_changed_last_object_is_damage(self) -> None:
-        for damage in (empty, tear, flip):
+        for kind in CHANGED:
             objects = killed(12)
-            damage(objects, "0000-0000000012")
+            damage(objects, "0000-0000000012", kind)
             with pytest.raises(JournalError, match="0000-0000000012 is damaged: checksum mismatch"):
                 journal_in(objects).report()
 
@@ -226,7 +202,7 @@ class TestDamage:
         objects = killed(0)
         writer = journal_in(objects).writer(IDENTITY, resume=True)
         writer.mark(window(0))
-        flip(objects, "0000-0000000000")
+        damage(objects, "0000-0000000000", "flipped")
         with closing(journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown")) as successor:
             with closing(writer), pytest.raises(JournalError, match="another run has taken over the journal"):
                 writer.record([outcome(0)])
@@ -237,7 +213,7 @@ class TestDamage:
         objects = Racing()
         writer = journal_in(objects).writer(IDENTITY, resume=False)
         writer.mark(window(0))
-        flip(objects, "0000-0000000000")
+        damage(objects, "0000-0000000000", "flipped")
         objects.race = lambda: writer.record([outcome(0)])
         journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
         with closing(writer), pytest.raises(JournalError, match="another run has taken over the journal"):
@@ -253,7 +229,7 @@ class TestDamage:
                 await client.contacts.create_many(rows, journal=journal_in(objects), earlier=earlier)
 
         anyio.run(create, "known")
-        flip(objects, "0000-0000000001")
+        damage(objects, "0000-0000000001", "flipped")
         anyio.run(create, "unknown")
         assert {(each.status, each.possible) for each in journal_in(objects).outcomes()} == {
             ("skipped", frozenset({"added", "skipped"}))

@@ -21,21 +21,14 @@ from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
 SAME: Final = {
-    "case": ("ann@a.example", "ANN@A.Example"),
     "case of a sharp s": ("strasse@a.example", "STRAßE@a.example"),
     "case of a dotless i": ("ilker@a.example", "\u0131lker@a.example"),
     "surrounding blanks": ("ann@a.example", " ann@a.example\n"),
-    "NFKC: full width": ("ann@a.example", "\uff41\uff4e\uff4e\uff20\uff41\uff0e\uff45xample"),
     "NFKC: ligature": ("office@a.example", "o\ufb03ce@a.example"),
     "composition": ("é@a.example", "e\u0301@a.example"),
-    "zero-width characters": ("ann@a.example", "a\u200bn\u200d\u2060n@a\u00ad.example"),
-    "byte order mark": ("ann@a.example", "\ufeffann@a.example"),
-    "trailing dot": ("ann@a.example", "ann@a.example."),
     "Gmail's dots": ("ann@gmail.com", "a.n.n@GMAIL.com"),
     "Gmail's tags": ("ann@gmail.com", "ann+list@gmail.com"),
-    "googlemail": ("ann@gmail.com", "ann@googlemail.com"),
     "googlemail, dots, tag and trailing dot": ("ann@gmail.com", "a.nn+x+y@googlemail.com."),
-    "tags elsewhere": ("ann@a.example", "ann+list@a.example"),
     "a tag behind a leading plus": ("+15551234@sms.example", "+15551234+list@sms.example"),
     "a quoted local part": ("ann@a.example", '"ann"@a.example'),
     "a quoted pair": ('"a\\"b"@a.example', '"a\\"\\b"@a.example'),

@@ -130,19 +130,11 @@ def test_a_terminal_shows_a_progress_without_control_characters_and_exceptions()
     assert format_progress(paused) == "1 of 2 rows, 0 rows/s, paused (create_contact: \\x1b refused)"
 
 
-class Steady(Script):
-    """A service that adds each contact after one second."""
-
-    async def send(self, request: Any, progress: Any, /) -> Any:
-        await anyio.sleep(1)
-        return await super().send(request, progress)
-
-
 @pytest.mark.thorough
 @virtual_time
 async def test_the_eta_is_within_15_percent_after_5_percent_of_a_steady_run() -> None:
     began = anyio.current_time()
-    async with client(Steady(added())).contacts.create_many(rows(4000), concurrency=10, total=4000) as outcomes:
+    async with client(Script(added(), seconds=1.0)).contacts.create_many(rows(4000), concurrency=10, total=4000) as outcomes:
         async for seen in outcomes:
             if seen.index == 200:
                 progress, then = outcomes.progress, anyio.current_time() - began

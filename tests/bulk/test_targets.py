@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -108,10 +108,6 @@ def campaigns_of(fake: FakeService) -> dict[tuple[str, str], list[str]]:
     return {(space, each["email"]): each["campaigns"] for space in (SPACE, OTHER) for each in fake.contacts(space)}
 
 
-def errors(outcomes: Iterable[ContactOutcome]) -> list[str]:
-    return [str(outcome.error) for outcome in outcomes]
-
-
 def spell(email: str, target: Target, way: str) -> object:
     """Return a row in one of the ways in which a row can name its target."""
     workspace, campaign = target
@@ -161,8 +157,7 @@ async def test_rows_without_a_value_have_the_target_of_the_run(fake: FakeService
     assert [*campaigns_of(fake).values()] == [["camp_2"]] * 3
 
 
-async def test_a_pair_that_cannot_be_sent_is_rejected_with_its_target(fake: FakeService, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+async def test_a_pair_that_cannot_be_sent_is_rejected_with_its_target(fake: FakeService, journal: Journal) -> None:
     found = await run(transport := Listed(fake), [({"email": ""}, AUTUMN)], journal=journal)
     assert not transport.created
     assert [(outcome.status, outcome.target) for outcome in found] == [(Outcome.REJECTED, AUTUMN)]
@@ -190,7 +185,7 @@ async def test_an_unknown_name_rejects_its_row_before_it_is_sent(fake: FakeServi
     found = await run(transport := Listed(fake), rows)
     assert not transport.created
     assert {(outcome.status, outcome.target) for outcome in found} == {(Outcome.REJECTED, Target())}
-    assert errors(found) == [
+    assert [str(outcome.error) for outcome in found] == [
         "campaign: expected the name of a campaign in space_1, got 'Sprnig'; did you mean 'Spring'?",
         "campaign: expected one campaign named 'Autumn' in space_1, got 2 with this name (camp_2, camp_4); use an id",
         "campaign: expected an id or a name, got int; pass a string",
@@ -337,20 +332,18 @@ def test_values_that_are_remembered_are_bounded(anyio_backend: object) -> None:
     assert len(targets._found) < 100
 
 
-async def test_repeats_have_the_same_email_and_the_same_target(fake: FakeService, tmp_path: Path) -> None:
+async def test_repeats_have_the_same_email_and_the_same_target(fake: FakeService, journal: Journal) -> None:
     rows = [{"email": "ann@a.example", "city": city, "campaign": name} for city, name in [("Rome", "Spring"), ("Bern", "camp_2")]]
     rows += [{"email": "ann@a.example", "title": "CEO", "campaign": "camp_1"}]
     found = await run(fake, rows, repeats="error")
     assert [outcome.status.value for outcome in found] == ["added", "skipped", "rejected"]
-    journal = Journal(tmp_path / "run.db", inline=True)
     await run(fake, rows, repeats="coalesce", journal=journal, duplicates="overwrite")
     assert [outcome.repeats for outcome in journal.outcomes()] == [None, None, 0]
     assert (fake.contact(SPACE, "ann@a.example") or {})["fields"] == {"city": "Bern", "title": "CEO"}
 
 
 @pytest.mark.parametrize("spool", [False, True])
-async def test_a_journal_names_the_target_of_each_row_and_refuses_others(spool: bool, fake: FakeService, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+async def test_a_journal_has_the_target_of_each_row_and_refuses_others(spool: bool, fake: FakeService, journal: Journal) -> None:
     rows: list[Any] = [
         {"email": "a@a.example", "campaign": "Spring"},
         {"email": "b@a.example", "workspace": OTHER, "city": "Rome"},
@@ -377,8 +370,7 @@ async def test_a_spooled_row_keeps_its_extra_fields_beside_its_target(fake: Fake
     assert not fake.contacts(SPACE)
 
 
-async def test_a_resumed_run_keeps_the_targets_of_its_rows(fake: FakeService, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+async def test_a_resumed_run_keeps_the_targets_of_its_rows(fake: FakeService, journal: Journal) -> None:
     rows = [{"email": f"user{at}@a.example", "campaign": NAMES[f"camp_{at % 2 + 1}"]} for at in range(40)]
 
     def broken() -> Iterator[Mapping[str, str]]:

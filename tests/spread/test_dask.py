@@ -163,17 +163,6 @@ def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connecti
     assert run.progress.resubmitted == 49
 
 
-def test_an_error_of_the_service_reaches_the_caller(
-    cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
-) -> None:
-    service.fake.faults.add(faults.status(401))
-    with (
-        create_many(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
-        pytest.raises(BulkStopped),
-    ):
-        list(run)
-
-
 @pytest.mark.covers
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the client that could not connect
@@ -190,7 +179,6 @@ def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tm
     gc.collect()
 
 
-@pytest.mark.thorough
 class Recorder(SchedulerPlugin):
     """Records what the scheduler knows of each task, while it knows the task."""
 

@@ -102,37 +102,21 @@ class Standstill:
 
 
 @pytest.mark.nightly
-def test_a_stopped_worker_that_returns_sends_only_rows_it_had_marked(
-    service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path
+@pytest.mark.parametrize("kind", ["stopped", "cut off from the scheduler"])
+def test_a_worker_that_stands_still_is_replaced_and_sends_only_rows_it_had_marked(
+    service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path, kind: str
 ) -> None:
     journals = f"file://{tmp_path}/journals"
     with command_cluster(tmp_path, workers=2, worker_ttl=WORKER_TTL) as cluster:
-        standstill = Standstill(
-            service,
-            journal_of(made, journals),
-            begin=lambda process: os.kill(process, signal.SIGSTOP),
-            end=lambda process: os.kill(process, signal.SIGCONT),
-        )
+        stop, resume = (lambda process, number=number: os.kill(process, number) for number in (signal.SIGSTOP, signal.SIGCONT))
+        begin, end = (stop, resume) if kind == "stopped" else (cluster.cut, cluster.mend)
+        standstill = Standstill(service, journal_of(made, journals), begin=begin, end=end)
         with create_many(cluster.address, made, connection, journal=journals, rate=40.0) as run:
             assert sum(report.rows for report in run) == ROWS
         cluster.wait_for_end(standstill.process)
     assert standstill.ended, "no other worker took the part over"
-    require_started(standstill, made)
-    assert list(find_violations(service, made, journals)) == []
-
-
-@pytest.mark.nightly
-def test_a_worker_cut_off_from_the_scheduler_is_replaced_and_stops(
-    service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path
-) -> None:
-    journals = f"file://{tmp_path}/journals"
-    with command_cluster(tmp_path, workers=2, worker_ttl=WORKER_TTL) as cluster:
-        standstill = Standstill(service, journal_of(made, journals), begin=cluster.cut, end=cluster.mend)
-        with create_many(cluster.address, made, connection, journal=journals, rate=40.0) as run:
-            assert sum(report.rows for report in run) == ROWS
-        cluster.wait_for_end(standstill.process)
-    assert standstill.ended, "no other worker took the part over"
-    assert standstill.sent_since(standstill.begun + LIFETIME + TOLERANCE) == [], "the worker sent after its share had expired"
+    late = standstill.sent_since(standstill.begun + LIFETIME + TOLERANCE)
+    assert kind == "stopped" or late == [], "the worker sent after its share had expired"
     require_started(standstill, made)
     assert list(find_violations(service, made, journals)) == []
 

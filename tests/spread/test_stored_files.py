@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import http.server
 import io
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from support.files import opendocument
+from support.s3 import BUCKET, SECRET, Proxy, environment, serve_s3
 
 from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
@@ -122,65 +121,22 @@ def test_a_missing_object_is_an_error_with_its_url() -> None:
         plan(["memory://none/a.csv"])
 
 
-class _S3(http.server.BaseHTTPRequestHandler):
-    """Answers like S3 with one readable object, one that may not be read, and no others."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        data, status = CSV, 200
-        if "secret" in self.path:
-            data, status = b"", 403
-        elif not self.path.endswith("/data/a.csv"):
-            data, status = b"", 404
-        elif named := self.headers["range"]:
-            first, last = map(int, named.removeprefix("bytes=").split("-"))
-            data, status = CSV[first : last + 1], 206
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.send_header("etag", '"1"')
-        self.send_header("last-modified", "Sun, 22 Nov 2026 16:49:04 GMT")
-        if status == 206:
-            self.send_header("content-range", f"bytes {first}-{last}/{len(CSV)}")
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
-def _s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _S3) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for name, value in {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "AKIDHIDDEN",
-            "AWS_SECRET_ACCESS_KEY": "hidden-secret",
-        }.items():
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with serve_s3() as port, Proxy(port).running() as proxy:
+        for name, value in environment(proxy.port).items():
             monkeypatch.setenv(name, value)
-        yield
-        server.shutdown()
+        yield proxy
 
 
-@pytest.mark.usefixtures("_s3")
-def test_an_object_on_s3_is_read_with_credentials_from_the_environment() -> None:
-    made = plan(["s3://lake/data/a.csv"])
+def test_an_object_on_s3_is_read_with_credentials_of_the_environment_never_shown(proxy: Proxy) -> None:
+    made = plan([put(url := f"s3://{BUCKET}/a.csv", CSV)])
     assert [row["email"] for part in made.parts for _, row in part.read_rows()] == ["ann@x.example", "bo@x.example"]
-    assert b"hidden" not in made.to_json().lower()
-
-
-@pytest.mark.usefixtures("_s3")
-def test_an_object_that_may_not_be_read_is_an_error_without_secrets() -> None:
-    with pytest.raises(InvalidRequest, match=r"^s3://lake/secret.csv: .*403.*; check the URL, and the credentials") as caught:
-        plan(["s3://lake/secret.csv"])
-    assert "hidden" not in str(caught.value).lower()
+    assert SECRET not in made.to_json().decode()
+    proxy.forbids_reads = True
+    with pytest.raises(InvalidRequest, match=rf"^{url}: .*403.*; check the URL, and the credentials") as caught:
+        plan([url])
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.thorough

@@ -35,28 +35,20 @@ from outreach_async.spread import (
 )
 from outreach_async.spread._task import run_part
 
-CSV = "E-mail,City\nann@x.example,Lyon\n,Rome\nbo@x.example,Bern\nANN@x.example,Paris\n,Oslo\n"
+CSV = "E-mail,personal note\nann@x.example,0\n,1\nbo@x.example,2\nANN@x.example,3\n,4\n"
+"""Every row has a number, so that the service can tell the rows apart."""
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> ImportPlan:
     path = tmp_path / "people.csv"
-    path.write_text(CSV.replace("City", "personal note"), encoding="utf-8")
-    return plan([path])
-
-
-def numbered(made: ImportPlan) -> ImportPlan:
-    """Give every row a number, so that the service can tell the rows apart."""
-    path = Path(made.files[0].location)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([lines[0], *(f"{line.split(',')[0]},{at}" for at, line in enumerate(lines[1:]))]), encoding="utf-8")
+    path.write_text(CSV, encoding="utf-8")
     return plan([path])
 
 
 def test_parts_create_the_contacts_and_report_failures_by_line(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:
-    made = numbered(made)
     folder = tmp_path / "new" / "journals"
     reports = [import_part(part, folder, connection) for part in made.parts]
     merged = merge_reports(reports)
@@ -75,7 +67,7 @@ def test_parts_create_the_contacts_and_report_failures_by_line(
 def test_a_finished_part_sends_nothing_and_reports_the_same(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
-    made, folder = numbered(made), place.format(tmp_path / "journals")
+    folder = place.format(tmp_path / "journals")
     reports = [import_part(part, folder, connection) for part in made.parts]
     requests = service.requests
     assert [import_part(part, folder, connection) for part in made.parts] == reports
@@ -143,7 +135,7 @@ def test_a_folder_with_the_journals_of_another_plan_is_refused(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
     """Add a file to the input after the part 00000 was imported. Its rows are repeated in the new file."""
-    made, folder = numbered(made), place.format(tmp_path)
+    folder = place.format(tmp_path)
     import_part(made.parts[0], folder if "://" in folder else tmp_path / folder, connection)
     other = tmp_path / "july.csv"
     other.write_text(Path(made.files[0].location).read_text(encoding="utf-8"), encoding="utf-8")
@@ -158,7 +150,7 @@ def test_a_folder_with_the_journals_of_another_plan_is_refused(
 def test_a_part_for_another_service_or_workspace_is_refused(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, other: Any
 ) -> None:
-    first, second, *_ = numbered(made).parts
+    first, second, *_ = made.parts
     import_part(first, tmp_path / "journals", connection)
     requests, (name,) = service.requests, other
     was, now = getattr(connection, name), other[name]
@@ -169,32 +161,22 @@ def test_a_part_for_another_service_or_workspace_is_refused(
 
 
 def test_after_a_lost_journal_no_label_is_certain_if_told_so(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
-    part = numbered(made).parts[0]
+    part = made.parts[0]
     import_part(part, tmp_path / "lost", connection)
     report = import_part(part, tmp_path / "new", connection, earlier="unknown")
     assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (1, 1)
 
 
-def test_a_suspended_part_is_resumed_by_running_it_again(
-    made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
-) -> None:
-    part = numbered(made).parts[0]
-    service.fake.faults.script("create_contact", faults.status(503, retry_after=3600))
-    with pytest.raises(BulkSuspended) as caught:
-        import_part(part, tmp_path, connection)
-    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600  # noqa: S301 - our own bytes
-    assert import_part(part, tmp_path, connection).rows == 3
-
-
 @pytest.mark.parametrize("place", ["{}", "file://{}"])
-def test_results_are_those_of_the_journal_and_have_each_row_once(
+def test_a_suspended_part_is_resumed_and_its_results_have_each_row_once(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str
 ) -> None:
-    folder, (part, _) = place.format(tmp_path / "journals"), numbered(made).parts
+    folder, (part, _) = place.format(tmp_path / "journals"), made.parts
     assert list(results_of(part, folder)) == []
     service.fake.faults.script("create_contact", faults.status(503, retry_after=3600))
-    with pytest.raises(BulkSuspended):
+    with pytest.raises(BulkSuspended) as caught:
         import_part(part, folder, connection)
+    assert pickle.loads(pickle.dumps(caught.value)).retry_after == 3600  # noqa: S301 - our own bytes
     assert {row["status"] for row in results_of(part, folder)} == {"rejected"}  # so far
     import_part(part, folder, connection)
     found = list(results_of(part, folder))
@@ -207,21 +189,20 @@ def test_results_are_those_of_the_journal_and_have_each_row_once(
 
 
 def test_the_journal_of_another_plan_has_no_results(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
-    first = numbered(made)
-    import_part(first.parts[0], tmp_path / "journals", connection)
-    path = Path(first.files[0].location)
+    import_part(made.parts[0], tmp_path / "journals", connection)
+    path = Path(made.files[0].location)
     path.write_text(path.read_text(encoding="utf-8").replace("bo@", "cy@"), encoding="utf-8")
     assert list(results_of(plan([path]).parts[0], tmp_path / "journals")) == []
 
 
 def test_a_part_takes_its_share_of_a_rate(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
     rate = SharedRate(limit=1000.0)
-    assert import_part(numbered(made).parts[0], tmp_path, connection, rate=rate).rows == 3
+    assert import_part(made.parts[0], tmp_path, connection, rate=rate).rows == 3
     assert len(rate._coordinator.clients) == 1
 
 
 def test_a_drained_part_is_suspended_and_resumed(made: ImportPlan, connection: Connection, tmp_path: Path) -> None:
-    part = numbered(made).parts[0]
+    part = made.parts[0]
     with pytest.raises(BulkSuspended, match="part 00000 was cancelled; run the part again") as caught:
         run_part(part, tmp_path, connection, on_start=lambda outcomes: outcomes.drain())
     assert caught.value.resumable
@@ -243,7 +224,6 @@ def test_no_argument_result_error_log_or_file_contains_the_key(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = numbered(made)
     seen: list[Any] = [made, connection, made.parts, made.to_json()]
     with caplog.at_level(logging.DEBUG):
         seen += [import_part(part, tmp_path / "journals", connection) for part in made.parts]
@@ -288,7 +268,7 @@ async def test_every_backend_allows_as_many_requests_as_the_connection(backend: 
 def test_a_part_is_imported_over_every_backend(
     backend: Any, made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:
-    report = import_part(numbered(made).parts[0], tmp_path, attrs.evolve(connection, backend=backend))
+    report = import_part(made.parts[0], tmp_path, attrs.evolve(connection, backend=backend))
     assert (report.rows, service.effects[2]) == (3, ["added"])
 
 

@@ -16,17 +16,13 @@ pytestmark = pytest.mark.thorough
 FILES, ROWS = 4, 60
 
 
-def email_of(number: int) -> str:
-    """Return the e-mail of a row. From row 70 on, every seventh row repeats the e-mail of 70 rows before, capitalized."""
-    return f"U{number - 70}@x.example" if number % 7 == 0 and number >= 70 else f"u{number}@x.example"
-
-
 @pytest.mark.parametrize("duplicates", ["skip", "overwrite"])
 def test_killed_workers_lose_duplicate_and_mislabel_no_row(
     duplicates: DuplicatePolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)  # the workers inherit it
-    emails = [email_of(number) for number in range(FILES * ROWS)]
+    emails = [f"u{number}@x.example" for number in range(FILES * ROWS)]
+    emails[70::7] = [f"U{number - 70}@x.example" for number in range(70, len(emails), 7)]  # repeat others, capitalized
     paths = [tmp_path / f"{at}.csv" for at in range(FILES)]
     for at, path in enumerate(paths):
         write_people(path, emails[at * ROWS : (at + 1) * ROWS], at * ROWS)

@@ -77,11 +77,6 @@ class Night:
     order: Literal["completion", "input"] = "completion"
     concurrency: int = 3
 
-    @property
-    def is_calm(self) -> bool:
-        """True if the run of this night ends without any fault."""
-        return self.ending is None and not self.trouble
-
 
 class World:
     """The service and what it received."""

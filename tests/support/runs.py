@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from outreach_async import ContactOutcome, NewContact, OutreachClient, RetryPolicy
@@ -16,6 +16,19 @@ def client(transport: Any, **options: Any) -> OutreachClient:
 
 def rows(count: int) -> Iterator[NewContact]:
     return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+class Counted:
+    """Rows that count how many of them have been read."""
+
+    def __init__(self, passed_rows: Iterable[NewContact]) -> None:
+        self.read = 0
+        self._rows = iter(passed_rows)
+
+    def __iter__(self) -> Iterator[NewContact]:
+        for row in self._rows:
+            self.read += 1
+            yield row
 
 
 async def outcomes_of(run: Any, count: int | None = None) -> list[ContactOutcome]:

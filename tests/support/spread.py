@@ -57,13 +57,11 @@ class PlainService:
         return self.fake.exchange(request)
 
 
-class KillingService:
+class KillingService(PlainService):
     """The fake with a ledger of what it did for each row. At some requests, it kills the process that sent them."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
-        self.fake = FakeService()
-        self.fake.add_workspace(SPACE)
-        self.fake.add_owner_key(SPACE, key=KEY)
+        super().__init__()
         self.fake.add_contacts(SPACE, [{"email": email} for email in before])
         self.effects: defaultdict[int, list[str]] = defaultdict(list)
         self.requests = 0

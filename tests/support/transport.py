@@ -72,14 +72,21 @@ class Script:
     """Answers requests from a list; the last entry repeats."""
 
     # An entry is a response, an exception to raise, `HANG`, `STUCK`, or a number of seconds to wait before the next entry.
+    # Every request takes `seconds`.
 
-    def __init__(self, *entries: Response | Exception | str | float, max_in_flight: int | None = None, together: int = 1) -> None:
+    def __init__(
+        self,
+        *entries: Response | Exception | str | float,
+        max_in_flight: int | None = None,
+        together: int = 1,
+        seconds: float = 0.0,
+    ) -> None:
         self.entries = list(entries)
         self.times: list[float] = []
         self.requests: list[Request] = []
         self.in_flight = self.most_in_flight = 0
         self.closed = 0
-        self._together, self._met = together, anyio.Event()
+        self._together, self._met, self._seconds = together, anyio.Event(), seconds
         if max_in_flight is not None:
             self.max_in_flight = max_in_flight
 
@@ -112,6 +119,8 @@ class Script:
             if entry == STUCK:
                 await anyio.sleep_forever()
             progress.sent = True
+            if self._seconds:
+                await anyio.sleep(self._seconds)
             if isinstance(entry, Response):
                 return numbered(entry, number)
             if isinstance(entry, Exception):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
@@ -13,6 +14,7 @@ import anyio
 import httpx
 import httpx2
 import pytest
+from support.listener import Behaviour, Listener
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._aiohttp import AiohttpTransport
@@ -89,6 +91,17 @@ def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
     """Run an async test over transports, each on every event loop that it supports. The test takes the argument `make`."""
     found = [pytest.param(MAKERS[name], loops[loop], id=f"{name}-{loop}") for name, loop in pairs(*names, loops=loops)]
     return pytest.mark.parametrize(("make", "anyio_backend"), found, indirect=["anyio_backend"])
+
+
+@asynccontextmanager
+async def connected(
+    make: Make, *behaviours: Behaviour, server: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[tuple[Transport, Listener]]:
+    """Yield a transport to a new listener, and the listener."""
+    with Listener(*behaviours, tls=server) as listener:
+        transport = make(listener.url, **options)
+        yield transport, listener
+        await transport.aclose()
 
 
 async def fail(transport: Transport, request: Request) -> tuple[TransportError, Progress]:

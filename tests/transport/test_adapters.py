@@ -17,7 +17,7 @@ import httpx2
 import pytest
 import trio
 from support.listener import OK, Listener, Peer, refused_port, serve
-from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, over, own_client, pairs
+from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, connected, over, own_client, pairs
 
 from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, TransportError
 from outreach_async.transport._wire import Progress, Request
@@ -194,8 +194,7 @@ async def test_path_and_credentials_of_the_url_apply_to_every_request(make: Make
 
 @over(*ALL)
 async def test_an_invalid_request_is_refused_before_connecting_and_never_shown(make: Make) -> None:
-    with Listener(serve()) as listener:
-        transport = make(listener.url)
+    async with connected(make, serve()) as (transport, listener):
         for request in (
             Request("NOT A METHOD", "/"),
             Request("GET", "/ HTTP/1.1\r\nx: y"),
@@ -209,7 +208,6 @@ async def test_an_invalid_request_is_refused_before_connecting_and_never_shown(m
             assert "secret" not in str(caught.value)
         assert listener.peers == []
         assert (await transport.send(GET, Progress())).status == 200
-        await transport.aclose()
 
 
 @over(*OWN)
@@ -220,26 +218,21 @@ async def test_an_invalid_host_name_is_refused(make: Make) -> None:
 
 @over(*OWN)
 async def test_a_cancelled_scope_sends_nothing_on_an_open_connection(make: Make) -> None:
-    with Listener(serve()) as listener:
-        transport = make(listener.url)
+    async with connected(make, serve()) as (transport, listener):
         await transport.send(POST, Progress())
         progress = Progress()
         with anyio.CancelScope() as scope:
             scope.cancel()
             await transport.send(POST, progress)
         assert (scope.cancelled_caught, progress.sent) == (True, False)
-        await transport.aclose()
     assert len(listener.requests) == 1
 
 
 @over(*OWN)
 async def test_requests_beyond_the_connections_wait_for_their_turn(make: Make) -> None:
-    with Listener(serve()) as listener:
-        transport = make(listener.url, max_in_flight=2)
-        async with anyio.create_task_group() as group:
-            for number in range(20):
-                group.start_soon(transport.send, Request("GET", f"/{number}"), Progress())
-        await transport.aclose()
+    async with connected(make, serve(), max_in_flight=2) as (transport, listener), anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(transport.send, Request("GET", f"/{number}"), Progress())
     assert (len(listener.requests), len(listener.peers) <= 2) == (20, True)
 
 
@@ -250,12 +243,10 @@ async def test_a_connection_whose_response_was_refused_is_not_reused(make: Make)
         peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200)
         peer.outlast()
 
-    with Listener(send_too_much, serve()) as listener:
-        transport = make(listener.url, max_answer=100, max_in_flight=1)
+    async with connected(make, send_too_much, serve(), max_answer=100, max_in_flight=1) as (transport, listener):
         with pytest.raises(TransportError, match="max_answer=100"):
             await transport.send(GET, Progress())
         assert (await transport.send(GET, Progress())).body == b"ok"
-        await transport.aclose()
         assert [len(peer.received) > 0 for peer in listener.peers] == [True, True]
 
 

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.listener import OK, Behaviour, Listener, Peer, answer_once, hang, serve
-from support.transports import GET, POST
+from support.transports import GET, POST, connected
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._aiohttp import AiohttpTransport
@@ -36,11 +36,9 @@ async def test_over_a_session_without_an_http_base_url_its_base_url_is_none(url:
 
 @on_asyncio
 async def test_a_response_that_is_not_http_shows_nothing_of_the_request() -> None:
-    with Listener(answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")) as listener:
-        transport = AiohttpTransport(listener.url)
+    async with connected(AiohttpTransport, answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")) as (transport, _):
         with pytest.raises(TransportError, match=r"no response from .*: 400 ") as caught:
             await transport.send(Request("POST", "/", {"authorization": "Bearer secret"}, b"secret"), Progress())
-        await transport.aclose()
     assert caught.value.__cause__ is caught.value.__context__ is None
     assert "secret" not in str(caught.value)
 
@@ -142,11 +140,9 @@ async def test_an_error_of_a_middleware_is_raised_unchanged_or_a_lost_response(
         (await handler(request)).close()
         raise error("a mistake of the test's")
 
-    with Listener(serve()) as listener:
-        transport = AiohttpTransport(listener.url, middlewares=[slip])
+    async with connected(AiohttpTransport, serve(), middlewares=[slip]) as (transport, _):
         with pytest.raises(raised) as caught:
             await transport.send(POST, Progress())
-        await transport.aclose()
     assert getattr(caught.value, "maybe_sent", True)
 
 

@@ -9,7 +9,7 @@ from support.certificates import certificates
 from support.examples import scaled
 from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, hang, hang_after, ignore_greeting, serve
 from support.stress import bursts, points, storm
-from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
+from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
 
 from outreach_async.transport._wire import Progress, Request
 
@@ -23,8 +23,7 @@ HANGS: dict[str, Behaviour] = {
 @over(*ALL, loops=EVERY_LOOP)
 @pytest.mark.parametrize("where", HANGS)
 async def test_a_cancelled_exchange_keeps_its_progress_and_no_connection(make: Make, where: str) -> None:
-    with Listener(HANGS[where], serve()) as listener:
-        transport = make(listener.url)
+    async with connected(make, HANGS[where], serve()) as (transport, listener):
         progress = Progress()
         async with anyio.create_task_group() as group:
             group.start_soon(transport.send, POST, progress)
@@ -33,14 +32,12 @@ async def test_a_cancelled_exchange_keeps_its_progress_and_no_connection(make: M
         assert progress.sent is True
         await anyio.to_thread.run_sync(listener.wait_idle)
         assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
 
 
 @over(*ALL)
 @pytest.mark.parametrize("request_", [pytest.param(POST, id="POST"), pytest.param(GET, id="GET")])
 async def test_a_request_waiting_for_a_connection_is_certainly_not_sent(make: Make, request_: Request) -> None:
-    with Listener(hang) as listener:
-        transport = make(listener.url, max_in_flight=1)
+    async with connected(make, hang, max_in_flight=1) as (transport, listener):
         waiting = Progress()
         async with anyio.create_task_group() as group:
             group.start_soon(transport.send, POST, Progress())
@@ -48,7 +45,6 @@ async def test_a_request_waiting_for_a_connection_is_certainly_not_sent(make: Ma
             group.start_soon(transport.send, request_, waiting)
             await anyio.wait_all_tasks_blocked()
             group.cancel_scope.cancel()
-        await transport.aclose()
         assert waiting.sent is False
         assert len(listener.requests) == 1
 

@@ -276,24 +276,10 @@ DRIFTS: Final = {
 WIRE_FAULTS: Final = DRIFTS | {
     fault.label: fault
     for fault in (
-        faults.reset(),
-        faults.close(),
-        faults.truncate(5),
-        faults.reset_mid_body(5),
-        faults.bad_chunk(),
-        faults.no_final_chunk(),
-        faults.garbage(),
-        faults.long_header(),
-        faults.wrong_encoding(),
-        faults.wrong_length(7),
-        faults.latency(0.001),
-        faults.slow_drip(400, 0.001),
-        faults.hang(),
-        faults.html_502(),
-        faults.empty(),
-        faults.status(429, retry_after=2),
-        faults.status(500),
-        faults.status(503),
+        *(faults.reset(), faults.close(), faults.truncate(5), faults.reset_mid_body(5), faults.bad_chunk()),
+        *(faults.no_final_chunk(), faults.garbage(), faults.long_header(), faults.wrong_encoding(), faults.wrong_length(7)),
+        *(faults.latency(0.001), faults.slow_drip(400, 0.001), faults.hang(), faults.html_502(), faults.empty()),
+        *(faults.status(429, retry_after=2), faults.status(500), faults.status(503)),
         *map(faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.garbage(), faults.html_502())),
     )
 }
@@ -338,16 +324,12 @@ async def outcome(route: Open, label: str) -> tuple[object, ...]:
     seen: tuple[object, ...] = ("given up",)
     async with route(Overheard(service, scope.cancel if "hang" in label else int)) as transport:
         with scope:
-            seen = await answer_or_error(transport, progress)
+            try:
+                answer = await transport.send(create("a@b.co"), progress)
+                seen = answer.status, answer.body
+            except TransportError as error:
+                seen = type(error), error.maybe_sent
     return *seen, progress.sent, service.handle(create("a@b.co")).body
-
-
-async def answer_or_error(transport: Transport, progress: Progress) -> tuple[object, ...]:
-    try:
-        answer = await transport.send(create("a@b.co"), progress)
-    except TransportError as error:
-        return type(error), error.maybe_sent
-    return answer.status, answer.body
 
 
 class Overheard:

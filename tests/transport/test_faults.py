@@ -37,7 +37,7 @@ from support.listener import (
     tunnel,
 )
 from support.time import MOVABLE, jump
-from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, fail, over, pairs, runs_on
+from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
 from outreach_async.transport._wire import Progress, Request, Transport
@@ -442,11 +442,9 @@ async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name:
 
 @over(*ALL)
 async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
-    with Listener(serve_then_close, serve()) as listener:
-        transport = make(listener.url)
+    async with connected(make, serve_then_close, serve()) as (transport, listener):
         await transport.send(GET, Progress())
         error, _ = await fail(transport, GET)
-        await transport.aclose()
         assert error.maybe_sent
         assert len(listener.requests) == 2
 
@@ -456,13 +454,3 @@ def serve_then_close(peer: Peer) -> None:
     peer.request()
     peer.send(OK)
     peer.request()
-
-
-@over(*ALL)
-async def test_a_connection_is_reused(make: Make) -> None:
-    with Listener(serve()) as listener:
-        transport = make(listener.url)
-        for _ in range(5):
-            await transport.send(POST, Progress())
-        await transport.aclose()
-        assert (len(listener.requests), len(listener.peers)) == (5, 1)

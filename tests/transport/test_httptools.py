@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 from support.certificates import certificates
 from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, serve
-from support.transports import EVERY_LOOP, GET, POST, Make, fail, over
+from support.transports import EVERY_LOOP, GET, POST, Make, connected, fail, over
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._httptools import HttptoolsTransport
@@ -40,22 +40,18 @@ def test_the_host_field_names_the_origin(url: str, host: str) -> None:
 
 @everywhere
 async def test_the_response_to_head_has_no_body(make: Make) -> None:
-    with Listener(serve(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n")) as listener:
-        transport = make(listener.url)
+    async with connected(make, serve(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n")) as (transport, listener):
         for _ in range(2):
             response = await transport.send(Request("HEAD", "/"), Progress())
             assert (response.headers["content-length"], response.body) == ("5", b"")
-        await transport.aclose()
     assert len(listener.peers) == 1
 
 
 @everywhere
 async def test_a_body_may_end_with_the_connection(make: Make) -> None:
-    with Listener(answer_once(b"HTTP/1.1 200 OK\r\n\r\nhello")) as listener:
-        transport = make(listener.url)
+    async with connected(make, answer_once(b"HTTP/1.1 200 OK\r\n\r\nhello")) as (transport, listener):
         for _ in range(2):
             assert (await transport.send(POST, Progress())).body == b"hello"
-        await transport.aclose()
     assert len(listener.peers) == 2
 
 
@@ -98,10 +94,8 @@ async def test_a_response_before_the_whole_request_was_read_counts(make: Make) -
         while True:
             peer.read()
 
-    with Listener(refuse_early) as listener:
-        transport = make(listener.url)
+    async with connected(make, refuse_early) as (transport, _):
         assert (await transport.send(Request("POST", "/", {}, bytes(3_000_000)), Progress())).status == 413
-        await transport.aclose()
 
 
 @everywhere

@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 from support.listener import Listener, hang, serve
 from support.time import virtual_time
-from support.transports import POST
+from support.transports import POST, connected
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._httptools import HttptoolsTransport
@@ -141,8 +141,7 @@ async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None
 
 @on_asyncio
 async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
-    with Listener(serve()) as listener:
-        transport = HttptoolsTransport(listener.url, max_in_flight=1)
+    async with connected(HttptoolsTransport, serve(), max_in_flight=1) as (transport, listener):
         slots = transport._senders.get()._slots
         for cancels_first in (True, False):
             slots.acquire_nowait()  # the slot of another exchange
@@ -154,7 +153,6 @@ async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
                 await waiting
             assert slots.value == 1
         assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
     assert len(listener.requests) == 1
 
 
@@ -178,11 +176,9 @@ async def test_requests_of_tasks_that_resume_together_are_sent_in_a_row() -> Non
         log.append(name)
         await transport.send(POST, LoggedProgress(log))
 
-    with Listener(serve()) as listener:
-        transport = HttptoolsTransport(listener.url, max_in_flight=3)
+    async with connected(HttptoolsTransport, serve(), max_in_flight=3) as (transport, _):
         for names in ("abc", "def"):
             await asyncio.gather(*map(work, names))
-        await transport.aclose()
     # The first exchange never waits for the others. In the second round, the connections are already open.
     assert log[6:] == ["d", "sent", "e", "f", "sent", "sent"]
 

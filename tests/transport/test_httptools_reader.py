@@ -124,14 +124,9 @@ def test_a_response_that_h11_accepts_as_well_is_the_same(raw: bytes, method: str
     ours, theirs = read(raw, method=method), read_by_h11(raw, method)
     if None in {ours.status, theirs.status}:
         return
-    assert same_as_h11(ours, theirs)
-
-
-def same_as_h11(ours: Read, theirs: Read) -> bool:
-    """Compare two results. h11 does not decompress, and does not report that a body ended with the connection."""
+    # h11 does not decompress, and does not report that a body ended with the connection.
     body = theirs.body if "content-encoding" in ours.headers else ours.body
-    keeps_alive = ours.keeps_alive and theirs.keeps_alive
-    return attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=keeps_alive)
+    assert attrs.evolve(ours, body=body) == attrs.evolve(theirs, keeps_alive=ours.keeps_alive and theirs.keeps_alive)
 
 
 STRICTER: Final = {
@@ -154,11 +149,9 @@ def test_some_responses_that_h11_accepts_are_refused(raw: bytes) -> None:
 
 REFUSED: Final = {
     "HTTP/0.9": (b"HTTP/0.9 200 OK\r\n\r\nhello", "expected a status line of HTTP/1.0 or HTTP/1.1"),
-    "HTTP/2.0": (b"HTTP/2.0 200 OK\r\n\r\nhello", "expected a status line of HTTP/1.0 or HTTP/1.1"),
     "another protocol": (b"SSH-2.0", "expected a status line of HTTP/1.0 or HTTP/1.1"),
     "a line break before it": (b"\r\n" + OK, "expected a status line of HTTP/1.0 or HTTP/1.1"),
     "a line break after an interim": (b"HTTP/1.1 100 Go on\r\n\r\n\r\n" + OK, "expected a status line of HTTP/1.0 or HTTP/1.1"),
-    "status 000": (b"HTTP/1.1 000 No\r\n\r\n", "has an invalid status: expected 200 or more, got 000"),
     "status 099": (b"HTTP/1.1 099 No\r\n\r\n", "has an invalid status: expected 200 or more, got 099"),
     "status 2000": (b"HTTP/1.1 2000 No\r\n\r\n", "is not valid HTTP: Invalid response status"),
     "another protocol that is switched to": (
@@ -175,7 +168,6 @@ REFUSED: Final = {
     "an empty length": (OK + b"content-length:\r\n\r\nhello", "Empty Content-Length"),
     "a chunk without a size": (CHUNKED + b"2\r\nok\r\nno\r\n", "Invalid character in chunk size"),
     "a head without end": (OK + b"x: " + b"y" * MAX_HEAD, "its head has more than 65536 bytes"),
-    "a head that is too large": (OK + b"x: " + b"y" * MAX_HEAD + b"\r\n\r\n", "its head has more than 65536 bytes"),
     "interim responses without end": (b"HTTP/1.1 103 Hints\r\n\r\n" * 4_000, "its head has more than 65536 bytes"),
     "trailers without end": (
         CHUNKED + b"0\r\n" + b"x: y\r\n" * 11_000,

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from support.certificates import certificates
 from support.listener import PATIENCE, Listener, Peer, send_while_idle, wait_readable
-from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, over
+from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
 
 from outreach_async.errors import TransportError
 from outreach_async.transport._aiohttp import AiohttpTransport
@@ -60,14 +60,10 @@ async def bodies(transport: Transport, count: int, request: Request = POST) -> l
         try:
             received.append((await transport.send(request, Progress())).body)
         except TransportError as error:
-            in_doubt(error)
+            assert error.maybe_sent  # noqa: PT017 - there may be none
+            assert "may belong to an earlier request" in str(error)  # noqa: PT017 - there may be none
             received.append(None)
     return received
-
-
-def in_doubt(error: TransportError) -> None:
-    assert error.maybe_sent
-    assert "may belong to an earlier request" in str(error)
 
 
 @everywhere
@@ -85,41 +81,33 @@ def in_doubt(error: TransportError) -> None:
 async def test_only_a_later_response_followed_by_bytes_is_ambiguous(
     make: Make, request_: Request, sent: list[bytes], expected: list[bytes | None]
 ) -> None:
-    with Listener(Scripted(*sent)) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted(*sent)) as (transport, listener):
         assert await bodies(transport, 3, request_) == expected
-        await transport.aclose()
         assert len(listener.peers) == 2
 
 
 @over(*ALL)
 async def test_over_tls_a_later_response_followed_by_another_is_ambiguous(make: Make) -> None:
-    keys = certificates()
-    with Listener(Scripted(numbered(1), numbered(1) + numbered(2)), tls=keys.server) as listener:
-        transport = make(listener.url, tls=keys.client)
+    keys, script = certificates(), Scripted(numbered(1), numbered(1) + numbered(2))
+    async with connected(make, script, server=keys.server, tls=keys.client) as (transport, _):
         assert await bodies(transport, 3) == [b"1", None, b"3"]
-        await transport.aclose()
 
 
 @over(*ALL)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_a_later_response_followed_only_by_the_end_counts(make: Make, tls: bool) -> None:
-    keys = certificates()
-    with Listener(Closing(numbered(1), numbered(2, "connection: close")), tls=keys.server if tls else None) as listener:
-        transport = make(listener.url, tls=keys.client)
+    keys, script = certificates(), Closing(numbered(1), numbered(2, "connection: close"))
+    async with connected(make, script, server=keys.server if tls else None, tls=keys.client) as (transport, _):
         assert await bodies(transport, 3) == [b"1", b"2", b"1"]
-        await transport.aclose()
 
 
 @over(*OWN, *CLIENTS, loops=EVERY_LOOP)
 @by_post_and_get
 async def test_a_connection_that_receives_bytes_while_idle_is_not_reused(make: Make, request_: Request) -> None:
-    with Listener(Scripted()) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted()) as (transport, listener):
         assert await bodies(transport, 2, request_) == [b"1", b"2"]
         send_while_idle(listener.peers[0], numbered(2))
         assert await bodies(transport, 2, request_) == [b"3", b"4"]
-        await transport.aclose()
         assert len(listener.peers) == 2
 
 
@@ -129,13 +117,11 @@ async def test_a_connection_that_receives_bytes_while_idle_is_not_reused(make: M
 async def test_a_connection_whose_idle_bytes_aiohttp_has_read_is_not_reused(
     make: Make, request_: Request, size: int | None
 ) -> None:
-    with Listener(Scripted()) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted()) as (transport, listener):
         assert await bodies(transport, 1, request_) == [b"1"]
         send_while_idle(listener.peers[0], numbered(1)[:size])
         await turn_the_loop()
         assert await bodies(transport, 2, request_) == [b"2", b"3"]
-        await transport.aclose()
         assert len(listener.peers) == 2
 
 
@@ -148,27 +134,23 @@ async def turn_the_loop() -> None:
 @over("aiohttp_session", loops=EVERY_LOOP)
 @by_post_and_get
 async def test_over_a_session_a_response_that_precedes_its_request_is_not_used(make: Make, request_: Request) -> None:
-    with Listener(Scripted()) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted()) as (transport, listener):
         assert await bodies(transport, 1, request_) == [b"1"]
         send_while_idle(listener.peers[0], numbered(1))
         await turn_the_loop()
         doubtful, fresh = await bodies(transport, 2, request_)
-        await transport.aclose()
     assert doubtful is None
     assert fresh in {b"2", b"3"}  # depends on whether the ambiguous request was sent
 
 
 @over("aiohttp_session", loops=EVERY_LOOP)
 async def test_over_a_session_no_body_is_sent_if_bytes_are_waiting(make: Make) -> None:
-    with Listener(Scripted()) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted()) as (transport, listener):
         assert await bodies(transport, 1) == [b"1"]
         send_while_idle(listener.peers[0], numbered(1))
         with pytest.raises(TransportError, match="may belong to an earlier request"):
             await transport.send(POST, Progress())
         assert await bodies(transport, 1) == [b"2"]
-        await transport.aclose()
         assert len(listener.requests) == 2
 
 
@@ -305,10 +287,8 @@ async def test_a_connection_lost_during_a_trace_is_a_lost_response() -> None:
 @over(*ALL)
 @pytest.mark.parametrize("status", ["000", "099"])
 async def test_a_status_below_100_is_not_a_response(make: Make, status: str) -> None:
-    with Listener(Scripted(numbered(1).replace(b"200", status.encode()))) as listener:
-        transport = make(listener.url)
+    async with connected(make, Scripted(numbered(1).replace(b"200", status.encode()))) as (transport, _):
         with pytest.raises(TransportError) as caught:
             await transport.send(POST, Progress())
         assert caught.value.maybe_sent
         assert await bodies(transport, 1) == [b"2"]
-        await transport.aclose()

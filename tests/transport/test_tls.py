@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from support.certificates import certificates, mutual
 from support.listener import Listener, over_tls, refused_port, serve, tunnel
-from support.transports import ALL, LOOPS, MAKERS, NOWHERE, OWN, POST, PROXYING, Make, fail, over, own_client, pairs
+from support.transports import ALL, LOOPS, MAKERS, NOWHERE, OWN, POST, PROXYING, Make, connected, fail, over, own_client, pairs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._base import load_context
@@ -113,10 +113,8 @@ def test_a_replaced_file_is_read_again(authority: Path) -> None:
 @over(*OWN)
 async def test_a_context_passed_by_the_user_takes_precedence(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere.pem")
-    with Listener(serve(), tls=certificates().server) as listener:
-        transport = make(listener.url, tls=certificates().client)
+    async with connected(make, serve(), server=certificates().server, tls=certificates().client) as (transport, _):
         assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
 
 
 @pytest.mark.parametrize("library", ["aiohttp", "httptools"])
