@@ -71,30 +71,24 @@ async def test_a_delivered_outcome_is_not_changed() -> None:
     assert [each.certain for each in found] == [True, False]
 
 
-async def test_an_uncommitted_outcome_is_made_uncertain(journal: Journal) -> None:
-    at_once = Desynchronised(lambda _: added("contact_1"), seconds=0.01)
-    await outcomes_of(run(at_once, rows(*EMAILS[:2]), journal=journal))
-    assert [each.certain for each in journal.outcomes()] == [False, False]
-
-
-async def test_a_committed_outcome_is_not_changed(journal: Journal) -> None:
-    later = Desynchronised(lambda _: added("contact_1"), seconds=5)
-    found = await outcomes_of(run(later, rows(*EMAILS[:2]), journal=journal), wait=60)
-    assert [each.certain for each in found] == [each.certain for each in journal.outcomes()] == [True, False]
+@pytest.mark.parametrize(("seconds", "certain"), [(0.01, [False, False]), (5, [True, False])], ids=["uncommitted", "committed"])
+async def test_an_outcome_in_a_journal_is_revised_until_it_is_committed(
+    journal: Journal, seconds: float, certain: list[bool]
+) -> None:
+    twice = Desynchronised(lambda _: added("contact_1"), seconds)
+    found = await outcomes_of(run(twice, rows(*EMAILS[:2]), journal=journal), wait=60)
+    assert [each.certain for each in found] == [each.certain for each in journal.outcomes()] == certain
 
 
 OVERWRITTEN = Response(200, {}, b'{"status": "overwriten", "id": "contact_1", "details": null}')
 
 
-@pytest.mark.parametrize("answer", [OVERWRITTEN, skipped()], ids=["one id", "none"])
-async def test_rows_whose_emails_may_be_equal_may_share_an_id(answer: Response) -> None:
+@pytest.mark.parametrize(
+    ("answer", "is_certain"), [(OVERWRITTEN, True), (skipped(), True), (added(), False)], ids=["one id", "none", "added twice"]
+)
+async def test_rows_whose_emails_may_be_equal_may_share_an_id_unless_both_are_added(answer: Response, is_certain: bool) -> None:
     found = await outcomes_of(run(Desynchronised(lambda _: answer), rows("Ann@a.example", "ann@a.example")))
-    assert [each.certain for each in found] == [True, True]
-
-
-async def test_a_row_added_with_the_id_of_an_equal_email_is_uncertain() -> None:
-    found = await outcomes_of(run(Desynchronised(lambda _: added("contact_1")), rows("Ann@a.example", "ann@a.example")))
-    assert [each.certain for each in found] == [True, False]
+    assert [each.certain for each in found] == [True, is_certain]
 
 
 async def test_at_least_the_last_4096_ids_are_remembered() -> None:

@@ -195,13 +195,22 @@ def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
 
 
-def test_a_row_that_keeps_failing_among_successes_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("error", "kind", "facts"),
+    [(LOST, FailureKind.AMBIGUOUS, {}), (StatusError("503", status_code=503), FailureKind.REFUSED, {"retry_after": 10.0})],
+    ids=["lost", "503 with Retry-After"],
+)
+def test_a_row_that_keeps_failing_among_successes_is_given_up_and_holds_up_no_other(
+    error: OutreachError, kind: FailureKind, facts: dict[str, Any]
+) -> None:
     run = flow(attempts=3)
     verdicts = []
-    for blamed in range(3):
-        succeed(run, blamed + 1.0, 30)
-        verdicts.append(fail(run, LOST, FailureKind.AMBIGUOUS, blamed + 1.0, counted_failures=blamed))
+    for failures in range(3):
+        succeed(run, failures + 1.0, 30)
+        counts = {"counted_failures": failures, "earlier_failures": failures}
+        verdicts.append(fail(run, error, kind, failures + 1.0, **counts, **facts))
     assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
+    assert run.try_start(4.0)
 
 
 def test_failures_of_many_rows_are_counted_against_none() -> None:
@@ -318,17 +327,6 @@ async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit()
     error = StatusError("503", status_code=503)
     assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
     assert (run.limit, run.opens_at) == (None, 13.0)
-
-
-def test_a_503_with_retry_after_for_one_row_holds_up_no_other() -> None:
-    run, error = flow(attempts=3), StatusError("503", status_code=503)
-    verdicts = []
-    for failures in range(3):
-        succeed(run, 1.0 + failures, 30)
-        facts = {"counted_failures": failures, "earlier_failures": failures, "retry_after": 10.0}
-        verdicts.append(fail(run, error, FailureKind.REFUSED, 1.0 + failures, **facts))
-    assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
-    assert run.try_start(4.0)
 
 
 def test_while_few_results_are_known_only_a_later_success_blames_a_row() -> None:

@@ -121,7 +121,7 @@ class Peer:
         self._connection.close()
 
 
-Behaviour = Callable[[Peer], None]
+Behaviour = Callable[[Peer], object]
 
 
 class Listener:
@@ -246,51 +246,31 @@ def serve(answer: bytes = OK) -> Behaviour:
     return behave
 
 
-def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
-    """Return a behaviour that starts TLS with this context, then continues with `behave`."""
-
-    def behave_over_tls(peer: Peer) -> None:
-        peer.start_tls(context)
-        behave(peer)
-
-    return behave_over_tls
-
-
-def tunnel(behave: Behaviour) -> Behaviour:
-    """Return a behaviour that accepts a CONNECT request like a proxy, then continues with `behave` like the service."""
-
-    def behave_as_proxy(peer: Peer) -> None:
-        peer.connect()
-        peer.send(b"HTTP/1.1 200 Connected\r\n\r\n")
-        behave(peer)
-
-    return behave_as_proxy
-
-
-def answer_once(answer: bytes) -> Behaviour:
-    """Return a behaviour that sends `answer` to one request and closes the connection (FIN)."""
+def in_order(*steps: Behaviour | bytes) -> Behaviour:
+    """Return a behaviour that takes these steps, where bytes are sent, and then closes the connection (FIN)."""
 
     def behave(peer: Peer) -> None:
-        peer.request()
-        peer.send(answer)
+        for step in steps:
+            if isinstance(step, bytes):
+                peer.send(step)
+            else:
+                step(peer)
 
     return behave
 
 
-def close_after_request(peer: Peer) -> None:
-    """Read a request and close the connection (FIN)."""
-    peer.request()
+def over_tls(context: ssl.SSLContext, behave: Behaviour) -> Behaviour:
+    return in_order(lambda peer: peer.start_tls(context), behave)
 
 
-def reset_at_once(peer: Peer) -> None:
-    """Reset the connection without reading."""
-    peer.reset()
+def tunnel(behave: Behaviour) -> Behaviour:
+    """Return a behaviour that accepts a CONNECT request like a proxy, then continues with `behave` like the service."""
+    return in_order(Peer.connect, b"HTTP/1.1 200 Connected\r\n\r\n", behave)
 
 
-def reset_after_request(peer: Peer) -> None:
-    """Read a request and reset the connection."""
-    peer.request()
-    peer.reset()
+def answer_once(answer: bytes) -> Behaviour:
+    """Return a behaviour that sends `answer` to one request and closes the connection (FIN)."""
+    return in_order(Peer.request, answer)
 
 
 def hang(peer: Peer) -> None:
@@ -300,45 +280,18 @@ def hang(peer: Peer) -> None:
         peer.stick()
 
 
-def ignore_greeting(peer: Peer) -> None:
-    """Read a TLS greeting and never respond."""
-    peer.read()
-    peer.note(b"")
-    peer.outlast()
+ignore_greeting: Final = in_order(Peer.read, lambda peer: peer.note(b""), Peer.outlast)
+"""Reads a TLS greeting and never responds."""
 
 
 def hang_after(answer: bytes) -> Behaviour:
     """Return a behaviour that sends part of a response to one request, then nothing more."""
-
-    def behave(peer: Peer) -> None:
-        peer.request()
-        peer.send(answer)
-        peer.outlast()
-
-    return behave
+    return in_order(Peer.request, answer, Peer.outlast)
 
 
 def drip(head: bytes, data: bytes) -> Behaviour:
     """Return a behaviour that sends an endless response to one request, byte by byte."""
-
-    def behave(peer: Peer) -> None:
-        peer.request()
-        peer.send(head)
-        peer.drip(data)
-
-    return behave
-
-
-def flood(head: bytes, data: bytes) -> Behaviour:
-    """Return a behaviour that sends an endless response to one request, as fast as the client reads."""
-
-    def behave(peer: Peer) -> None:
-        peer.request()
-        peer.send(head)
-        while True:
-            peer.send(data)
-
-    return behave
+    return in_order(Peer.request, head, lambda peer: peer.drip(data))
 
 
 def send_while_idle(peer: Peer, data: bytes) -> None:

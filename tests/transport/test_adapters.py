@@ -16,7 +16,7 @@ import httpx
 import httpx2
 import pytest
 import trio
-from support.listener import OK, Listener, Peer, refused_port, serve
+from support.listener import OK, Listener, hang_after, refused_port, serve
 from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, connected, over, own_client, pairs
 
 from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, TransportError
@@ -238,12 +238,8 @@ async def test_requests_beyond_the_connections_wait_for_their_turn(make: Make) -
 
 @over(*OWN)
 async def test_a_connection_whose_response_was_refused_is_not_reused(make: Make) -> None:
-    def send_too_much(peer: Peer) -> None:
-        peer.request()
-        peer.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200)
-        peer.outlast()
-
-    async with connected(make, send_too_much, serve(), max_answer=100, max_in_flight=1) as (transport, listener):
+    too_much = hang_after(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200)
+    async with connected(make, too_much, serve(), max_answer=100, max_in_flight=1) as (transport, listener):
         with pytest.raises(TransportError, match="max_answer=100"):
             await transport.send(GET, Progress())
         assert (await transport.send(GET, Progress())).body == b"ok"

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from support.listener import OK, Behaviour, Listener, Peer, answer_once, hang, serve
+from support.listener import OK, Listener, Peer, answer_once, hang, in_order, serve
 from support.transports import GET, POST, connected
 
 from outreach_async.errors import InvalidRequest, TransportError
@@ -102,23 +102,13 @@ async def test_at_most_64_kib_are_read_at_once() -> None:
 @on_asyncio
 async def test_digest_authentication_by_middleware_sends_the_body_twice() -> None:
     challenge = b'HTTP/1.1 401 Who\r\nwww-authenticate: Digest realm="r", nonce="n", qop="auth-int"\r\ncontent-length: 0\r\n\r\n'
-    with Listener(answer_each(challenge, OK)) as listener:
+    with Listener(in_order(Peer.request, challenge, Peer.request, OK, Peer.outlast)) as listener:
         transport = AiohttpTransport(listener.url, middlewares=[aiohttp.DigestAuthMiddleware("user", "password")])
         response = await transport.send(POST, Progress())
         await transport.aclose()
         assert response.status == 200
         assert [request.partition(b"\r\n\r\n")[2] for request in listener.requests] == [POST.body, POST.body]
         assert b"Authorization: Digest" in listener.requests[1]
-
-
-def answer_each(*answers: bytes) -> Behaviour:
-    def behave(peer: Peer) -> None:
-        for answer in answers:
-            peer.request()
-            peer.send(answer)
-        peer.outlast()
-
-    return behave
 
 
 @on_asyncio

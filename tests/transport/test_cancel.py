@@ -7,7 +7,7 @@ import anyio.to_thread
 import pytest
 from support.certificates import certificates
 from support.examples import scaled
-from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, hang, hang_after, ignore_greeting, serve
+from support.listener import OK, Behaviour, Listener, answer_once, drip, hang, hang_after, ignore_greeting, over_tls, serve
 from support.stress import bursts, points, storm
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
 
@@ -65,11 +65,7 @@ async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: 
 
 @over("httpx", "httpx2")
 async def test_a_request_cancelled_while_reconnecting_leaves_no_connection(make: Make) -> None:
-    def once_over_tls(peer: Peer) -> None:
-        peer.start_tls(certificates().server)
-        answer_once(OK)(peer)
-
-    with Listener(once_over_tls, ignore_greeting) as listener:
+    with Listener(over_tls(certificates().server, answer_once(OK)), ignore_greeting) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client, max_in_flight=1)
         await transport.send(POST, Progress())
         await anyio.to_thread.run_sync(listener.wait_asked)

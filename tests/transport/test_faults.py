@@ -19,23 +19,7 @@ import pytest
 import trustme
 from support.certificates import certificates
 from support.flaky_server import ADDED, SKIPPED
-from support.listener import (
-    OK,
-    Behaviour,
-    Listener,
-    Peer,
-    answer_once,
-    close_after_request,
-    drip,
-    flood,
-    hang,
-    hang_after,
-    over_tls,
-    reset_after_request,
-    reset_at_once,
-    serve,
-    tunnel,
-)
+from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, hang, hang_after, in_order, serve, tunnel
 from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
@@ -101,17 +85,6 @@ def answer_to(peer: Peer, request: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def damaged(answer: bytes) -> Behaviour:
-    """Respond to the first request with a damaged response, and to later requests on the same connection normally."""
-
-    def behave(peer: Peer) -> None:
-        peer.request()
-        peer.send(answer)
-        service(peer)
-
-    return behave
-
-
 def spell_out(peer: Peer) -> None:
     """Respond to every request, and send each response byte by byte."""
     while True:
@@ -119,48 +92,16 @@ def spell_out(peer: Peer) -> None:
             peer.send(bytes([byte]))
 
 
-def answer_then_reset(peer: Peer) -> None:
-    peer.send(answer_to(peer, peer.request()))
-    peer.reset()
-
-
-def answer_then_close(peer: Peer) -> None:
+def answer_one(peer: Peer) -> None:
     peer.send(answer_to(peer, peer.request()))
 
 
-def mid_body_reset(peer: Peer) -> None:
+def flood(peer: Peer) -> None:
+    """Send an endless response to one request, as fast as the client reads."""
     peer.request()
-    peer.send(HALF)
-    peer.reset()
-
-
-def greeted(answer: bytes) -> Behaviour:
-    """Respond to the TLS ClientHello with these bytes, possibly none, and close the connection."""
-
-    def behave(peer: Peer) -> None:
-        peer.read()
-        peer.send(answer)
-
-    return behave
-
-
-def mute(peer: Peer) -> None:
-    """Never respond, and wait until the client disconnects."""
-    peer.outlast()
-
-
-def connect_then(answer: bytes, *, reset: bool = False, close: bool = True) -> Behaviour:
-    """Respond to CONNECT with `answer`, then reset, keep open or close the connection."""
-
-    def behave(peer: Peer) -> None:
-        peer.connect()
-        peer.send(answer)
-        if reset:
-            peer.reset()
-        elif not close:
-            peer.outlast()
-
-    return behave
+    peer.send(CHUNKED)
+    while True:
+        peer.send(b"400\r\n" + b"x" * 1024 + b"\r\n")
 
 
 @cache
@@ -181,11 +122,7 @@ def _server(kind: str) -> ssl.SSLContext:
 
 def _late(kind: str, behave: Behaviour) -> Behaviour:
     """Start TLS with a certificate that is created on first use, so that collecting the tests creates no certificates."""
-
-    def behave_over_tls(peer: Peer) -> None:
-        over_tls(_server(kind), behave)(peer)
-
-    return behave_over_tls
+    return in_order(lambda peer: peer.start_tls(_server(kind)), behave)
 
 
 def _exchange(verdict: Verdict, meets: Behaviour, *, clock: bool = False) -> Fault:
@@ -226,33 +163,33 @@ FAULTS: Final[dict[str, Fault]] = {
     "an expired certificate": _certificate("expired"),
     "a self-signed certificate": _certificate("self-signed"),
     "an unknown authority's certificate": _certificate("an unknown authority's"),
-    "plain HTTP behind https": _handshake(_U, greeted(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
-    "closed within the handshake": _handshake(_U, greeted(b"")),
-    "reset within the handshake": _handshake(_U, reset_at_once, forgotten=_UVLOOP_FORGETS),
-    "a handshake without answer": _handshake(_P, mute, clock=True, forgotten=_HTTPX_FORGETS),
+    "plain HTTP behind https": _handshake(_U, in_order(Peer.read, b"HTTP/1.1 400 Bad Request\r\n\r\n")),
+    "closed within the handshake": _handshake(_U, Peer.read),
+    "reset within the handshake": _handshake(_U, Peer.reset, forgotten=_UVLOOP_FORGETS),
+    "a handshake without answer": _handshake(_P, Peer.outlast, clock=True, forgotten=_HTTPX_FORGETS),
     # a proxy on the way
     "proxy: refused": Fault(_U, absent=True, meets=service, then=service, url="http://service.example", proxy=_PROXY),
-    "proxy: CONNECT forbidden": _proxied(_U, connect_then(FORBIDDEN)),
-    "proxy: CONNECT without credentials": _proxied(_U, connect_then(CREDENTIALS)),
-    "proxy: CONNECT then closed": _proxied(_P, connect_then(b"")),
-    "proxy: CONNECT then reset": _proxied(_P, connect_then(b"", reset=True)),
-    "proxy: CONNECT without answer": _proxied(_P, connect_then(b"", close=False), clock=True),
-    "proxy: connected to what is no TLS": _proxied(_U, connect_then(b"HTTP/1.1 200 Connected\r\n\r\nno TLS, whatever you say")),
+    "proxy: CONNECT forbidden": _proxied(_U, in_order(Peer.connect, FORBIDDEN)),
+    "proxy: CONNECT without credentials": _proxied(_U, in_order(Peer.connect, CREDENTIALS)),
+    "proxy: CONNECT then closed": _proxied(_P, Peer.connect),
+    "proxy: CONNECT then reset": _proxied(_P, in_order(Peer.connect, Peer.reset)),
+    "proxy: CONNECT without answer": _proxied(_P, in_order(Peer.connect, Peer.outlast), clock=True),
+    "proxy: connected to what is no TLS": _proxied(_U, in_order(Peer.connect, b"HTTP/1.1 200 Connected\r\n\r\nno TLS")),
     "proxy: reset after the request": Fault(
-        _S, meets=reset_after_request, then=service, url="http://service.example", proxy=_PROXY
+        _S, meets=in_order(Peer.request, Peer.reset), then=service, url="http://service.example", proxy=_PROXY
     ),
     # a connection that ended while idle
-    "closed while idle": _kept(answer_then_close, "running"),
-    "reset while idle": _kept(answer_then_reset, "running"),
-    "closed while the loop was blocked": _kept(answer_then_close, "blocked", session=CAREFUL),
-    "reset while the loop was blocked": _kept(answer_then_reset, "blocked", session=CAREFUL),
+    "closed while idle": _kept(answer_one, "running"),
+    "reset while idle": _kept(in_order(answer_one, Peer.reset), "running"),
+    "closed while the loop was blocked": _kept(answer_one, "blocked", session=CAREFUL),
+    "reset while the loop was blocked": _kept(in_order(answer_one, Peer.reset), "blocked", session=CAREFUL),
     # the exchange
-    "reset before reading": _exchange(RACE, reset_at_once),
-    "reset after the request": _exchange(_S, reset_after_request),
-    "closed before the answer": _exchange(_S, close_after_request),
+    "reset before reading": _exchange(RACE, Peer.reset),
+    "reset after the request": _exchange(_S, in_order(Peer.request, Peer.reset)),
+    "closed before the answer": _exchange(_S, Peer.request),
     "closed within the head": _exchange(_S, answer_once(b"HTTP/1.1 200 OK\r\ncontent-le")),
     "closed within the body": _exchange(_S, answer_once(HALF)),
-    "reset within the body": _exchange(_S, mid_body_reset),
+    "reset within the body": _exchange(_S, in_order(Peer.request, HALF, Peer.reset)),
     "no answer": _exchange(_S, hang, clock=True),
     "no more after half the head": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-le"), clock=True),
     "no more after half the body": _exchange(_S, hang_after(HALF), clock=True),
@@ -261,12 +198,12 @@ FAULTS: Final[dict[str, Fault]] = {
     "not HTTP": _exchange(_S, answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")),
     "a chunk without a size": _exchange(_S, answer_once(CHUNKED + b"2\r\nok\r\nno size\r\n")),
     "no last chunk": _exchange(_S, answer_once(CHUNKED + b"2\r\nok\r\n")),
-    "another encoding than stated": _exchange(_S, damaged(ENCODED + b"plain ok!")),
-    "an encoding that ends early": _exchange(_S, damaged(ENCODED + gzip.compress(b"ok", mtime=0)[:9])),
-    "an encoding not asked for": _exchange(_S, damaged(ENCODED.replace(b"gzip", b"br") + b"plain ok!")),
+    "another encoding than stated": _exchange(_S, in_order(Peer.request, ENCODED + b"plain ok!", service)),
+    "an encoding that ends early": _exchange(_S, in_order(Peer.request, ENCODED + gzip.compress(b"ok", mtime=0)[:9], service)),
+    "an encoding not asked for": _exchange(_S, in_order(Peer.request, ENCODED.replace(b"gzip", b"br") + b"plain ok!", service)),
     "a header too long": _exchange(_S, hang_after(LONG)),
     "a stated length too large": _exchange(_S, hang_after(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999999\r\n\r\nxxx")),
-    "a body without end": _exchange(_S, flood(CHUNKED, b"400\r\n" + b"x" * 1024 + b"\r\n")),
+    "a body without end": _exchange(_S, flood),
 }
 
 
@@ -442,15 +379,8 @@ async def test_after_a_timeout_labels_are_true_and_the_client_stays_usable(name:
 
 @over(*ALL)
 async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
-    async with connected(make, serve_then_close, serve()) as (transport, listener):
+    async with connected(make, in_order(Peer.request, OK, Peer.request), serve()) as (transport, listener):
         await transport.send(GET, Progress())
         error, _ = await fail(transport, GET)
         assert error.maybe_sent
         assert len(listener.requests) == 2
-
-
-def serve_then_close(peer: Peer) -> None:
-    """Respond to one request, and close the connection at the next."""
-    peer.request()
-    peer.send(OK)
-    peer.request()

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.certificates import certificates
-from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, serve
+from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, in_order, serve
 from support.transports import EVERY_LOOP, GET, POST, Make, connected, fail, over
 
 from outreach_async.errors import TransportError
@@ -61,11 +61,7 @@ async def test_a_body_may_end_with_the_connection(make: Make) -> None:
 @everywhere
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_a_server_that_speaks_first_gets_no_request(make: Make, tls: bool) -> None:
-    def speak_first(peer: Peer) -> None:
-        peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        peer.outlast()
-
-    with Listener(speak_first) as listener:
+    with Listener(in_order(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", Peer.outlast)) as listener:
         transport = make(f"http{'s' * tls}://localhost:{listener.port}", tls=certificates().client)
         progress = Progress()
         try:
@@ -88,13 +84,8 @@ async def test_a_compressed_body_may_not_end_early_with_the_connection(make: Mak
 
 @everywhere
 async def test_a_response_before_the_whole_request_was_read_counts(make: Make) -> None:
-    def refuse_early(peer: Peer) -> None:
-        peer.read()
-        peer.send(b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-        while True:
-            peer.read()
-
-    async with connected(make, refuse_early) as (transport, _):
+    early = in_order(Peer.read, b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Peer.outlast)
+    async with connected(make, early) as (transport, _):
         assert (await transport.send(Request("POST", "/", {}, bytes(3_000_000)), Progress())).status == 413
 
 

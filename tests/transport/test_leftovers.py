@@ -264,11 +264,7 @@ async def test_a_session_without_keepalive_uses_each_connection_once() -> None:
 
 @on_asyncio
 async def test_a_connection_lost_during_a_trace_is_a_lost_response() -> None:
-    def leave(peer: Peer) -> None:
-        """Close the connection at once."""
-        peer.note(b"")
-
-    with Listener(leave) as listener:
+    with Listener(lambda peer: peer.note(b"")) as listener:  # closes the connection at once
 
         async def wait(*_: object) -> None:
             await anyio.to_thread.run_sync(listener.wait_asked)

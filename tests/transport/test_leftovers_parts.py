@@ -17,7 +17,7 @@ import httpx2
 import pytest
 import respx
 from support.certificates import certificates
-from support.listener import Listener, Peer
+from support.listener import Listener, Peer, in_order
 from support.transports import LOOPS, NOWHERE
 
 from outreach_async.errors import TransportError
@@ -199,7 +199,7 @@ def test_the_end_of_tls_after_a_last_response_is_not_a_response(pair: tuple[sock
 @pytest.mark.parametrize("backend", [httpcore.AnyIOBackend, httpcore2.AnyIOBackend], ids=["httpcore", "httpcore2"])
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_bytes_buffered_by_anyio_make_a_later_response_ambiguous(backend: Any, tls: bool) -> None:
-    with Listener(say_six) as listener:
+    with Listener(in_order(b"abcdef", Peer.outlast)) as listener:
         network = await backend().connect_tcp("127.0.0.1", listener.port)
         assert await network.read(3) == b"abc"
         seen = SimpleNamespace(_stream=SimpleNamespace(transport_stream=network._stream), get_extra_info=lambda _: None)
@@ -209,11 +209,6 @@ async def test_bytes_buffered_by_anyio_make_a_later_response_ambiguous(backend: 
         assert await network.read(3) == b"def"
         assert link.check_leftovers(beneath(Machine(), 2), closing=False)
         await network.aclose()
-
-
-def say_six(peer: Peer) -> None:
-    peer.send(b"abcdef")
-    peer.outlast()
 
 
 # Unknown streams.
