@@ -124,7 +124,7 @@ def _reply(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]
     for name, value in headers.items():
         if name.lower() not in {"connection", "content-length", "transfer-encoding", "date", "server"}:
             handler.send_header(name, value)
-    handler.send_header("Content-Length", str(len(content)))
+    handler.send_header("Content-Length", headers.get("Content-Length", str(len(content))))  # a reply to HEAD has no content
     handler.end_headers()
     if handler.command != "HEAD":
         handler.wfile.write(content)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import anyio
@@ -23,6 +23,7 @@ from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._wire import Progress, Request, Transport
 
 Make = Callable[..., Transport]
+_Made = TypeVar("_Made", bound=Transport)
 
 POST: Final = Request(
     "POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret", "email": "a@b.co"}'
@@ -95,8 +96,8 @@ def over(*names: str, loops: Loops = LOOPS) -> pytest.MarkDecorator:
 
 @asynccontextmanager
 async def connected(
-    make: Make, *behaviours: Behaviour, server: ssl.SSLContext | None = None, **options: Any
-) -> AsyncIterator[tuple[Transport, Listener]]:
+    make: Callable[..., _Made], *behaviours: Behaviour, server: ssl.SSLContext | None = None, **options: Any
+) -> AsyncIterator[tuple[_Made, Listener]]:
     """Yield a transport to a new listener, and the listener."""
     with Listener(*behaviours, tls=server) as listener:
         transport = make(listener.url, **options)
