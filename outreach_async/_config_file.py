@@ -80,7 +80,7 @@ class KeyReference:
                 "command": "run the whole command in a shell to see why",
             }[self.kind]
             raise InvalidRequest(f"owner_key: the {self} {problem}; {remedy}")
-        key = Secret(content.decode(errors="replace").strip())
+        key = Secret(content.decode(errors="surrogateescape").strip())
         verb = "prints" if self.kind == "command" else "contains"
         require_id("owner_key", key.reveal(), "owner_key", f"correct what the {self} {verb}")
         return key

@@ -250,6 +250,8 @@ SHOWS = "import sys; print('key_hunter2'); print('key_hunter2', file=sys.stderr)
     [
         (KeyReference("env", "NONE"), "the environment variable NONE is not set; set it, or correct its name"),
         (KeyReference("env", "WRONG"), "expected a string starting with 'key_', got a string of 7 characters"),
+        (KeyReference("env", "BYTES"), "expected valid Unicode, got a lone surrogate at character 11; decode"),
+        (KeyReference("file", "bytes"), "expected valid Unicode, got a lone surrogate at character 11; decode"),
         (KeyReference("file", "none"), "the file none cannot be read (No such file or directory); correct its path"),
         (KeyReference("file", "wrong"), "correct what the file wrong contains"),
         (KeyReference("command", ("no-such-program",)), "the command no-such-program cannot be run (No such file"),
@@ -261,7 +263,9 @@ def test_a_key_that_cannot_be_read_is_an_error_without_secrets(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, found: KeyReference, message: str
 ) -> None:
     monkeypatch.setenv("WRONG", "hunter2")
+    monkeypatch.setenv("BYTES", "key_hunter2\udcff")
     Path("wrong").write_text("hunter2")
+    Path("bytes").write_bytes(b"key_hunter2\xff")
     with pytest.raises(InvalidRequest) as caught:
         found.read()
     assert message in str(caught.value)
