@@ -400,7 +400,7 @@ class Checks:
 
     def restore(self, row: Row) -> Row:
         """Return the row. Without the check `cells`, every cell is sent as it is, because no finding would show a change."""
-        if self._cells_level != "off" or row.fault is not None or all(remark.value is None for remark in row.warnings):
+        if self._cells_level != "off" or row.fault is not None or row.sent is row.cells:
             return row
         return attrs.evolve(row, sent=row.cells, members=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 from collections.abc import Callable
@@ -15,11 +16,13 @@ from pyarrow import parquet
 from support.cli import Served, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
 from outreach_async import Target
+from outreach_async._cli.commands.importing import ImportJob
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
-from outreach_async.importer import Row, map_columns
+from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._target_columns import with_ids
 from outreach_async.transport._wire import Request
 
@@ -150,6 +153,14 @@ def test_a_row_that_was_not_checked_keeps_its_names() -> None:
     row = Row(2, ("a@x.example", "Spring"), columns=columns, sent=("a@x.example", "Spring"))
     unlisted: Any = Targets(Target("space_1"), lambda _workspace: pytest.fail("listed"))
     assert [*with_ids([row], columns, unlisted)] == [row]
+
+
+def test_a_row_whose_cells_are_sent_as_they_are_has_ids_too() -> None:
+    file = open_file(io.BytesIO(b"email,Workspace,City\na@a.example,acme,NULL\n"), format="csv")
+    job = ImportJob(file=file, checks=CheckPolicy.of(["cells=off"]))
+    columns = map_columns(file.headers, {"Workspace": "workspace"})
+    (row,) = job.guard(columns, Targets(workspaces={"acme": "space_1"}))
+    assert (row["workspace"], row["city"]) == ("space_1", "NULL")
 
 
 def test_json_output_names_the_target_of_a_failed_row(served: Served) -> None:

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async.bulk import Repeats
+from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
+from outreach_async.importer._target_columns import with_ids
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
@@ -111,6 +113,15 @@ async def test_progress_is_shown_and_few_long_rows_are_held_at_a_time(count: int
     file, shown = open_file(table(rows), format="csv"), list[int]()
     await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
     assert shown == chunks
+
+
+async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
+    file = open_file(io.BytesIO(b"email,Campaign,country\na@a.example,Sprnig,Germny\n"), format="csv")
+    refused: list[str | None] = []
+    columns, policy = map_columns(file.headers, {"Campaign": "campaign"}), CheckPolicy.of(["error"])
+    await run_preflight(file, columns, policy, targets=Targets(), tell=lambda _row, error: refused.append(str(error)))
+    sent = Checks(columns, policy).guarded(with_ids(file.rows(columns), columns, Targets()))
+    assert refused == [row.fault for row in sent] != []
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))

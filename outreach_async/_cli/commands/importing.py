@@ -253,8 +253,11 @@ class ImportJob:
 
     def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
         """Return the rows of the file, with ids of campaigns; those with an error of a check have a fault."""
-        rows = with_ids(self.file.rows(columns), columns, targets)
-        return rows if self.checks is None else Checks(columns, self.checks).guarded(rows)
+        rows: Iterable[Row] = self.file.rows(columns)
+        if self.checks is None:
+            return with_ids(rows, columns, targets)
+        checks = Checks(columns, self.checks)
+        return checks.guarded(with_ids(map(checks.restore, rows), columns, targets))  # a row restored later would lose its ids
 
 
 async def prepare(
