@@ -34,6 +34,7 @@ from outreach_async import (
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.hooks import Event, RowEnded
 
 pytestmark = virtual_time
 
@@ -152,6 +153,15 @@ def mode_of(path: Path) -> int:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+async def test_hooks_receive_the_unchanged_rows_of_an_awaited_run_too(fake: FakeService, ledger: Ledger) -> None:
+    events: list[Event] = []
+    for _ in range(2):
+        events.clear()
+        watched = client(fake).with_options(hooks=[events.append])
+        await watched.contacts.create_many([ANN, BO], ledger=ledger, duplicates="overwrite")
+    assert [event.status for event in events if isinstance(event, RowEnded)] == [Outcome.UNCHANGED] * 2
 
 
 async def test_a_second_run_sends_new_and_changed_rows_and_knows_the_other_ids(fake: FakeService, ledger: Ledger) -> None:
