@@ -34,32 +34,18 @@ PARTS: Final = {
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
     "Every night": ("outreach_async.bulk", "outreach_async.bulk.ledger"),
     "Audit and brief": (
-        "outreach_async.audit",
-        "outreach_async.audit.policy",
-        "outreach_async.audit.campaigns",
-        "outreach_async.audit.parts",
-        "outreach_async.audit.history",
-        "outreach_async.audit.reports.brief",
-        "outreach_async.mcp_server",
+        *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns", "outreach_async.audit.parts"),
+        *("outreach_async.audit.history", "outreach_async.audit.reports.brief", "outreach_async.mcp_server"),
     ),
     "Test your code": (
-        "outreach_async.pytest_plugin",
-        "outreach_async.testing",
-        "outreach_async.fake",
-        "outreach_async.fake.behaviour",
-        "outreach_async.fake.faults",
-        "outreach_async.fake.simulation",
-        "outreach_async.fake.world_file",
-        "outreach_async.fake.request_log",
-        "outreach_async.conformance",
+        *("outreach_async.pytest_plugin", "outreach_async.testing", "outreach_async.fake", "outreach_async.fake.behaviour"),
+        *("outreach_async.fake.faults", "outreach_async.fake.simulation", "outreach_async.fake.world_file"),
+        *("outreach_async.fake.request_log", "outreach_async.conformance"),
     ),
     "Test from another language": ("outreach_async.fake.control",),
     "Past one machine": ("outreach_async.spread", "outreach_async.spread.dask", "outreach_async.shared_rate"),
     "Operate": (
-        "outreach_async.guides.operating",
-        "outreach_async.hooks",
-        "outreach_async.otel",
-        "outreach_async.transport",
+        *("outreach_async.guides.operating", "outreach_async.hooks", "outreach_async.otel", "outreach_async.transport"),
         "outreach_async.guides.performance",
     ),
 }
@@ -246,12 +232,7 @@ def build_search_index(chapters: dict[str, doc.Module]) -> Iterator[dict[str, st
         for member in chapter.members.values():
             parts = member.members.values() if isinstance(member, doc.Class) else ()
             for found in (member, *(part for part in parts if not part.name.startswith("_"))):
-                about = {
-                    "fullname": found.fullname,
-                    "modulename": found.modulename,
-                    "qualname": found.qualname,
-                    "kind": found.kind,
-                }
+                about = {name: getattr(found, name) for name in ("fullname", "modulename", "qualname", "kind")}
                 if isinstance(found, doc.Function):
                     signature = html.escape(sign(found).removeprefix(f"{found.funcdef} {found.name}"))
                     about |= {"funcdef": found.funcdef, "signature": f'<span class="signature">{signature}</span>'}

@@ -15,17 +15,19 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.listener import OK, Listener, Peer, answer_once, hang, in_order, serve
-from support.transports import GET, POST, connected
+from support.transports import GET, LOOPS, POST, connected
 
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._aiohttp import AiohttpTransport
 from outreach_async.transport._aiohttp_session import SocketFactory
 from outreach_async.transport._wire import Progress, Request
 
-on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+
+@pytest.fixture(params=[LOOPS["asyncio"]], ids=["asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
-@on_asyncio
 @pytest.mark.parametrize("url", [None, "ws://api.example"])
 async def test_over_a_session_without_an_http_base_url_its_base_url_is_none(url: str | None) -> None:
     async with aiohttp.ClientSession(url) as session:
@@ -34,7 +36,6 @@ async def test_over_a_session_without_an_http_base_url_its_base_url_is_none(url:
     assert repr(transport) == "<AiohttpTransport to a session>"
 
 
-@on_asyncio
 async def test_a_response_that_is_not_http_shows_nothing_of_the_request() -> None:
     async with connected(AiohttpTransport, answer_once(b"SSH-2.0-OpenSSH_9.6\r\n")) as (transport, _):
         with pytest.raises(TransportError, match=r"no response from .*: 400 ") as caught:
@@ -46,7 +47,6 @@ async def test_a_response_that_is_not_http_shows_nothing_of_the_request() -> Non
 # Over a session.
 
 
-@on_asyncio
 async def test_settings_of_a_session_are_used_except_its_timeout() -> None:
     with Listener(serve()) as listener:
         session = aiohttp.ClientSession(
@@ -63,7 +63,6 @@ async def test_settings_of_a_session_are_used_except_its_timeout() -> None:
         assert b"Cookie: own=1\r\n" in listener.requests[0]
 
 
-@on_asyncio
 async def test_middlewares_run_for_every_request_and_may_read_its_body() -> None:
     async def sign(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         if isinstance(request.body, aiohttp.Payload):
@@ -81,7 +80,6 @@ async def test_middlewares_run_for_every_request_and_may_read_its_body() -> None
         assert [signed in request for request in listener.requests] == [True, False] * 2
 
 
-@on_asyncio
 async def test_at_most_64_kib_are_read_at_once() -> None:
     sizes: list[int] = []
 
@@ -99,7 +97,6 @@ async def test_at_most_64_kib_are_read_at_once() -> None:
     assert sizes == [65_536] * 2
 
 
-@on_asyncio
 async def test_digest_authentication_by_middleware_sends_the_body_twice() -> None:
     challenge = b'HTTP/1.1 401 Who\r\nwww-authenticate: Digest realm="r", nonce="n", qop="auth-int"\r\ncontent-length: 0\r\n\r\n'
     with Listener(in_order(Peer.request, challenge, Peer.request, OK, Peer.outlast)) as listener:
@@ -111,7 +108,6 @@ async def test_digest_authentication_by_middleware_sends_the_body_twice() -> Non
         assert b"Authorization: Digest" in listener.requests[1]
 
 
-@on_asyncio
 @pytest.mark.parametrize("base_url", [None, "unix://socket/"])
 async def test_a_session_without_a_usable_base_url_is_refused_at_first_use(base_url: str | None) -> None:
     progress = Progress()
@@ -121,7 +117,6 @@ async def test_a_session_without_a_usable_base_url_is_refused_at_first_use(base_
     await transport.aclose()
 
 
-@on_asyncio
 @pytest.mark.parametrize(("error", "raised"), [(KeyError, KeyError), (ValueError, TransportError)])
 async def test_an_error_of_a_middleware_is_raised_unchanged_or_a_lost_response(
     error: type[Exception], raised: type[Exception]
@@ -136,7 +131,6 @@ async def test_an_error_of_a_middleware_is_raised_unchanged_or_a_lost_response(
     assert getattr(caught.value, "maybe_sent", True)
 
 
-@on_asyncio
 async def test_an_outer_cancellation_propagates_while_the_transport_closes() -> None:
     with Listener(hang) as listener:
         transport = AiohttpTransport(listener.url)
