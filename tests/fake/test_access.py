@@ -110,6 +110,13 @@ def test_e4_requests_over_the_limit_are_429_until_the_window_ends() -> None:
     assert get(fake, FIELDS).status == 200
 
 
+def test_e4_reset_clears_the_counters() -> None:
+    fake = limited("all", 1)
+    assert [get(fake, "/workspaces/space_9/all-fields").status for _ in range(2)] == [404, 429]
+    fake.reset()
+    assert get(fake, "/workspaces/space_9/all-fields").status == 404
+
+
 def test_e4_retry_after_may_be_a_date() -> None:
     fake = limited("all", 0, retry_after="date")
     assert get(fake, FIELDS).headers["retry-after"] == "Thu, 01 Jan 2026 00:01:00 GMT"
