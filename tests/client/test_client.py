@@ -172,6 +172,16 @@ async def test_a_copy_has_its_own_options_and_does_not_change_the_client() -> No
 
 
 @virtual_time
+async def test_a_copy_shares_the_retry_budget() -> None:
+    script = Script(lost())
+    api_client = client(script, retry=RetryPolicy(attempts=2, budget=14))
+    for each in api_client, api_client.with_options(workspace="space_2"), api_client.with_options(max_retries=1):
+        with pytest.raises(TransportError):
+            await each.campaigns.list()
+    assert len(script.requests) == 4
+
+
+@virtual_time
 @pytest.mark.parametrize(
     ("retries", "attempts"), [({"max_retries": 0}, 1), ({"max_retries": 2}, 3), ({"retry": ONCE}, 1), ({}, 4)]
 )

@@ -7,12 +7,13 @@ reused first. A connection serves one request at a time, and is closed after any
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
 from outreach_async.transport._wire import Progress, Response
 
@@ -86,6 +87,31 @@ async def test_waiting_exchanges_start_in_order_and_before_newcomers() -> None:
         for gate in gates:
             gate.set()
     assert started == [0, 1, 2, 3]
+
+
+async def test_closing_waits_until_every_exchange_has_ended() -> None:
+    in_flight, ended = InFlight(None), list[int]()
+
+    async def exchange(steps: int) -> Response:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(steps):
+                    await anyio.lowlevel.checkpoint()
+            ended.append(steps)
+        return ANSWER
+
+    async def send(steps: int) -> None:
+        with pytest.raises(TransportError, match="closed while the request was in flight"):
+            await in_flight.run(partial(exchange, steps), Progress())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(send, 1)
+        group.start_soon(send, 9)
+        await anyio.wait_all_tasks_blocked()
+        await in_flight.aclose()
+        assert ended == [1, 9]
 
 
 class Spy:
