@@ -42,7 +42,6 @@ TRICKS: Final = (
 texts = st.lists(st.sampled_from(TRICKS) | st.characters(), max_size=5).map("".join)
 ANSWER: Final = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
-
 TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
 """Characters that are sent unchanged, except for `.` and `..` segments."""
 
@@ -103,9 +102,6 @@ async def arrives(make: Make, request: Request, path: str = "") -> bool:
         ours = ["host", "accept-encoding", "content-length", "accept", "user-agent", "connection"]
         assert set(fields) <= {*ours, *map(str.lower, request.headers)}
         return True
-
-
-# Ids become one segment or one value, whatever they contain
 
 
 @settings(unhurried, max_examples=scaled(40))

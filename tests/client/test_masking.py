@@ -29,7 +29,6 @@ from outreach_async.transport._wire import Response
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 PLAIN = "key_4f9a8b7c6d5e"
 
-
 SECRET_NAMES = "authorization proxy-authorization WWW-Authenticate set-cookie x-api-key X-Auth-Token x-amz-signature x-session"
 PLAIN_NAMES = "content-type x-request-id retry-after date etag keep-alive"
 

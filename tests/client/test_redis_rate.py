@@ -146,10 +146,6 @@ def open_rate(*behaviours: Behaviour, limit: float | None = 100.0) -> Iterator[t
         rate.close()
 
 
-def drop(peer: Peer) -> None:
-    peer.read()
-
-
 async def test_clients_of_one_key_share_the_rate_of_the_server() -> None:
     stub = StubServer()
     with Listener(stub.behave) as service:
@@ -224,11 +220,11 @@ async def test_one_connection_serves_all_reports_and_a_closed_one_is_replaced() 
 
 async def test_a_connection_that_the_server_closed_is_replaced_at_once() -> None:
     stub = StubServer()
-    with open_rate(drop, stub.behave) as (rate, _):
+    with open_rate(Peer.read, stub.behave) as (rate, _):
         assert (await rate.renew(report())).rate == 100
 
 
-@pytest.mark.parametrize("behave", [drop, answer_with(b"-ERR no\r\n"), answer_with(b"*0\r\n"), answer_with(b"?\r\n")])
+@pytest.mark.parametrize("behave", [Peer.read, answer_with(b"-ERR no\r\n"), answer_with(b"*0\r\n"), answer_with(b"?\r\n")])
 async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "outreach_async")
     stub = StubServer()
@@ -276,7 +272,7 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
 
 async def test_refusals_lower_the_half_share_while_the_server_is_gone() -> None:
     stub = StubServer()
-    with open_rate(stub.behave, drop) as (rate, _):
+    with open_rate(stub.behave, Peer.read) as (rate, _):
         await rate.renew(report())
         rate.close()
         assert (await rate.renew(report(refused=1))).rate < 50
@@ -374,9 +370,6 @@ async def test_a_key_in_use_is_named_and_works_again_once_it_is_free(caplog: pyt
         f"{KEY_IN_USE}clients continue with half of their last shares",
         "rate: the Redis server and key work again",
     ]
-
-
-# Debian's server
 
 
 @pytest.fixture

@@ -117,7 +117,8 @@ def test_single_calls_return_what_the_service_answers(fake: FakeService, client:
     assert [contact["email"] for contact in fake.contacts("space_1")] == ["ann@company.example"]
 
 
-def test_errors_of_a_call_are_raised_without_frames_that_hold_secrets(client: SyncClient) -> None:
+def test_neither_the_repr_of_a_client_nor_the_frames_of_its_errors_hold_a_key(client: SyncClient) -> None:
+    assert repr(client) == "<SyncClient <FakeTransport to FakeService> workspace='space_1'>"
     with pytest.raises(NotFound) as caught:
         client.campaigns.steps("camp_gone")
     assert caught.value.attempts == 1
@@ -134,10 +135,6 @@ def test_a_key_of_a_call_replaces_the_key_of_the_client(fake: FakeService, clien
     assert created.status == "skipped"
     assert client.contacts.create_many(emails(3), workspace="space_2", owner_key=key).wait().rows == 3
     assert len(fake.contacts("space_2")) == 4
-
-
-def test_the_repr_shows_no_key(client: SyncClient) -> None:
-    assert repr(client) == "<SyncClient <FakeTransport to FakeService> workspace='space_1'>"
 
 
 def test_a_client_outside_its_block_says_how_to_open_it(fake: FakeService) -> None:
