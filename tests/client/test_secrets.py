@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.echoes import ENCODINGS, Held, assert_hidden, logged, representations
 from support.examples import scaled
-from support.listener import Listener, Peer, close_after_request
+from support.listener import Listener, Peer
 from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transports import ALL, PROXYING, Make, over
@@ -212,6 +212,10 @@ async def test_an_id_without_the_key_is_kept(name: str) -> None:
 # Beyond masking: locals of libraries, arguments, attributes
 
 
+def hang_up(peer: Peer) -> None:
+    peer.request()
+
+
 def refuse(peer: Peer) -> None:
     peer.request()
     peer.send(b"HTTP/1.1 502 down\r\ncontent-length: 0\r\n\r\n")
@@ -222,7 +226,7 @@ def refuse(peer: Peer) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make, scheme: str) -> None:
     key, token = Held(PLAIN), Held("tok_77aa88bb99cc")
-    for way in (close_after_request, refuse):
+    for way in (hang_up, refuse):
         with Listener(way) as proxy:
             transport = make(f"{scheme}://user:{token.key}@service.example", proxy=f"http://localhost:{proxy.port}")
             options: Any = {"owner_key": key.key, "headers": {"x-api-key": token.key}, "workspace": "space_1"}
@@ -237,7 +241,7 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
 
 @over(*ALL)
 async def test_a_transport_removes_the_tracebacks_of_the_causes_of_an_error(make: Make) -> None:
-    with Listener(close_after_request) as listener:
+    with Listener(hang_up) as listener:
         transport = make(f"http://localhost:{listener.port}")
         with pytest.raises(TransportError) as caught:
             await transport.send(Request("POST", "/contacts", {}, b"{}"), Progress())
