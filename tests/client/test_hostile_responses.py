@@ -335,8 +335,6 @@ def test_a_large_page_that_is_invalid_or_has_too_many_faults_is_refused(body: by
         decode_page(Page[Mailbox], body)
 
 
-# Truncation must not leave a part of a key
-
 secrets = st.text(st.characters(codec="utf-8"), min_size=5, max_size=12)
 
 

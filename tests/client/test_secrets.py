@@ -209,9 +209,6 @@ async def test_an_id_without_the_key_is_kept(name: str) -> None:
     assert (created.id, created.certain, created.request_id) == (name.replace("\\\\", "\\"), True, "r" * 60)
 
 
-# Beyond masking: locals of libraries, arguments, attributes
-
-
 def hang_up(peer: Peer) -> None:
     peer.request()
 
