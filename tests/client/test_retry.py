@@ -9,21 +9,9 @@ from typing import Any
 import pytest
 from support.tables import check_rows
 
-from outreach_async import RetryPolicy
+from outreach_async import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, RetryPolicy, StatusError
 from outreach_async._service.retry import FailureKind, Idempotency, backoff_delay, classify, explain_status, is_retryable
-from outreach_async.errors import (
-    BulkStopped,
-    DeadlineExceeded,
-    Forbidden,
-    InvalidRequest,
-    NotFound,
-    OutreachError,
-    RateLimited,
-    StatusError,
-    TransportError,
-    Unauthorized,
-    UnexpectedResponse,
-)
+from outreach_async.errors import Forbidden, NotFound, TransportError, Unauthorized, UnexpectedResponse
 
 FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN
 NOT_SENT, REFUSED, AMBIGUOUS, FINAL = FailureKind.NOT_SENT, FailureKind.REFUSED, FailureKind.AMBIGUOUS, FailureKind.FINAL
