@@ -224,7 +224,7 @@ COLONS: Final = st.sampled_from(["a", "b", ":", '"', '":'])
 @example({}, [(":", None)], {})
 @example({"new": 1}, [("a", {"newer": [{}]})], {})
 @example({'a"b': 1}, [], {})
-@example({}, [], {"undecodable": [1]})
+@example({}, [], {"undecodable": [{"index": 0, "id": None, "error": "e", "fields": {}}]})
 def test_new_fields_of_a_whole_page_are_kept_as_those_of_single_items(
     common: Wire, others: list[tuple[str, Wire | None]], of_page: Wire
 ) -> None:
