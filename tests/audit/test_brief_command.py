@@ -26,6 +26,7 @@ from outreach_async.fake.faults import status
 FAKE = ("--base-url", "fake:")
 
 
+@pytest.mark.thorough
 def test_the_first_brief_creates_the_file_and_the_next_one_compares(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None
     assert " 0 new, 0 resolved, " in " ".join(again.out.split())
 
 
+@pytest.mark.thorough
 def test_no_append_shows_the_same_changes_again(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_one_brief_writes_a_file_in_the_format_of_each_suffix(
     assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")
     shell("brief", *FAKE, "--history", path)

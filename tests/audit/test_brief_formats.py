@@ -154,6 +154,7 @@ def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width
     assert "".join(page.getvalue().split()).casefold() == "".join(write_brief(brief, "terminal").split()).casefold()
 
 
+@pytest.mark.thorough
 def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
     brief = build_brief(fleet(300, sick=0.5), attrs.evolve(fleet(300, sick=0.5, seed=2), at=AT - DAY))
     words = Page(write_brief(brief, "html")).text

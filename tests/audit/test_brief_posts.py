@@ -211,6 +211,7 @@ def test_a_proxy_of_the_environment_is_used_but_not_on_loopback(url: str, proxie
     assert find_proxy(Secret(url), proxies) == proxy
 
 
+@pytest.mark.thorough
 def test_the_message_can_be_written_to_a_file(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "brief.json"
     first = shell(*FAKE, "--format", "slack", "--output", str(path))

@@ -168,6 +168,7 @@ async def test_steps_are_read_concurrently_within_the_limit_of_the_client(in_fli
     assert (report.campaigns.checked, service.most_in_flight) == (120, in_flight)
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_only_as_many_campaigns_wait_in_memory_as_the_client_reads_at_once() -> None:
     class Counting(CampaignService):

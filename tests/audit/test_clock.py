@@ -22,6 +22,7 @@ from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
 
+@pytest.mark.thorough
 def test_a_served_fake_has_one_audit_by_command_and_in_python(shell: Shell) -> None:
     fake = FakeService()
     fake.add_workspace("space_1")

@@ -100,6 +100,7 @@ def test_all_earlier_audits_are_in_the_history(shell: Shell, tmp_path: Path) -> 
     assert "3 audits since 2026-02-28 09:00 UTC." in shell("audit", *FAKE, *paths).out
 
 
+@pytest.mark.thorough
 def test_a_policy_disables_rules_and_is_named_in_the_report(shell: Shell, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text('name = "ours"\noff = ["OA110"]\n', encoding="utf-8")
@@ -163,6 +164,7 @@ def test_an_incomplete_audit_is_still_written_and_exits_3(shell: Shell, server_o
     assert "space_none" in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_embedded_service_is_audited_at_its_own_time(shell: Shell) -> None:
     assert shell.json("audit", *FAKE)[1]["at"] == 1_772_442_000
 

@@ -41,6 +41,7 @@ def test_no_cell_is_a_formula(report: Report) -> None:
         assert not [cell for cell in row if cell.startswith(FORMULAS)]
 
 
+@pytest.mark.thorough
 @given(HOSTILE_REPORTS)
 @settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_unescaping_a_cell_restores_the_string_of_the_service(report: Report) -> None:

@@ -51,6 +51,7 @@ def test_the_history_contains_that_of_the_earlier_audit_and_no_later_audit() -> 
     assert dated(2).since(dated(2), dated(3), attrs.evolve(dated(1), at=0.0)).history == []
 
 
+@pytest.mark.thorough
 def test_the_history_has_at_most_100_audits() -> None:
     found = dated(3)
     for day in range(120):

@@ -77,6 +77,7 @@ def test_rows_are_the_mailboxes_with_findings_worst_first() -> None:
     assert rows[3].sent_today == 0
 
 
+@pytest.mark.thorough
 def test_at_most_1000_rows_are_kept() -> None:
     boxes = [mailbox(id=f"mailbox_{n}", email=f"a@d{n}.example", spf=n % 2 == 0, domain_ip=None) for n in range(2_100)]
     found = report(reading(boxes))

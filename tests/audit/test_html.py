@@ -37,6 +37,7 @@ OURS |= {tag for tag, _ in page(with_history(40.0, None, 60.0)).elements}
 OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused")))).elements}
 
 
+@pytest.mark.thorough
 @given(VIEWS)
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_no_string_becomes_an_element_or_reverses_the_page(view: Report | Brief) -> None:
@@ -59,6 +60,7 @@ def test_every_injection_attempt_is_shown_as_plain_text() -> None:
         assert words.count(shown) >= 2
 
 
+@pytest.mark.thorough
 def test_the_page_loads_nothing_from_elsewhere_and_its_links_point_into_it() -> None:
     brief = Page(written(build_brief(fleet(300, sick=0.5, compared=True)), "html"))
     for shown in (COMPARED, brief):
@@ -130,6 +132,7 @@ def _moved(before: float, after: float, count: int = 1) -> Report:
     return make_report(diff=attrs.evolve(_diff(), scores=scores, deltas=[]))
 
 
+@pytest.mark.thorough
 def test_a_page_of_2000_mailboxes_stays_small_and_is_written_quickly() -> None:
     found = fleet(2000, sick=0.2, compared=True)
     began = process_time()
@@ -195,6 +198,7 @@ def test_everything_is_shown_without_scripts_but_the_button_that_copies() -> Non
     assert not COMPARED.all("form")
 
 
+@pytest.mark.thorough
 def test_the_page_says_what_to_stop_first_then_tasks_workspaces_and_details() -> None:
     text = COMPARED.text
     order = [
@@ -279,6 +283,7 @@ def test_a_report_lists_authentication_per_domain() -> None:
     assert shown == [[("no", ""), ("yes", ""), ("yes", "")], [("yes", ""), ("some", "2 of 3"), ("yes", "")]]
 
 
+@pytest.mark.thorough
 def test_long_tables_end_in_a_count() -> None:
     found = make_report([finding()], rows=[row(id=f"mailbox_{at}") for at in range(600)])
     shown = page(found)

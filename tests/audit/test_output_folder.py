@@ -97,6 +97,7 @@ async def test_no_file_of_a_client_contains_anything_of_the_others() -> None:
             assert client in text
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_the_page_of_a_client_does_not_change_with_the_other_clients() -> None:
     whole, parts = await read(agency(), *NAMES)
@@ -168,6 +169,7 @@ def test_every_workspace_has_files_of_its_own(names: dict[str, str]) -> None:
     assert all(re.fullmatch("[a-z0-9_-]+", stem) and len(stem) < 80 for stem in stems)
 
 
+@pytest.mark.thorough
 def test_the_command_writes_the_folder_and_compares_each_page_with_the_last_one(shell: Shell, tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     command = ("audit", "--base-url", "fake:", "--campaigns", "--output-folder", str(folder))
@@ -185,6 +187,7 @@ def test_the_command_writes_the_folder_and_compares_each_page_with_the_last_one(
     assert "space_demo_eu" not in (folder / "space_demo.html").read_text()
 
 
+@pytest.mark.thorough
 def test_a_folder_keeps_files_of_another_kind(shell: Shell, tmp_path: Path) -> None:
     command = ("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))
     (tmp_path / "index.html").write_text("my own page")
@@ -197,6 +200,7 @@ def test_a_folder_keeps_files_of_another_kind(shell: Shell, tmp_path: Path) -> N
     assert shell(*command, "--force").code == 1
 
 
+@pytest.mark.thorough
 def test_a_report_on_several_workspaces_is_not_compared_with_the_page_of_one(shell: Shell, tmp_path: Path) -> None:
     shell("audit", "--base-url", "fake:", "--output", str(tmp_path / "space_demo.json"))
     shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))

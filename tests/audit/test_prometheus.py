@@ -76,6 +76,7 @@ def test_the_score_of_an_audit_without_mailboxes_is_nan() -> None:
     assert math.isnan(figure(parse(write(report, "prometheus")), "score"))
 
 
+@pytest.mark.thorough
 def test_more_mailboxes_add_no_time_series() -> None:
     small, large = (fleet(boxes, per_domain=boxes // 10, sick=1.0) for boxes in (100, 2000))
     names = [{name for name, _ in parse(write(report, "prometheus"))} for report in (small, large)]

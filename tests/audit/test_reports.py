@@ -52,6 +52,7 @@ FLEET = report(
 )
 
 
+@pytest.mark.thorough
 def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
     found = report(reading(mailboxes(2000, blacklists=1)), reading([], workspace="space_2", error=StatusError("403")))
     assert repr(found) == ("<Report workspaces=2 unreadable=1 mailboxes=2000 score=45.0 critical=0 error=2001 warning=1 info=0>")
@@ -130,6 +131,7 @@ def test_a_clean_and_an_empty_report_say_so_and_ask_for_nothing() -> None:
     assert "Nothing could be read: the service denied access to every workspace." in denied
 
 
+@pytest.mark.thorough
 def test_changes_since_the_earlier_audit_are_listed() -> None:
     text = joined_lines(render_text(fleet(300, sick=0.4, compared=True)))
 

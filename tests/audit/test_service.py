@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from outreach_async import OutreachClient
 from outreach_async.audit import audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
 
+@pytest.mark.thorough
 async def test_problems_are_found_despite_unreadable_items_and_workspaces() -> None:
     fake = FakeService(seed=1)
     fake.add_workspace("space_1")

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, finding, make_report, written
@@ -29,6 +30,7 @@ def head(markdown: str) -> str:
     return markdown.split("\n\n")[1].strip().partition(": ")[2]
 
 
+@pytest.mark.thorough
 @given(WORLDS, WORLDS.map(next_day))
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, later: Report) -> None:
@@ -51,6 +53,7 @@ def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, la
     assert sum(task.findings for task in brief.resolved) + brief.resolved_notes == changes.resolved
 
 
+@pytest.mark.thorough
 @given(WORLDS)
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_every_finding_belongs_to_one_task(report: Report) -> None:

@@ -93,6 +93,7 @@ def test_a_workspace_that_always_fails_delays_others_at_most_once(
     assert others_done <= undisturbed.seconds + 1 + 1.2 * float(headers.get("retry-after", 0)) + 2
 
 
+@pytest.mark.thorough
 def test_workspaces_not_read_before_the_deadline_are_reported(play: Any) -> None:
     result: AuditResult = play(Scenario(seconds=0, limits=[(0, 10)]), 100, deadline=4.0)
     assert result.seconds == pytest.approx(4)

@@ -27,6 +27,7 @@ from outreach_async.fake.faults import Fault
 POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", LOOPS)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_same_seed_gives_the_same_trace(seed: int, backend: str, folder: Path) -> None:

@@ -282,6 +282,7 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
     assert (report.repeats, report.outcomes[Outcome.NOT_APPLIED], report.rows) == (6, 6, 10)
 
 
+@pytest.mark.thorough
 async def test_the_whole_input_is_spooled_before_the_first_row_is_sent(journal: Journal) -> None:
     counted = Counted(rows(1200))
     async with client(Script(added())).contacts.create_many(counted, journal=journal, spool=True) as outcomes:

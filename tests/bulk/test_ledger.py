@@ -333,6 +333,7 @@ async def test_a_contact_in_a_campaign_is_another_entry(fake: FakeService, file:
     assert file.report().targets == {(SPACE, None): 1, (SPACE, campaign): 2}
 
 
+@pytest.mark.thorough
 async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted(fake: FakeService, file: Ledger) -> None:
     rows = [{"email": f"user{number}@a.example"} for number in range(500)]
     await run(fake, file, rows)
@@ -431,6 +432,7 @@ async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeSer
     assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "new": 1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.9, 1.0])
 async def test_a_damaged_or_torn_file_is_never_used(fake: FakeService, file: Ledger, place: float) -> None:
     path, rows = Path(file.location), [{"email": f"user{number}@a.example"} for number in range(300)]
@@ -570,6 +572,7 @@ async def test_only_the_last_journals_and_generations_are_kept(fake: FakeService
 # Several campaigns
 
 
+@pytest.mark.thorough
 async def test_rows_of_other_campaigns_are_sent_again_if_a_contact_changes(fake: FakeService, file: Ledger) -> None:
     spring, autumn = ({**ANN, "campaign": fake.add_campaign(SPACE)} for _ in range(2))
     assert counts(await run(fake, file, [spring])) == {"new": 1}

@@ -178,6 +178,7 @@ async def test_a_run_also_stops_if_its_first_rows_are_rejected_for_different_rea
     assert len(list(invalid)) == 950
 
 
+@pytest.mark.thorough
 @virtual_time
 @pytest.mark.parametrize("option", [None, 1001])
 async def test_it_does_not_stop_if_the_check_is_off_or_needs_more_rows(option: int | None) -> None:
@@ -185,6 +186,7 @@ async def test_it_does_not_stop_if_the_check_is_off_or_needs_more_rows(option: i
     assert report.outcomes[Outcome.REJECTED] == 1000
 
 
+@pytest.mark.thorough
 @virtual_time
 async def test_one_row_that_is_not_rejected_lets_the_run_continue() -> None:
     script = Script(*[status(422)] * 30, added(), status(422))

@@ -113,6 +113,7 @@ def test_a_run_whose_folder_is_unmounted_makes_no_label_false(write: int) -> Non
     assert [type(error) for error in takeover.errors] == [JournalError]
 
 
+@pytest.mark.thorough
 def test_after_a_short_stop_a_run_that_was_taken_over_may_send_marked_rows() -> None:
     assert any(played(point, 0.0, given=scene(rows=30, concurrency=4)).sent_after for point in range(5, 40, 4))
 

@@ -385,6 +385,7 @@ async def test_a_resumed_run_keeps_the_targets_of_its_rows(fake: FakeService, jo
     assert campaigns_of(fake) == {(SPACE, f"user{at}@a.example"): [f"camp_{at % 2 + 1}"] for at in range(40)}
 
 
+@pytest.mark.thorough
 async def test_a_ledger_knows_each_contact_of_each_campaign(fake: FakeService, tmp_path: Path) -> None:
     options: dict[str, Any] = {"ledger": Ledger(tmp_path / "ledger", inline=True), "duplicates": "overwrite"}
     rows = [{"email": "ann@a.example", "campaign": "Spring"}, {"email": "ann@a.example", "campaign": "Autumn"}]

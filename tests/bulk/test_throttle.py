@@ -92,6 +92,7 @@ def test_a_service_that_recovers_from_total_refusal_gets_300_rows_in_30_seconds(
     assert run.recovery() <= RECOVERY
 
 
+@pytest.mark.thorough
 @on("trio")
 def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: Any) -> None:
     run: Run = play(Scenario(seconds=300, limits=[(0, 50)], outages=[(0, 300, "429")], workers=8))
@@ -119,6 +120,7 @@ def test_an_explicit_max_outage_counts_from_the_first_request_to_the_second(play
     assert run.ended == pytest.approx(100, abs=0.1)
 
 
+@pytest.mark.thorough
 @on("trio")
 def test_a_last_probe_finds_a_service_that_returns_just_before_the_end(play: Any) -> None:
     run: Run = play(Scenario(seconds=120, limits=[(0, 100)], outages=[(0, 97, "refused")], workers=8), max_outage=100)
@@ -574,6 +576,7 @@ def test_a_real_run_behaves_as_the_throttle_promises(scene: str, backend: str) -
     assert run.shortfalls(refusals=refusals) == []
 
 
+@pytest.mark.thorough
 @virtual_time
 @pytest.mark.parametrize("refusal", [status(429), status(429, retry_after="0")], ids=["no Retry-After", "Retry-After: 0"])
 async def test_a_run_whose_first_twenty_requests_are_throttled_ends_in_30_seconds(refusal: Response) -> None:

@@ -117,6 +117,7 @@ def test_a_file_that_replaces_the_input_does_not_end_the_run(run: Callable[..., 
     assert ended.err.endswith("; import the new file\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", [os.unlink, lambda path: Path(path).rename(path + ".done")])
 def test_a_file_may_be_moved_or_deleted_while_it_is_imported(
     run: Callable[..., Ended], service: FakeService, tmp_path: Path, change: Callable[[str], Any]
@@ -134,6 +135,7 @@ def test_a_file_that_grows_is_not_imported_any_further(run: Callable[..., Ended]
     assert ended.err.endswith("; import a copy that no program changes\n")
 
 
+@pytest.mark.thorough
 def test_the_remedy_for_a_changed_file_loses_no_row_and_no_doubt(
     run: Callable[..., Ended], shell: Shell, service: FakeService, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_the_remedy_for_a_changed_file_loses_no_row_and_no_doubt(
     assert (code, len(emails(service)), value["outcomes"]["skipped"], value["uncertain"]) == (0, ROWS, len(added), len(added))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", [append, lambda _path: None])
 def test_rejects_of_a_resumed_run_include_the_rows_that_failed_before(
     shell: Shell, service: FakeService, tmp_path: Path, change: Callable[[str], Any]
@@ -181,6 +184,7 @@ def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
     assert rejects.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_rows_and_rejects_that_the_journal_stores_do_not_depend_on_the_file(
     run: Callable[..., Ended], service: FakeService, tmp_path: Path
 ) -> None:

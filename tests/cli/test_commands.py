@@ -167,6 +167,7 @@ def test_a_service_that_denies_everything_exits_77(served: Served) -> None:
     assert served("campaigns", *served.options, "--header", f"Authorization: Bearer {KEY}").code == 0
 
 
+@pytest.mark.thorough
 def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
     code, value = shell.json("audit", *FAKE)
     assert code == 1
@@ -178,6 +179,7 @@ def test_the_embedded_service_shows_every_kind_of_problem(shell: Shell) -> None:
     assert max(score["score"] for score in value["scores"]["domains"].values()) == 100
 
 
+@pytest.mark.thorough
 def test_the_demo_contacts_have_duplicates_errors_and_reserved_domains() -> None:
     text = demo_contacts()
     emails = [row["E-mail"].strip().lower() for row in csv.DictReader(text.splitlines())]

@@ -215,6 +215,7 @@ def test_a_contact_is_created_with_the_key_of_its_workspace(
     assert [len(agency_service.contacts(f"space_{number:02}")) for number in (0, 5, 6)] == [2, 2, 1]
 
 
+@pytest.mark.thorough
 def test_reports_over_all_workspaces_have_their_names(shell: Shell, config: Path) -> None:
     del config
     code, report = shell.json("audit", "--workspace", "all")

@@ -281,6 +281,7 @@ def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: 
         assert [path.read_text(encoding="utf-8") for path in outputs] == [f"output {number}" for number in range(len(outputs))]
 
 
+@pytest.mark.thorough
 def test_a_report_is_recognised_by_its_beginning(shell: Shell, tmp_path: Path) -> None:
     suffixes = {form: suffix for suffix, form in SUFFIXES.items() if form in WRITERS}
     paths = {form: tmp_path / f"report{suffix}" for form, suffix in suffixes.items()}

@@ -155,6 +155,7 @@ def test_many_findings_of_one_kind_are_summarised(shell: Shell, tmp_path: Path) 
     assert len(out.splitlines()) == 6
 
 
+@pytest.mark.thorough
 def test_a_row_with_an_error_is_written_to_the_rejects_and_never_sent(served: Served) -> None:
     path, rejects = served.save(PEOPLE), served.folder / "rejects.csv"
     dry = served.json("import", path, "--dry-run", "--check", "error", "--rejects", str(rejects), *served.options)
@@ -210,6 +211,7 @@ def test_a_file_is_read_as_the_options_say_and_notes_are_printed(served: Served)
     assert table(rejects)[0]["First Name"] == "Zoë"
 
 
+@pytest.mark.thorough
 def test_an_import_of_stdin_with_a_journal_resumes_without_stdin(served: Served) -> None:
     journal, rejects, again = (served.folder / name for name in ("run.db", "rejects.csv", "again.csv"))
     options = ("--journal", str(journal), "--concurrency", "1", *served.options)

@@ -25,6 +25,7 @@ def test_a_terminal_says_that_no_outcome_is_uncertain(shell: Shell, tmp_path: Pa
     assert on_terminal("report", journal, "--uncertain").err.startswith("No outcome is uncertain.")
 
 
+@pytest.mark.thorough
 def test_a_suspended_import_exits_75_and_continues_with_resume(served: Served) -> None:
     path, journal = (served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20))), str(served.folder / "run.db"))
     served.service.faults.script("create_contact", ok, ok, status(429, retry_after=7200))
@@ -46,6 +47,7 @@ def test_without_a_journal_a_long_wait_is_an_incomplete_import(served: Served) -
     assert served("import", served.save("email\na@a.example\n"), *served.options).code == 3
 
 
+@pytest.mark.thorough
 def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: Served) -> None:
     path, journal = served.save("email,Plan\na@a.example,gold\nnone,\n"), str(served.folder / "run.db")
     first = served("import", path, *served.options, "--journal", journal)

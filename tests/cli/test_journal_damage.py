@@ -30,6 +30,7 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
 
 
+@pytest.mark.thorough
 def test_a_damaged_journal_is_continued_with_the_flag_the_error_names(served: Served, journal: Path) -> None:
     path = served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(9)))
     suspend(served.service)
@@ -54,6 +55,7 @@ def test_a_missing_or_empty_journal_is_continued(served: Served, journal: Path, 
     assert (value["outcomes"]["skipped"], value["uncertain"]) == (1, 1)
 
 
+@pytest.mark.thorough
 def test_stdin_is_read_again_when_its_journal_is_damaged(served: Served, journal: Path) -> None:
     people = "email\na@a.example\nb@a.example\nc@a.example\n"
     server_options = ("--journal", str(journal), "--concurrency", "1", *served.options)

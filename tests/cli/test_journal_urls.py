@@ -46,6 +46,7 @@ def test_a_suspended_import_is_reported_and_resumed_from_its_url(served: Served,
     assert SECRET not in first.out + first.err + shown.out + shown.err
 
 
+@pytest.mark.thorough
 def test_a_damaged_journal_at_a_url_is_given_up_with_earlier_unknown(served: Served) -> None:
     path, url = served.save("email\na@a.example\n"), f"file://{served.folder}/journal"
     assert served("import", path, *served.options, "--journal", url).code == 0

@@ -21,6 +21,7 @@ def ledger(tmp_path: Path) -> str:
     return str(tmp_path / "contacts.ledger")
 
 
+@pytest.mark.thorough
 def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: str) -> None:
     options = (*served.options, "--ledger", ledger, *OVERWRITE)
     first = served("import", served.save(FIRST), *options)
@@ -41,6 +42,7 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
     }
 
 
+@pytest.mark.thorough
 def test_a_stopped_import_names_the_command_that_continues_it(served: Served, ledger: str) -> None:
     options = (*served.options, "--ledger", ledger, *OVERWRITE)
     done = served("import", served.save(FIRST), *options, "--campaign", "camp_unknown")
@@ -48,6 +50,7 @@ def test_a_stopped_import_names_the_command_that_continues_it(served: Served, le
     assert served("import", served.save(FIRST), *options).out.splitlines()[-1] == "ledger: 2 new"
 
 
+@pytest.mark.thorough
 def test_a_row_with_a_fault_is_not_gone(served: Served, ledger: str) -> None:
     options = (*served.options, "--ledger", ledger, *OVERWRITE, "--check", "error")
     served("import", served.save("email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
@@ -62,6 +65,7 @@ def test_a_dry_run_compares_with_an_empty_ledger_and_creates_none(served: Served
     assert os.listdir(served.folder) == ["people.csv"]  # noqa: PTH208 - names
 
 
+@pytest.mark.thorough
 def test_an_interrupted_import_is_continued_by_the_same_command(served: Served, ledger: str) -> None:
     served.service.faults.script("create_contact", faults.commit_then(faults.reset()), faults.reset())
     rows = "".join(f"user{number}@x.example,Lyon\n" for number in range(20))
@@ -73,6 +77,7 @@ def test_an_interrupted_import_is_continued_by_the_same_command(served: Served, 
     assert second.out.splitlines()[-2] == "ledger: 1 uncertain, 19 unchanged"
 
 
+@pytest.mark.thorough
 def test_a_report_shows_the_contacts_and_runs_of_a_ledger(served: Served) -> None:
     for location in (str(served.folder / "contacts.ledger"), (served.folder / "lake").as_uri()):
         served("import", served.save(FIRST), *served.options, "--ledger", location, *OVERWRITE)

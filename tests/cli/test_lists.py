@@ -27,6 +27,7 @@ def table(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["campaigns", "mailboxes"])
 def test_a_pipe_gets_every_value_that_the_service_sent(shell: Shell, command: str) -> None:
     _, value = shell.json(command, *FAKE)
@@ -36,6 +37,7 @@ def test_a_pipe_gets_every_value_that_the_service_sent(shell: Shell, command: st
     assert all(set(item) <= set(row) for item, row in zip(value["data"], rows, strict=True))
 
 
+@pytest.mark.thorough
 def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
     campaign = table(shell("campaigns", *FAKE).out)[1]
     assert (campaign["created"], campaign["created_utc"]) == ("1768208400", "2026-01-12 09:00:00Z")

@@ -43,6 +43,7 @@ def test_an_import_writes_the_outcome_of_every_row(served: Served, place: tuple[
     assert "email must be an e-mail address" in rows[1]["error"]
 
 
+@pytest.mark.thorough
 def test_a_resumed_import_writes_each_row_once(served: Served) -> None:
     people, path = served.save(PEOPLE), served.folder / "out.jsonl"
     options = (*served.options, "--journal", str(served.folder / "run.db"), "--results", str(path))
@@ -61,6 +62,7 @@ def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None
     assert [row["status"] for row in read_results(path)] == ["unchanged", "added", "added"]
 
 
+@pytest.mark.thorough
 def test_a_dry_run_writes_what_the_ledger_knows_about_each_row(served: Served) -> None:
     path = served.folder / "out.jsonl"
     options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(path))
@@ -121,6 +123,7 @@ def test_a_report_writes_the_same_file(served: Served) -> None:
     assert read_results(served.folder / "a.parquet") == read_results(served.folder / "b.parquet")
 
 
+@pytest.mark.thorough
 def test_rows_from_a_pipe_have_record_numbers_or_lines(served: Served) -> None:
     served.piped(PEOPLE, "import", "-", *served.options, "--results", str(served.folder / "a.jsonl"))
     assert facts(read_results(served.folder / "a.jsonl")) == EXPECTED

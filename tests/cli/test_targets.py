@@ -127,6 +127,7 @@ def test_a_column_with_very_many_values_is_not_recognised(served: Served) -> Non
     assert "--map Campaign=campaign  # ambiguous" in done.err
 
 
+@pytest.mark.thorough
 def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(served: Served) -> None:
     people, rejects, results = served.save(BAD), served.folder / "rejects.csv", served.folder / "results.csv"
     mapping = ("--map", "campaign name=campaign")
@@ -176,6 +177,7 @@ def test_names_need_a_service_and_ids_do_not(served: Served) -> None:
     assert "1 of 3 rows can be sent" in done.out
 
 
+@pytest.mark.thorough
 def test_repeats_with_another_campaign_are_sent(served: Served) -> None:
     rows = "email,Campaign\nann@x.example,Spring\nann@x.example,camp_1\nann@x.example,Autumn\n"
     people, journal = served.save(rows), str(served.folder / "run.db")

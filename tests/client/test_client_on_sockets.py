@@ -110,6 +110,7 @@ async def test_an_error_never_denies_that_a_contact_may_have_been_created(make: 
             assert caught.value.maybe_applied or not stored(fake, client) or name == "429", name
 
 
+@pytest.mark.thorough
 @over("httpx", "aiohttp", "httptools", loops=MOVABLE)
 @before_and_after
 async def test_a_creation_retried_after_any_fault_makes_one_contact(make: Make, committed: bool) -> None:

@@ -229,6 +229,7 @@ async def test_a_failed_row_has_its_status_and_request_id_but_not_the_contact() 
     assert "b.example" not in repr(spy.events)
 
 
+@pytest.mark.thorough
 async def test_a_run_reports_at_once_that_it_pauses_and_that_it_continues() -> None:
     spy = Spy()
     script = Script(added(), status(429, retry_after="10"), added())

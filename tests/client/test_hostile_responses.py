@@ -310,6 +310,7 @@ def test_a_large_page_keeps_its_good_items_and_reports_the_others() -> None:
     assert (second.id, second.fields) == (None, {"id": 7})
 
 
+@pytest.mark.thorough
 def test_bad_items_beyond_the_first_mebibyte_keep_only_one_fault_and_the_id() -> None:
     odd = {**mailbox("mailbox_2"), "spf": "yes", "dkim": 1}
     page = decode_page(Page[Mailbox], large_page(*[odd] * 2_600, count=0, headers=["a"]))

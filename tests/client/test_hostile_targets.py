@@ -228,6 +228,7 @@ AMBIGUOUS: Final = (
 )
 
 
+@pytest.mark.thorough
 def test_an_ambiguous_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(text: str) -> None:
         with pytest.raises(InvalidRequest):

@@ -300,6 +300,7 @@ def test_every_row_has_one_outcome(fake: FakeService, client: SyncClient, count:
     assert outcomes.report.rows == len(fake.contacts("space_1")) == count
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("repeats", ["serial", "last"])
 def test_a_journal_can_be_read_and_finished_runs_are_reported_again(client: SyncClient, tmp_path: Path, repeats: Any) -> None:
     options: dict[str, Any] = {"journal": tmp_path / "run.db", "repeats": repeats}

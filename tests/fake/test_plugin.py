@@ -63,6 +63,7 @@ class Suite:
 # Fixtures.
 
 
+@pytest.mark.thorough
 def test_async_tests_on_both_loops_get_a_client_with_workspace_and_key(suite: Suite) -> None:
     suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
     suite.passes(
@@ -76,6 +77,7 @@ async def test_create(outreach_client, outreach_fake, outreach_workspace, outrea
     )
 
 
+@pytest.mark.thorough
 def test_each_test_gets_its_own_fake_and_its_client_is_closed_afterwards(suite: Suite) -> None:
     suite.passes(
         """

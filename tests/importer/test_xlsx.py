@@ -51,6 +51,7 @@ def seen(*row: str, code: str = "zip") -> Row:
     return read_sheet(content, {"x": code})[1][0]
 
 
+@pytest.mark.thorough
 @given(table=st.lists(st.tuples(cells, cells, cells), max_size=8))
 def test_a_table_of_strings_is_read_back_without_its_blank_rows(table: list[tuple[str, str, str]]) -> None:
     content = workbook({"People": sheet_of([NAMES, *([text(cell) for cell in row] for row in table)])})

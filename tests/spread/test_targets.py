@@ -69,6 +69,7 @@ def failures(path: Path) -> tuple[FailedRow, ...]:
     return (FailedRow(str(path), 3, "rejected", UNKNOWN), FailedRow(str(path), 5, "rejected", REFUSED, SPACE, "camp_9"))
 
 
+@pytest.mark.thorough
 def test_parts_send_each_row_to_its_target(
     made: ImportPlan, connection: Connection, fake: FakeService, tmp_path: Path, shell: Shell
 ) -> None:

@@ -58,16 +58,20 @@ def render_json(report: Report) -> Iterator[str]:
     yield f"{after}{rest}\n"
 
 
-def schema(name: str = "report") -> dict[str, Any]:
+def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
-    text = (files("outreach_async.audit.reports") / "data" / f"{name}.schema.json").read_text(encoding="utf-8")
-    values: dict[str, Any] = json.loads(text)
-    return values
+    return _read_schema("report")
 
 
 def brief_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`."""
-    return schema("brief")
+    return _read_schema("brief")
+
+
+def _read_schema(name: str) -> dict[str, Any]:
+    text = (files("outreach_async.audit.reports") / "data" / f"{name}.schema.json").read_text(encoding="utf-8")
+    values: dict[str, Any] = json.loads(text)
+    return values
 
 
 __all__ = [
