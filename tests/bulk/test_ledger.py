@@ -432,7 +432,6 @@ async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeSer
     assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "new": 1}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.9, 1.0])
 async def test_a_damaged_or_torn_file_is_never_used(fake: FakeService, file: Ledger, place: float) -> None:
     path, rows = Path(file.location), [{"email": f"user{number}@a.example"} for number in range(300)]

@@ -153,7 +153,6 @@ class Lines:
         raise OSError("the terminal is closed")
 
 
-@pytest.mark.thorough
 async def test_a_cancelled_server_leaves_its_input_alone(service: FakeService) -> None:
     lines = Lines()
     async with assisted(service) as server, anyio.create_task_group() as group:
