@@ -75,7 +75,7 @@ def test_an_audit_of_clean_campaigns_found_no_problems() -> None:
     assert summarize(report_of(judged())).verdict == "No mailboxes were checked."
 
 
-def test_campaigns_that_were_not_read_are_listed_as_unread_but_not_unused_limits() -> None:
+def test_campaigns_that_were_not_read_are_listed_but_unused_limits_are_not() -> None:
     unused = Finding(rule="OA240", severity=Severity.WARNING, workspace="space_1", message="unused", remedy="Use them.")
     unread = attrs.evolve(unused, rule="OA911", severity=Severity.ERROR, message="could not be read")
     texts = [write(attrs.evolve(report_of(judged(case())), findings=[each]), "terminal") for each in (unused, unread)]

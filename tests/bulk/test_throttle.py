@@ -202,7 +202,7 @@ def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     [(LOST, FailureKind.AMBIGUOUS, {}), (StatusError("503", status_code=503), FailureKind.REFUSED, {"retry_after": 10.0})],
     ids=["lost", "503 with Retry-After"],
 )
-def test_a_row_that_keeps_failing_among_successes_is_given_up_and_holds_up_no_other(
+def test_a_row_that_keeps_failing_is_given_up_and_holds_up_no_other(
     error: OutreachError, kind: FailureKind, facts: dict[str, Any]
 ) -> None:
     run = flow(attempts=3)

@@ -158,9 +158,15 @@ async def test_a_key_echoed_or_quoted_is_shown_nowhere(held_key: Held, encoding:
     logger.setLevel(logging.DEBUG)
     spans, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    options: Any = {"owner_key": held_key.key, "headers": {"authorization": f"Bearer {held_token.key}"}, "workspace": "space_1"}
-    hooks = [OtelHook(tracer_provider=provider)]
-    client = OutreachClient(transport=transport, **options, retry=RetryPolicy(attempts=2), deadline=5.0, hooks=hooks)
+    client = OutreachClient(  # the key in no local variable, because tracebacks show those of this test
+        transport=transport,
+        owner_key=held_key.key,
+        headers={"authorization": f"Bearer {held_token.key}"},
+        workspace="space_1",
+        retry=RetryPolicy(attempts=2),
+        deadline=5.0,
+        hooks=[OtelHook(tracer_provider=provider)],
+    )
     with tempfile.TemporaryDirectory() as folder:
         try:
             result = await ACTS[act](client, Path(folder))
@@ -226,8 +232,13 @@ async def test_behind_a_proxy_no_traceback_shows_key_or_authorization(make: Make
     for way in (hang_up, refuse):
         with Listener(way) as proxy:
             transport = make(f"{scheme}://user:{token.key}@service.example", proxy=f"http://localhost:{proxy.port}")
-            options: Any = {"owner_key": key.key, "headers": {"x-api-key": token.key}, "workspace": "space_1"}
-            client = OutreachClient(transport=transport, **options, retry=RetryPolicy(attempts=1))
+            client = OutreachClient(  # the key in no local variable, because tracebacks show those of this test
+                transport=transport,
+                owner_key=key.key,
+                headers={"x-api-key": token.key},
+                workspace="space_1",
+                retry=RetryPolicy(attempts=1),
+            )
             with pytest.raises(OutreachError) as caught:
                 await client.contacts.create(CONTACT)
             await client.aclose()
