@@ -81,7 +81,7 @@ async def test_a_retry_after_longer_than_the_patience_is_not_waited_for() -> Non
     assert transport.sent_count == 1
 
 
-async def test_a_service_that_never_responds_is_reported_without_secrets_and_left_alone() -> None:
+async def test_a_service_that_never_responds_is_reported_without_secrets() -> None:
     failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
     found = (await measure_service(failing, WRITER, Patience())).findings
     assert found["auth"].explanation == "no response: no connection through *** for ***"

@@ -273,7 +273,7 @@ def test_t12_to_t14_days_are_the_queue_over_the_daily_limits_plus_waits(boxes: i
     assert ending(fake, fake.add_campaign(SPACE, status="live", mailboxes=mailboxes, **fields)) == end
 
 
-def test_t13_b5_and_t17_live_campaigns_share_a_limit_and_another_is_estimated_as_live() -> None:
+def test_t13_b5_and_t17_live_campaigns_share_a_limit_others_are_estimated() -> None:
     fake = world()
     boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10)
     camps = [

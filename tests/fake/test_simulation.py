@@ -227,7 +227,7 @@ HISTORY: dict[str, Any] = {
         (90, [0, 0, 0, 0, 0]),
     ],
 )
-def test_seeded_counts_leave_the_windows_day_by_day_also_those_of_an_earlier_day(days: int, shown: list[int]) -> None:
+def test_seeded_counts_leave_the_windows_day_by_day_also_of_an_earlier_day(days: int, shown: list[int]) -> None:
     fake = quiet_world()
     boxes = [fake.add_mailbox(SPACE, **HISTORY, avg_open_rate=(1, 4))]
     fake.advance(days=days)

@@ -103,7 +103,7 @@ class Standstill:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["stopped", "cut off from the scheduler"])
-def test_a_worker_that_stands_still_is_replaced_and_sends_only_rows_it_had_marked(
+def test_a_worker_that_stands_still_is_replaced_and_sends_only_marked_rows(
     service: ClusterService, connection: Connection, made: ImportPlan, tmp_path: Path, kind: str
 ) -> None:
     journals = f"file://{tmp_path}/journals"

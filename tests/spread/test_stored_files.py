@@ -129,7 +129,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_an_object_on_s3_is_read_with_credentials_of_the_environment_never_shown(proxy: Proxy) -> None:
+def test_an_object_on_s3_is_read_with_hidden_credentials_of_the_environment(proxy: Proxy) -> None:
     made = plan([put(url := f"s3://{BUCKET}/a.csv", CSV)])
     assert [row["email"] for part in made.parts for _, row in part.read_rows()] == ["ann@x.example", "bo@x.example"]
     assert SECRET not in made.to_json().decode()
