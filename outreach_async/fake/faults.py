@@ -93,7 +93,7 @@ class Service(Protocol):
 
 @attrs.frozen
 class Fault:
-    """What a function of this module returns. The instance `ok` injects nothing.
+    """A fault to inject, created by a function of this module. The instance `ok` injects nothing.
 
     Attributes:
         label: The fault as it is written in code, such as `status(503)`.

@@ -105,7 +105,7 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
 
 @attrs.frozen
 class Authentication:
-    """Whether the mailboxes of a domain have a mechanism (SPF, DKIM or DMARC): `yes`, `some`, `no`, or `-` if unknown."""
+    """A mechanism (SPF, DKIM or DMARC) of a domain. `status` is `yes`, `some` or `no` for its mailboxes, or `-` if unknown."""
 
     name: str
     status: str
