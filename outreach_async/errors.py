@@ -46,6 +46,12 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
+def format_count(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun, such as `1,234 parts` or `1 mailbox`."""
+    regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or regular}"
+
+
 class OutreachError(Exception):
     """Base class of all errors that the library raises.
 

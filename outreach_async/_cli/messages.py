@@ -94,11 +94,6 @@ def format_cell(value: Any, column: str = "") -> str:
     return f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
 
 
-def count_noun(count: int, noun: str) -> str:
-    """Return a count with its noun, such as `1,234 parts` or `1 mailbox`."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("x") else "s")
-
-
 def wrap_line(text: str, width: int) -> str:
     """Break a line between words, so that paths and addresses can be copied, and indent its continuation lines."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)

@@ -15,7 +15,7 @@ import anyio
 import click
 from anyio.abc import TaskGroup
 
-from outreach_async._cli.messages import count_noun, find_remedy, to_printable, translate_arguments
+from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
 from outreach_async._service.retry import explain_status, is_refusal
 from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
@@ -25,6 +25,7 @@ from outreach_async.errors import (
     InvalidRequest,
     JournalError,
     OutreachError,
+    format_count,
     iterate_linked_errors,
     shorten,
 )
@@ -184,7 +185,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
         yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
     if error.count > len(error.columns):
-        yield f"  ... and {count_noun(error.count - len(error.columns), 'more column')}"
+        yield f"  ... and {format_count(error.count - len(error.columns), 'more column')}"
     if unknown and error.ambiguous:
         yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
     if not error.any_known:

@@ -74,9 +74,9 @@ that could not be checked this time, and the changed numbers. `outreach_async.au
 compares with the last.
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json` (`schema()` describes it), `csv`,
-`markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for node_exporter, for which `write_prometheus` replaces a
-file), and `reports.folder` a page for each workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids
-everywhere, and as the label `name` of gauges.
+`markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for the textfile collector of node_exporter), and
+`reports.folder` a page for each workspace. `audit(client, ids, names={"space_1": "acme"})` shows names beside ids everywhere, and
+as the label `name` of gauges.
 
 Streaming
 ---------
@@ -94,7 +94,6 @@ from outreach_async.audit._conditions import Case, DomainFacts
 from outreach_async.audit._evaluation import check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
 from outreach_async.audit._meter import AuditProgress
-from outreach_async.audit._prometheus import write_prometheus
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
@@ -139,5 +138,4 @@ __all__ = [
     "explain",
     "merge",
     "stream",
-    "write_prometheus",
 ]

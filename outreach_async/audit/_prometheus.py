@@ -7,21 +7,20 @@ million mailboxes would need a million time series, which would overload a Prome
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
-from outreach_async._files.atomic import atomic_write
+from outreach_async._files.optional import require_module
 from outreach_async.audit._findings import GroupKind, Severity
 from outreach_async.audit._report import Report
-from outreach_async.errors import InvalidRequest
 
 Gauge: TypeAlias = tuple[str, str, tuple[str, ...], Mapping[Any, float]]
 """The name, the description and the labels of a metric, and its values by the values of the labels."""
 
+PROMETHEUS: Final = "prometheus_client", "outreach_async[prometheus]"  # the module and its extra
 _GROUP_FIGURES: Final = (
     ("score", "Share of the e-mails of the {kind} that healthy mailboxes send, from 0 to 100", "score"),
     ("mailboxes", "Checked mailboxes of the {kind}", "mailboxes"),
@@ -36,7 +35,7 @@ def render_prometheus(report: Report) -> str:
     # Gauges of workspaces and domains cover those in `Report.groups`: at most the 1,000 worst workspaces and the 1,000 worst
     # domains. There are two exceptions. Gauges about campaigns cover the 1,000 workspaces with the most campaigns. The gauge
     # `workspace_unreadable` covers every workspace.
-    require_client()
+    require_module(*PROMETHEUS)
     from prometheus_client import generate_latest
     from prometheus_client.core import GaugeMetricFamily
 
@@ -51,31 +50,6 @@ def render_prometheus(report: Report) -> str:
         families.append(family)
     registry: Any = SimpleNamespace(collect=lambda: families)  # `generate_latest` uses no other attribute of a registry
     return generate_latest(registry).decode()
-
-
-def write_prometheus(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the metrics of a report to a file for node_exporter, which reads all `*.prom` files in its textfile folder.
-
-    The file is replaced atomically, so node_exporter never reads an incomplete file.
-
-    Raises:
-        InvalidRequest: The extra `prometheus` is not installed.
-        OSError: The file cannot be written; an existing file is unchanged.
-
-    Example:
-        ```python
-        write_prometheus(report, "outreach.prom")
-        print('outreach_audit_domain_score{domain="north.example"} 74.5' in Path("outreach.prom").read_text())  # -> True
-        ```
-    """
-    atomic_write(path, render_prometheus(report))
-
-
-def require_client() -> None:
-    try:
-        import prometheus_client  # noqa: F401 - imported only to check that it is installed
-    except ImportError:
-        raise InvalidRequest("prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'") from None
 
 
 def escape_label(value: str) -> str:

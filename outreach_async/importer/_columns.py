@@ -14,7 +14,7 @@ import attrs
 from outreach_async._service.operations import order_fields
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
-from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._known_exports import (
     ExportFormat,
     detect_export,
@@ -429,7 +429,7 @@ def _create_unmapped_error(
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, samples[at]))
         taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
     others = len(unmapped) - len(columns)
-    parts = [*map(str, columns), f"{others:,} more column{'s' if others > 1 else ''}"][: len(unmapped)]
+    parts = [*map(str, columns), format_count(others, "more column")][: len(unmapped)]
     message = "; ".join(parts)
     if any(column.proposals[0] == CODE for column in columns):
         message += f"; replace {CODE} with the code of a field"

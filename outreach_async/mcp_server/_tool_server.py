@@ -1,4 +1,4 @@
-"""Create the MCP server with its tools, and serve it over stdin and stdout."""
+"""Create the MCP server with its tools, and serve it over stdin and stdout, or over HTTP."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
+from hmac import compare_digest
 from importlib.metadata import version
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import anyio
+import uvicorn
 from anyio.from_thread import BlockingPortal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
+from starlette.responses import PlainTextResponse
 
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._run import require_workspace_ids
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
     from mcp.server.mcpserver import Context
     from mcp_types import CallToolResult, InputRequiredResult
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from outreach_async.audit.history import History
     from outreach_async.client import OutreachClient
@@ -222,3 +227,30 @@ def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryO
             for line in source:
                 portal.call(sender.send, line.decode(errors="replace"))
         portal.call(sender.aclose)
+
+
+def build_app(server: MCPServer[Any], host: str, token: str | None) -> ASGIApp:
+    """Return the ASGI application of a server. Requests of web pages of other hosts are refused, as the protocol demands."""
+    names = "127.0.0.1", "localhost", "[::1]", host
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+    app = server.streamable_http_app(host=host, transport_security=security)
+    if token is None:
+        return app
+
+    async def require_token(scope: Scope, receive: Receive, send: Send) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] != "http" or compare_digest(given, f"Bearer {token}".encode()):
+            await app(scope, receive, send)
+        else:
+            refusal = PlainTextResponse("expected the header 'Authorization: Bearer TOKEN'", 401, {"www-authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+
+    return require_token
+
+
+async def serve_http(server: MCPServer[Any], host: str, port: int, token: str | None) -> None:
+    await uvicorn.Server(uvicorn.Config(build_app(server, host, token), host=host, port=port, log_level="warning")).serve()

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, TEXTS, finding, fleet, group, make_report
+from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, TEXTS, fleet, group, make_report
 from support.cli import KEY, Shell
 
-from outreach_async.audit import Report, Severity, write_prometheus
+from outreach_async.audit import Report, Severity
 from outreach_async.audit._prometheus import escape_label
 from outreach_async.audit._scoring import Scores
 from outreach_async.audit.reports import write
@@ -113,14 +113,6 @@ def test_any_report_is_a_file_without_repeated_series(found: Report) -> None:
 @given(st.lists(TEXTS, unique=True))
 def test_different_names_stay_different(names: list[str]) -> None:
     assert len({escape_label(name) for name in names}) == len(names)
-
-
-def test_a_file_is_replaced_as_a_whole_and_nothing_stays_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "outreach.prom"
-    path.write_text("old", encoding="utf-8")
-    write_prometheus(make_report([finding()]), path)
-    assert path.read_text(encoding="utf-8") == write(make_report([finding()]), "prometheus")
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_output_file_has_the_gauges_and_the_verdict_is_still_printed(

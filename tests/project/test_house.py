@@ -36,7 +36,6 @@ SMALL_MODULES = {
     "conformance/test_conformance.py": "pytest looks for this name",
     "guides/__init__.py": "a package",
     "guides/performance.py": "a guide",
-    "mcp_server/_http.py": "only `mcp --http` imports the web server",
     "shared_rate.py": "public names and a guide",
     "testing/__init__.py": "public names and a guide",
 }

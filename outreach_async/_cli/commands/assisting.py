@@ -25,7 +25,7 @@ def mcp(
     *, options: Options, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
 ) -> int:
     require_module("mcp", "outreach_async[mcp]")
-    from outreach_async.mcp_server._tool_server import create_server, serve_stdio
+    from outreach_async.mcp_server._tool_server import create_server, serve_http, serve_stdio
 
     token = os.environ.get("OUTREACH_MCP_TOKEN") or None
     if http and token is None and (allow_writes or host not in LOOPBACK):
@@ -48,8 +48,6 @@ def mcp(
                 client, workspaces, allow_writes=writable, deadline=deadline, clock=clock, history=store, names=names
             )
             if http:
-                from outreach_async.mcp_server._http import serve_http
-
                 await serve_http(server, host, port, token)
             else:
                 await serve_stdio(server)

@@ -28,9 +28,10 @@ from outreach_async._cli.output import Screen, follow_progress, show_current, sh
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.atomic import atomic_write
+from outreach_async._files.optional import require_module
 from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
-from outreach_async.audit._prometheus import require_client
+from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
@@ -48,10 +49,9 @@ from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
 from outreach_async.audit.reports._html_page import load_templates
 from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
 from outreach_async.audit.reports._text import StyledReport
-from outreach_async.audit.reports._wording import format_count
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.transport._secret import Secret
 
 _MAX_SUGGESTED: Final = 3
@@ -81,7 +81,7 @@ def audit(
         _folder_uses(output_folder, options),
     )
     if "prometheus" in task.formats:
-        require_client()
+        require_module(*PROMETHEUS)
     earlier = [load_report("--compare", path) for path in existing]
     for path in compares:
         if path not in existing:

@@ -13,12 +13,11 @@ import attrs
 import click
 
 from outreach_async._cli.connection import open_each, workspaces_of
-from outreach_async._cli.messages import count_noun
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
 from outreach_async.client import OutreachClient
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
 from outreach_async.transport._urls import parse_base_url
 
@@ -112,7 +111,7 @@ async def _check_all(options: Options) -> int:
         for text in each.errors:
             screen.warn(f"{each.workspace.name}: {text}")
     works = sum(not each.errors for each in found)
-    screen.print_line(f"{works:,} of {count_noun(len(found), 'workspace')} {'works' if works == 1 else 'work'}")
+    screen.print_line(f"{works:,} of {format_count(len(found), 'workspace')} {'works' if works == 1 else 'work'}")
     described = [
         {
             "workspace": each.workspace.id,

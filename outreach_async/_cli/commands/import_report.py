@@ -8,13 +8,13 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async._cli.messages import count_noun, format_seconds
+from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
-from outreach_async.errors import BulkError, OutreachError, StatusError
+from outreach_async.errors import BulkError, OutreachError, StatusError, format_count
 from outreach_async.importer import Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._preflight import Preflight
@@ -90,7 +90,8 @@ def print_columns(screen: Screen, columns: Columns) -> None:
 def print_findings(screen: Screen, preflight: Preflight) -> None:
     """Print the findings of a file check: the number and first examples of each kind."""
     for kind in preflight.kinds.values():
-        screen.print_line(f"{'error' if kind.level == 'error' else 'warning'}: {kind.check}: {count_noun(kind.count, 'finding')}")
+        level = "error" if kind.level == "error" else "warning"
+        screen.print_line(f"{level}: {kind.check}: {format_count(kind.count, 'finding')}")
         for number, message in kind.first:
             screen.print_line(f"  {preflight.unit} {number}: {message}")
         if kind.count > len(kind.first):

@@ -24,7 +24,6 @@ from outreach_async._cli.commands.import_report import (
     print_report,
 )
 from outreach_async._cli.commands.results import is_results_file, open_outcomes, write_results
-from outreach_async._cli.messages import count_noun
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -44,7 +43,7 @@ from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.errors import InvalidRequest, JournalError, format_count
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import can_map_all
@@ -151,7 +150,7 @@ def _create_job(
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
     if report is not None and report.spooled is not None:
-        text = f"{job.journal} contains the {count_noun(report.spooled, 'row')} of this run, which resumes with them"
+        text = f"{job.journal} contains the {format_count(report.spooled, 'row')} of this run, which resumes with them"
         # Said before the next line, which waits until standard input has data or ends.
         Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
         if sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1):

@@ -18,7 +18,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, open_each
-from outreach_async._cli.messages import count_noun, format_moment, format_period, to_printable
+from outreach_async._cli.messages import format_moment, format_period, to_printable
 from outreach_async._cli.output import Screen
 from outreach_async._cli.parameters import STDOUT
 from outreach_async._cli.process import INCOMPLETE, OK, format_message, run_async
@@ -26,7 +26,7 @@ from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_write
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.client import OutreachClient
-from outreach_async.errors import OutreachError
+from outreach_async.errors import OutreachError, format_count
 from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 
@@ -110,7 +110,7 @@ class _Listing:
 
         `result` is the list as one JSON object, with its items in `data`.
         """
-        screen, count = self.screen, count_noun(len(result["data"]), noun)
+        screen, count = self.screen, format_count(len(result["data"]), noun)
         names, rows = self.names, [[_read_cell(item, name) for name in self.names] for item in items]
         if spaces is not None:
             names, rows = ("workspace", *names), [[space, *row] for space, row in zip(spaces, rows, strict=True)]
@@ -124,7 +124,7 @@ class _Listing:
             screen.print_table(names, rows)
             if hidden := [name for name in self.columns.all if name not in names]:
                 shows = f"--columns {','.join(hidden[:2])} or --columns all shows them"
-                screen.print_footer(f"{count_noun(len(hidden), 'more column')}: {', '.join(hidden)}; {shows}")
+                screen.print_footer(f"{format_count(len(hidden), 'more column')}: {', '.join(hidden)}; {shows}")
             screen.print_footer("; ".join(filter(None, (count, about))))
         screen.print_result(result)
 

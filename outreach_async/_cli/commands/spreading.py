@@ -15,13 +15,13 @@ from outreach_async._cli.commands.import_report import print_report
 from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
-from outreach_async._cli.messages import count_noun
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan, results_of
@@ -73,7 +73,7 @@ def import_in_parts(
         for header, code in zip(file.headers, file.codes, strict=True):
             if code in TARGET_FIELDS:
                 screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
-    screen.print_line(f"{count_noun(made.rows, 'row')} in {count_noun(len(made.parts), 'part')}")
+    screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
     with _written_results(made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
@@ -85,7 +85,8 @@ def _print_end(screen: Screen, report: SpreadReport, rows: int, journal: str) ->
     for row in report.failures[: screen.few]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
     if report.findings:
-        screen.print_line(f"warning: cells: {count_noun(report.findings, 'finding')}; these values were left out or may be wrong")
+        found = format_count(report.findings, "finding")
+        screen.print_line(f"warning: cells: {found}; these values were left out or may be wrong")
     for finding in report.first_findings[: screen.few]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
     screen.print_result(report.to_dict())

@@ -6,9 +6,9 @@ from typing import Final
 
 from outreach_async.audit._values import DAY, format_percent
 from outreach_async.audit.campaigns import LIVE, CampaignResults
-from outreach_async.audit.reports._wording import format_count, format_date, format_figure, format_span, replace_unprintable
+from outreach_async.audit.reports._wording import format_date, format_figure, format_span, replace_unprintable
 from outreach_async.audit.reports.brief import Brief, CampaignBrief
-from outreach_async.errors import shorten
+from outreach_async.errors import format_count, shorten
 from outreach_async.models import Number
 
 # With these limits, the table of campaigns fits into 80 columns, regardless of the service's data.

@@ -44,7 +44,6 @@ from outreach_async.audit.reports._view import (
     score_tone,
 )
 from outreach_async.audit.reports._wording import (
-    format_count,
     format_date,
     format_figure,
     format_time,
@@ -52,6 +51,7 @@ from outreach_async.audit.reports._wording import (
     split_code,
 )
 from outreach_async.audit.reports.brief import Brief, WorkspaceBrief
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 AUDIT_TITLE: Final = "Mailbox audit"

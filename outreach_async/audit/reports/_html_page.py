@@ -45,7 +45,6 @@ from outreach_async.audit.reports._view import (
     score_tone,
 )
 from outreach_async.audit.reports._wording import (
-    format_count,
     format_date,
     format_figure,
     format_time,
@@ -54,7 +53,7 @@ from outreach_async.audit.reports._wording import (
     split_code,
 )
 from outreach_async.audit.reports.brief import Brief
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.models import Number
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
 from outreach_async.audit._totals import CompactSet
-from outreach_async.audit.reports._wording import format_count, format_span, format_time, replace_unprintable
-from outreach_async.errors import shorten
+from outreach_async.audit.reports._wording import format_span, format_time, replace_unprintable
+from outreach_async.errors import format_count, shorten
 
 MAX_NAME_SHOWN: Final = 60  # characters of a campaign's name
 

@@ -13,12 +13,12 @@ from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_o
 from outreach_async.audit.reports._summary import is_about_reading, workspace_label
 from outreach_async.audit.reports._wording import (
     describe_figure,
-    format_count,
     format_figure,
     format_time,
     judge_change,
     replace_unprintable,
 )
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 MAX_UNREAD: Final = 10  # reading errors whose message is shown

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 _YEAR_10000: Final = 253_402_300_800
@@ -21,11 +22,6 @@ def replace_unprintable(text: str) -> str:
 
 def split_code(text: str) -> list[tuple[bool, str]]:
     return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
-
-
-def format_count(count: int, noun: str, plural: str = "") -> str:
-    regular = f"{noun}{'es' if noun.endswith('x') else 's'}"
-    return f"{count:,} {noun if count == 1 else plural or regular}"
 
 
 def format_figure(value: Number | None) -> str:
