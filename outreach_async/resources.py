@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 import attrs
 
@@ -67,10 +67,20 @@ class _Resource:
     _settings: Settings = attrs.field(repr=False)
     _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
+    def _list(
+        self, build: Callable[..., PageBuilder[T]], space: object, pages: tuple[Any, Any, Any], keep: str, limits: CallOptions
+    ) -> Pager[T]:
+        require_choice("undecodable", keep, ("raise", "keep"))
+        (page, display, most), workspace = pages, default_to(space, self._settings.workspace)
+        build_page = build(workspace, display, self._settings.request_defaults, keep=keep == "keep")
+        require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
+        if most is not None:
+            require_number("max_items", most, least=1)
+        return Pager(lambda number: self._engine.run(build_page(number), limits, self._throttle), page, most)
 
-class _CampaignsOrMailboxes(_Resource, Generic[T]):
-    _operation: ClassVar[Callable[..., PageBuilder[Any]]]
-    _display: ClassVar[int]
+
+class Campaigns(_Resource):
+    """Methods for the campaigns of a workspace."""
 
     @drop_frames
     def list(
@@ -78,20 +88,20 @@ class _CampaignsOrMailboxes(_Resource, Generic[T]):
         *,
         workspace: str | None = None,
         page: int = 1,
-        display: int | None = None,
+        display: int = 100,
         max_items: int | None = None,
         undecodable: UndecodableAction = "raise",
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
-    ) -> Pager[T]:
-        """List campaigns or mailboxes (sections "List campaigns" and "List mailboxes" of the service's API documentation).
+    ) -> Pager[Campaign]:
+        """List campaigns (section "List campaigns" of the service's API documentation).
 
         Await the result for one page, or iterate over it for all items of all pages.
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
             page: Number of the page to start at.
-            display: Number of items per page; by default 100 campaigns, or 500 mailboxes, of which 2,000 is the maximum.
+            display: Number of items per page.
             max_items: Maximum number of items, over all pages; `None` for all.
             undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
                 the item in the page's `undecodable`.
@@ -104,24 +114,10 @@ class _CampaignsOrMailboxes(_Resource, Generic[T]):
             ```python
             async for campaign in client.campaigns.list(display=50):
                 print(campaign.id, campaign.status)  # -> camp_1 live
-            print(len(await client.mailboxes.list().collect()))  # -> 2
             ```
         """
-        require_choice("undecodable", undecodable, ("raise", "keep"))
-        options = self._settings.call_options(timeout, deadline)
-        space, size = default_to(workspace, self._settings.workspace), default_to(display, self._display)
-        build_page = self._operation(space, size, self._settings.request_defaults, keep=undecodable == "keep")
-        require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
-        if max_items is not None:
-            require_number("max_items", max_items, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, max_items)
-
-
-class Campaigns(_CampaignsOrMailboxes[Campaign]):
-    """Methods for the campaigns of a workspace."""
-
-    _operation = staticmethod(operations.list_campaigns)
-    _display = 100
+        limits = self._settings.call_options(timeout, deadline)
+        return self._list(operations.list_campaigns, workspace, (page, display, max_items), undecodable, limits)
 
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign (section "List steps of a campaign" of the service's API documentation).
@@ -141,11 +137,34 @@ class Campaigns(_CampaignsOrMailboxes[Campaign]):
             return await self._engine.run(operation, self._settings.call_options(timeout, deadline), self._throttle)
 
 
-class Mailboxes(_CampaignsOrMailboxes[Mailbox]):
+class Mailboxes(_Resource):
     """Methods for the mailboxes of a workspace."""
 
-    _operation = staticmethod(operations.list_mailboxes)
-    _display = 500
+    @drop_frames
+    def list(
+        self,
+        *,
+        workspace: str | None = None,
+        page: int = 1,
+        display: int = 500,
+        max_items: int | None = None,
+        undecodable: UndecodableAction = "raise",
+        timeout: Seconds = UNSET,
+        deadline: Seconds = UNSET,
+    ) -> Pager[Mailbox]:
+        """List mailboxes (section "List mailboxes" of the service's API documentation), as `Campaigns.list` lists campaigns.
+
+        Args:
+            display: Number of items per page, at most 2,000.
+            workspace, page, max_items, undecodable, timeout, deadline: As for `Campaigns.list`.
+
+        Example:
+            ```python
+            print(len(await client.mailboxes.list().collect()))  # -> 2
+            ```
+        """
+        limits = self._settings.call_options(timeout, deadline)
+        return self._list(operations.list_mailboxes, workspace, (page, display, max_items), undecodable, limits)
 
 
 class Workspaces(_Resource):

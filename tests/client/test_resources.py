@@ -76,6 +76,12 @@ async def test_a_result_has_its_response_without_secrets(call: Call, answer: Res
 BAD_ITEM = b'{"status":"ok","headers":[],"data":[{"id":"camp_1","steps":"3"}],"total_found":1,"current_page":1,"total_pages":1}'
 
 
+def test_pythons_error_for_a_misspelled_option_names_the_public_class() -> None:
+    for resource in ("Campaigns", "Mailboxes"):
+        with pytest.raises(TypeError, match=rf"\A{resource}\.list\(\) got an unexpected keyword argument 'serch'"):
+            getattr(client(Script()), resource.lower()).list(serch="north")
+
+
 @pytest.mark.parametrize("resource", ["campaigns", "mailboxes"])
 async def test_an_undecodable_item_is_an_error_or_kept_as_the_caller_asks(resource: str) -> None:
     script = Script(Response(200, {}, BAD_ITEM))
