@@ -87,6 +87,14 @@ def test_urls_that_cannot_be_used_are_refused_with_the_option(served: Served) ->
     assert "JOURNAL: expected" in served("report", "ftp://bucket/run").err
 
 
+def test_report_names_its_argument_whatever_is_there(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(int(served.options[1].rpartition(":")[2])).items():  # not an S3 server: it knows no bucket
+        monkeypatch.setenv(name, value)
+    assert "outreach-async: JOURNAL s3://bucket/x: the objects cannot be listed" in served("report", "s3://bucket/x").err
+    (served.folder / "history.db").write_text("an audit history", encoding="utf-8")
+    assert f"JOURNAL: {served.folder}/history.db is not a journal; pass the path" in served("report", str(served.folder)).err
+
+
 @pytest.fixture
 def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path) -> str:
     """Create the journals of two parts. The second part is unfinished and has an uncertain row."""

@@ -66,7 +66,7 @@ def test_columns_are_printed_as_chosen(shell: Shell, command: str, columns: str,
     ("options", "message"),
     [
         (("--columns", "opns"), "--columns: unknown column 'opns'; did you mean 'opens'? Try"),
-        (("--columns", "zzz"), "--columns: unknown column 'zzz'; the columns are id, status, name, "),
+        (("--columns", "nope"), "--columns: unknown column 'nope'; the columns are id, status, name, "),
         (("--columns", ""), "--columns: unknown column ''; the columns are id, "),
         (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of the options."),
         (("--columns", "id", "--format", "json"), "--columns: conflicts with the format json, which prints every value; remove"),

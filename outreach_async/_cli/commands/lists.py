@@ -65,7 +65,7 @@ class ListColumns:
         names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
         for name in names:
             if name not in self.all:
-                near = get_close_matches(name, self.all, n=1)
+                near = get_close_matches(name, self.all, n=1, cutoff=0.7)
                 meant = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.all)}."
                 raise click.UsageError(f"--columns: unknown column {name!r}; {meant}")
         return names

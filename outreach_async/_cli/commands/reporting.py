@@ -99,6 +99,17 @@ class _Wanted:
         return details
 
 
+@contextmanager
+def _name_argument() -> Iterator[None]:
+    """Name the command's `JOURNAL` in a message about the parameter `journal`, or about a location that cannot be read."""
+    try:
+        yield
+    except (InvalidRequest, JournalError) as error:
+        error.args = (re.sub(r"\A(journal|ledger)(?=:| \S+: )", "JOURNAL", str(error)),)
+        raise
+
+
+@_name_argument()
 def report(
     options: Options,
     journal: files.JournalLocation,
@@ -114,23 +125,13 @@ def report(
     wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, force)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
-    with _name_argument():
-        if is_ledger(journal):
-            return _report_ledger(wanted, journal, mapping)
-        journals = journals_in(journal)
+    if is_ledger(journal):
+        return _report_ledger(wanted, journal, mapping)
+    journals = journals_in(journal)
     if given := next((name for name, value in mapping.items() if value), None):
         flag = given.removesuffix("s").replace("_", "-")
         raise click.UsageError(f"--{flag}: JOURNAL is not a ledger, and knows the columns of its input; omit the option.")
     return _report_parts(wanted, journal, journals) if journals else _report_run(wanted, journal)
-
-
-@contextmanager
-def _name_argument() -> Iterator[None]:
-    """Replace the parameter `journal` by the command's `JOURNAL` in the message of an `InvalidRequest`."""
-    try:
-        yield
-    except InvalidRequest as error:
-        raise InvalidRequest(re.sub(r"\A(journal|ledger): ", "JOURNAL: ", str(error))) from error
 
 
 def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Mapping[str, Any]) -> int:
@@ -230,9 +231,8 @@ class _Run:
 
 
 def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
-    with _name_argument():
-        journal = journal_at(location)
-        figures = journal.report()
+    journal = journal_at(location)
+    figures = journal.report()
     folder, _, name = str(location).rstrip("/").removesuffix(".db").rpartition("/")
     part = None
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
@@ -268,8 +268,7 @@ def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapp
     reports = {name: journal.report() for name, journal in journals.items()}
     details: dict[str, Any] = {}
     if wanted.uncertain or wanted.flag:
-        with _name_argument():
-            parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
+        parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
         runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
         if wanted.flag and (others := [name for name, part in parts.items() if part is None]):
             location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
