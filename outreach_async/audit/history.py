@@ -77,7 +77,8 @@ Size and safety
 100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB. A kill, a full
 disk or a loss of power loses at most the snapshot that is being written. Processes that append wait for each other. Each use
 checks the whole file, and refuses a damaged one. A file that is not a history is never changed, and a history belongs to the
-address of one service. It contains the addresses of mailboxes, so only its owner can read it.
+address of one service. Tables, views and indexes that other programs add, also by `ANALYZE`, are neither checked nor changed. It
+contains the addresses of mailboxes, so only its owner can read it.
 """
 
 from __future__ import annotations

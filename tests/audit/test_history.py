@@ -347,6 +347,19 @@ def test_a_file_that_is_no_history_is_not_touched(path: Path, kind: str) -> None
     assert path.read_bytes() == before
 
 
+def test_tables_and_indexes_that_other_programs_add_to_a_history_stay(path: Path) -> None:
+    append_days(path, 1)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("CREATE TABLE notes AS SELECT 'mine' AS note; CREATE INDEX by_rule ON findings (rule); ANALYZE")
+
+    append_days(path, 3)
+    assert History(path).prune(86_400) == 2
+    with closing(sqlite3.connect(path)) as db:
+        names = "SELECT name FROM sqlite_master WHERE name IN ('notes', 'by_rule', 'sqlite_stat1')"
+        assert len(db.execute(names).fetchall()) == 3
+        assert db.execute("SELECT note FROM notes").fetchall() == [("mine",)]
+
+
 def test_a_history_belongs_to_one_service(path: Path) -> None:
     world, _ = one_campaign()
     History(path, address="https://api.example/").append(*world.read(START))
