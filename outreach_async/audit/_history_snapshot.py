@@ -76,8 +76,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     number: int
     ((number,),) = db.execute("SELECT coalesce(max(snapshot), 0) + 1 FROM snapshots")
     day = int(report.at // DAY)
-    query = "SELECT coalesce(min(day), ?1), coalesce(max(day), ?1 - 1) FROM days"
-    first, last = db.execute(query, (day,)).fetchone()
+    first, last = db.execute("SELECT coalesce(min(day), ?), coalesce(max(day), ?) FROM days", (day, day - 1)).fetchone()
     for each in range(day, first) if day < first else range(last + 1, day + 1):  # the calendar has no gaps
         insert(db, "days", each, datetime.fromtimestamp(each * DAY, UTC).date().isoformat())
     campaigns = report.campaigns.checked if report.campaigns else None
