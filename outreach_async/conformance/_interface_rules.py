@@ -17,16 +17,15 @@ from outreach_async._service.responses import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import (
     COUNT,
-    NUMBER,
-    PAGE,
     REGISTERED_RULES,
-    STRINGS,
+    SHAPES,
     Fault,
     StatedRule,
     Subject,
     find_misfits,
     find_unrelated,
     is_count,
+    is_number,
     shorten,
     stated,
 )
@@ -62,7 +61,7 @@ def _page_sequences(measured: Measurement) -> Iterator[Subject]:
     survey = measured.survey
     longest = (survey.campaign_pages, "created"), (survey.mailbox_pages, "created_at")
     for sequence, (pages, created) in zip(survey.page_sequences, longest * 2, strict=True):
-        times: list[float] = [row[created] for row in pages.rows if NUMBER[1](row.get(created))]
+        times: list[float] = [row[created] for row in pages.rows if is_number(row.get(created))]
         yield sequence.pages[-1].exchange, "the page", sequence, times in (sorted(times), sorted(times, reverse=True))
 
 
@@ -117,10 +116,10 @@ def _check_page(page: SampledPage) -> Iterator[Fault]:
     if document is None:
         yield "P1-total", "was not served, although total_found on the first page implies that this page exists"
         return
-    yield from find_misfits("P1", document, PAGE)
+    yield from find_misfits("P1", document, SHAPES["page"])
     yield from find_unrelated("P1", {"items": page.item_count, "display": page.display}, "items <= display")
     for name in ("total_found", "current_page", "total_pages"):
-        if NUMBER[1](document.get(name)) and not is_count(document[name]):
+        if is_number(document.get(name)) and not is_count(document[name]):
             yield "P1-counts", f"has the {name} {shorten(document[name])}, not {COUNT[0]}"
     counts = {**document, "the requested page": page.number}
     yield from find_unrelated("P1-current", counts, "current_page == the requested page")
@@ -132,7 +131,7 @@ def _check_page(page: SampledPage) -> Iterator[Fault]:
         expected = min(page.size, max(0, page.total - page.index * page.size))
         counts = {"items": page.item_count, "from total_found": expected}
         yield from find_unrelated("P1-total", counts, "items == from total_found")
-    yield from find_misfits("P14", document, {"headers": STRINGS})
+    yield from find_misfits("P14", document, {"headers": SHAPES["page"]["headers"]})
 
 
 @stated(_sequences_with_end, {"P1-end": "a page past the end is refused, is empty, or repeats items of other pages"})

@@ -5,10 +5,12 @@ This module also defines the kinds of values that rules expect, and `StatedRule`
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from itertools import chain
 from typing import Any, Final
 
@@ -49,53 +51,40 @@ def is_count(value: Any) -> bool:
     return is_number(value) and value >= 0 and (type(value) is int or value.is_integer())
 
 
-STRING: Final[ValueKind] = ("a string", lambda value: isinstance(value, str))
-NUMBER: Final[ValueKind] = ("a number", is_number)
-BOOLEAN: Final[ValueKind] = ("a boolean", lambda value: isinstance(value, bool))
-ARRAY: Final[ValueKind] = ("an array", lambda value: isinstance(value, list))
-STRINGS: Final[ValueKind] = ("an array of strings", lambda value: ARRAY[1](value) and all(map(STRING[1], value)))
-OBJECTS: Final[ValueKind] = ("an array of objects", lambda value: ARRAY[1](value) and all(isinstance(one, dict) for one in value))
-STRING_OR_NULL: Final[ValueKind] = ("a string or null", lambda value: value is None or isinstance(value, str))
-BOOLEAN_OR_NULL: Final[ValueKind] = ("a boolean or null", lambda value: value is None or isinstance(value, bool))
-STRING_OR_NUMBER: Final[ValueKind] = ("a string or a number", lambda value: isinstance(value, str) or is_number(value))
 COUNT: Final[ValueKind] = ("a whole number of 0 or more", is_count)
 NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
 TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
 
+_JSON_TYPES: Final[Mapping[str, ValueKind]] = {
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "number": ("a number", is_number),
+    "boolean": ("a boolean", lambda value: isinstance(value, bool)),
+    "null": ("null", lambda value: value is None),
+    "array": ("an array", lambda value: isinstance(value, list)),
+    "object": ("an object", lambda value: isinstance(value, dict)),
+}
 
-def _fields_of_kind(names: str, kind: ValueKind) -> dict[str, ValueKind]:
-    return dict.fromkeys(names.split(), kind)
-
-
-CAMPAIGN: Final[Shape] = {
-    **_fields_of_kind("id status name last_activity days_left_display", STRING),
-    **_fields_of_kind("steps contacts opens initials interested replies bounces", NUMBER),
-    **_fields_of_kind("opens_num replies_num bounces_num interested_num days_left created", NUMBER),
-    "days_left_date": STRING_OR_NUMBER,
-}
-MAILBOX: Final[Shape] = {
-    **_fields_of_kind("id status email sender_name age last_activity type created server_ip", STRING),
-    **_fields_of_kind("campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days", NUMBER),
-    **_fields_of_kind("bounced_30days avg_open_rate avg_click_rate created_at", NUMBER),
-    **_fields_of_kind("spf dkim dmarc", BOOLEAN),
-    "domain_ip": STRING_OR_NULL,
-}
-STEP: Final[Shape] = {
-    **_fields_of_kind("id status type", STRING),
-    **_fields_of_kind("order wait_time left_to_send already_sent out_of", NUMBER),
-    "templates": OBJECTS,
-}
-TEMPLATE: Final[Shape] = {
-    **_fields_of_kind("id test_letter name status", STRING),
-    **_fields_of_kind("sent opened opened_num clicked clicked_num replied replied_num unsubscribed unsubscribed_num", NUMBER),
-    **_fields_of_kind("subject body_text", STRING_OR_NULL),
-    "new_thread": BOOLEAN_OR_NULL,
-}
-FIELD: Final[Shape] = {**_fields_of_kind("label code", STRING), "searchable": STRINGS}
-PAGE: Final[Shape] = {**_fields_of_kind("total_found current_page total_pages", NUMBER), "headers": STRINGS, "data": ARRAY}
-_STEPS: Final[Shape] = {"days_left": NUMBER, **_fields_of_kind("days_left_date days_left_display", STRING), "data": ARRAY}
-_SHAPES: Final = {"campaign": CAMPAIGN, "mailbox": MAILBOX, "field": FIELD, "step": STEP, "template": TEMPLATE, "steps": _STEPS}
+_SCHEMAS: Final = {
+    "campaign": "Campaign", "mailbox": "Mailbox", "field": "WorkspaceField", "step": "Step", "template": "Template",
+    "steps": "CampaignSteps", "page": "CampaignPage",
+}  # fmt: skip
 _ID_PREFIXES: Final = {"campaign": "camp_", "mailbox": "mailbox_", "field": "", "step": "step_", "template": "temp_"}
+
+
+def _read_kind(schema: Mapping[str, Any]) -> ValueKind:
+    if schema.get("items") == {"type": "string"}:
+        return "an array of strings", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)
+    types = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+    kinds = [_JSON_TYPES[name] for name in types]
+    return " or ".join(called for called, _ in kinds), lambda value: any(is_one(value) for _, is_one in kinds)
+
+
+_schemas = json.loads(files("outreach_async.fake").joinpath("openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]
+SHAPES: Final[Mapping[str, Shape]] = {
+    kind: {field: _read_kind(value) for field, value in _schemas[name]["properties"].items() if "const" not in value}
+    for kind, name in _SCHEMAS.items()
+}
+"""The fields of each object, without `status` of responses: rule W2 is about it."""
 
 
 Fault = tuple[str, str]  # the id of the rule, and a description of the violation
@@ -114,8 +103,7 @@ def find_misfits(rule: str, value: Any, shape: Shape) -> Iterator[Fault]:
 
 
 def _name_json_type(value: Any) -> str:
-    names = {type(None): "null", bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
-    return names.get(type(value), "a number")
+    return next(called for called, is_one in _JSON_TYPES.values() if is_one(value))
 
 
 # Rules.
@@ -188,8 +176,7 @@ def _all_items(measured: Measurement) -> Iterator[Subject]:
             yield exchange, f"data[{place}]", kind, value
             if kind == "step" and isinstance(value, dict):
                 for number, template in enumerate(_as_list(value, "templates")):
-                    if isinstance(template, dict):
-                        yield exchange, f"data[{place}].templates[{number}]", "template", template, value.get("order")
+                    yield exchange, f"data[{place}].templates[{number}]", "template", template, value.get("order")
 
 
 def _as_list(document: Row, name: str) -> list[Any]:
@@ -258,7 +245,7 @@ def _fields(measured: Measurement) -> Iterator[Subject]:
 
 @stated(_all_items, {"W4": "every item has every documented field, with the documented type"})
 def _check_shape(kind: str, item: Any, _order: object = None) -> Iterator[Fault]:
-    return find_misfits("W4", item, _SHAPES[kind])
+    return find_misfits("W4", item, SHAPES[kind])
 
 
 _ITEM_RULES: Final = {
@@ -267,7 +254,7 @@ _ITEM_RULES: Final = {
 }
 
 
-@stated(_each(*_SHAPES), _ITEM_RULES)
+@stated(_each(*SHAPES), _ITEM_RULES)
 def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
     prefix, id_ = _ID_PREFIXES[kind], item.get("id", "")
     if item.get("test_letter") == PERSONALIZED:
@@ -275,13 +262,13 @@ def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
     if prefix and not (isinstance(id_, str) and id_.startswith(prefix)):
         yield "W3", f"has the id {shorten(id_)}, which does not start with {prefix}"
     for name, count in _PERCENTAGE_COUNTS.items():
-        comparable = name in _SHAPES[kind] and _has_valid(kind, item, name) and _has_valid(kind, item, count)
+        comparable = name in SHAPES[kind] and _has_valid(kind, item, name) and _has_valid(kind, item, count)
         if comparable and item[name] > 0 >= item[count]:
             yield "W4-shares", f"{name} is {shorten(item[name])}, although {count} is {shorten(item[count])}"
 
 
 def _has_valid(kind: str, item: Row, name: str) -> bool:
-    return name in item and _SHAPES[kind][name][1](item[name])
+    return name in item and SHAPES[kind][name][1](item[name])
 
 
 def stated_values(id_: str, statement: str, value_kind: ValueKind, **names: str) -> None:
@@ -333,7 +320,7 @@ _CAMPAIGN_RULES: Final = {
 
 @stated(_campaigns, _CAMPAIGN_RULES)
 def _check_campaign(listed: Row, document: Row) -> Iterator[Fault]:
-    yield from find_misfits("T13", document, _SHAPES["steps"])
+    yield from find_misfits("T13", document, SHAPES["steps"])
     for kind, row in ("campaign", listed), ("steps", document):
         yield from _find_wrong_values("T13-days", kind, row, NON_NEGATIVE, ["days_left"])
     date, steps, data = document.get("days_left_date"), extract_rows(document), document.get("data")

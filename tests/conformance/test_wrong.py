@@ -16,7 +16,7 @@ from support.transports import LOOPS
 from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Access, check
 from outreach_async.conformance._interface_rules import RULES
-from outreach_async.conformance._item_rules import CAMPAIGN, FIELD, MAILBOX, STEP, TEMPLATE
+from outreach_async.conformance._item_rules import SHAPES
 from outreach_async.conformance._read_probes import survey_workspace
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response, Transport
@@ -456,14 +456,14 @@ async def test_a_service_that_breaks_one_rule_is_found_to_break_it(rule: str, wr
 
 FIELDS: Final = [
     (kind, path, name)
-    for kind, path, shape in (
-        ("campaigns", "data.9", CAMPAIGN),
-        ("mailboxes", "data.1", MAILBOX),
-        ("steps", "data.0", STEP),
-        ("steps", PER, TEMPLATE),
-        ("fields", "data.20", FIELD),
+    for kind, path, item in (
+        ("campaigns", "data.9", "campaign"),
+        ("mailboxes", "data.1", "mailbox"),
+        ("steps", "data.0", "step"),
+        ("steps", PER, "template"),
+        ("fields", "data.20", "field"),
     )
-    for name in shape
+    for name in SHAPES[item]
 ]
 ALSO: Final = {
     "id": {"W3"},
