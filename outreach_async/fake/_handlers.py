@@ -135,7 +135,7 @@ class ItemRenderer:
 
     def render_mailbox(self, mailbox: Mailbox) -> dict[str, Any]:
         ledger = self.world.simulation.stats.get(mailbox.id, NO_STATS)
-        item = {**mailbox.values, **ledger.item_values(mailbox.seeded, int(self.now // DAY))}
+        item = {**mailbox.values, **ledger.item_values(mailbox, int(self.now // DAY))}
         for name in ("opened_14days", "avg_open_rate", "avg_click_rate"):
             share = item[name]
             if isinstance(share, Share):

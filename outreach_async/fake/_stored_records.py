@@ -168,55 +168,6 @@ class Campaign:
         return sum(getattr(template, count) for step in self.steps for template in step.templates)
 
 
-FORTNIGHT: Final = 14
-MONTH: Final = 30
-QUARTER: Final = 90
-
-
-@attrs.frozen
-class SeededStats:
-    day: int
-    sent_today: int
-    sent_30days: int
-    sent_90days: int
-    bounced_30days: int
-    opened_14days: Share
-    opens: Share
-    clicks: Share
-    pinned: frozenset[str]
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any], as_of: float) -> SeededStats:
-        counts = {
-            name: values[name] if type(values[name]) is int and values[name] >= 0 else None
-            for name in ("sent_today", "sent_30days", "sent_90days", "bounced_30days")
-        }
-        today, month, quarter, bounced = (count or 0 for count in counts.values())
-        shares = {
-            "opened_14days": _share_or_none(values["opened_14days"], month * FORTNIGHT // MONTH),
-            "avg_open_rate": _share_or_none(values["avg_open_rate"], quarter),
-            "avg_click_rate": _share_or_none(values["avg_click_rate"], quarter),
-        }
-        opened, opens, clicks = (share or Share(0, 0) for share in shares.values())
-        pinned = frozenset(name for name, value in {**counts, **shares}.items() if value is None)
-        return cls(int(as_of // DAY), today, month, quarter, bounced, opened, opens, clicks, pinned)
-
-    def sent_30days_after(self, days: int) -> int:
-        """Return how many seeded e-mails the 30-day count still includes on a later day."""
-        return (self.sent_today if days < MONTH else 0) + remaining_after(self.sent_30days - self.sent_today, MONTH - 1, days)
-
-    def sent_90days_after(self, days: int) -> int:
-        today = self.sent_today if days < QUARTER else 0
-        month = remaining_after(self.sent_30days - self.sent_today, MONTH - 1, max(0, days - QUARTER + MONTH))
-        return today + month + remaining_after(self.sent_90days - self.sent_30days, QUARTER - MONTH, days)
-
-    def bounced_after(self, days: int) -> int:
-        # The number decreases in proportion to `sent_30days_after(days)`.
-        if not self.sent_30days:
-            return self.bounced_30days if days == 0 else 0
-        return self.bounced_30days * self.sent_30days_after(days) // self.sent_30days
-
-
 def _share_or_none(value: Any, of: int) -> Share | None:
     if isinstance(value, Share):
         return value if 0 <= value.part <= value.whole else None
@@ -224,9 +175,12 @@ def _share_or_none(value: Any, of: int) -> Share | None:
     return Share(round(of * value / 100), of) if fits else None
 
 
-def remaining_after(total: int, days: int, passed: int) -> int:
-    """Return the part of a total that remains after `passed` days. This part decreases evenly to zero over `days` days."""
-    return total * max(0, days - passed) // days
+# Each statistic of a mailbox that a time window limits: the counter in `MailboxStats`, and the days of the window.
+WINDOWS: Final = {
+    "sent_today": ("sent", 1), "sent_30days": ("sent", 30), "sent_90days": ("sent", 90), "bounced_30days": ("bounced", 30),
+}  # fmt: skip
+
+FORTNIGHT: Final = 14
 
 
 @attrs.frozen
@@ -239,8 +193,17 @@ class Mailbox:
     as_of: float
 
     @cached_property
-    def seeded(self) -> SeededStats:
-        return SeededStats.from_values(self.values, self.as_of)
+    def seeded_day(self) -> int:
+        return int(self.as_of // DAY)
+
+    @cached_property
+    def seeded(self) -> Mapping[str, Any]:
+        """The statistics as counts, and as a `Share` each of the rates. An impossible value is left out, and never changes."""
+        counts = {name: self.values[name] for name in WINDOWS if type(self.values[name]) is int and self.values[name] >= 0}
+        month, quarter = counts.get("sent_30days", 0), counts.get("sent_90days", 0)
+        wholes = {"opened_14days": month * FORTNIGHT // 30, "avg_open_rate": quarter, "avg_click_rate": quarter}
+        shares = {name: _share_or_none(self.values[name], of) for name, of in wholes.items()}
+        return {**counts, **{name: share for name, share in shares.items() if share is not None}}
 
     @property
     def created(self) -> float:

@@ -5,8 +5,7 @@ The simulation has events, counts per mailbox and day, and queues of campaigns. 
 Reactions to e-mails are chosen with pseudorandom numbers. Each number is a hash of the seed and of names, such as the contact and
 `open delay`. Therefore it does not depend on the order of calls, the size of time steps, or other contacts.
 
-A mailbox is seeded with its statistics on one day. The e-mails of that day leave the 30-day and 90-day counts all at once; others
-leave gradually, as if sent evenly over the 29 days before the seeded day, and over the 60 days before those.
+A mailbox is seeded with its statistics on one day. As time passes, they leave each window evenly, day by day.
 
 An open or a bounce counts for the day on which the e-mail was sent. Otherwise, a rate could exceed 100 %.
 """
@@ -32,16 +31,13 @@ from outreach_async.fake._arguments import draw, generate_id
 from outreach_async.fake._error_responses import refusal_error
 from outreach_async.fake._stored_records import (
     FORTNIGHT,
-    MONTH,
-    QUARTER,
+    WINDOWS,
     Campaign,
     Contact,
     Mailbox,
     Rates,
-    SeededStats,
     Share,
     Workspace,
-    remaining_after,
 )
 from outreach_async.fake.behaviour import RateLimit
 
@@ -129,30 +125,37 @@ class MailboxStats:
     def copy(self) -> MailboxStats:
         return attrs.evolve(self, sent=self.sent.copy(), opened=self.opened.copy(), bounced=self.bounced.copy())
 
-    def sent_on(self, seeded: SeededStats, day: int) -> int:
-        return self.sent[day] + (seeded.sent_today if day == seeded.day else 0)
+    def sent_on(self, box: Mailbox, day: int) -> int:
+        return self.sent[day] + (box.seeded.get("sent_today", 0) if day == box.seeded_day else 0)
 
-    def item_values(self, seeded: SeededStats, day: int) -> Mapping[str, Any]:
+    def item_values(self, box: Mailbox, day: int) -> Mapping[str, Any]:
         """Return the statistics on a day by their names in the mailbox list, without those that keep their seeded values."""
-        days = max(0, day - seeded.day)
+        days, seeded = max(0, day - box.seeded_day), box.seeded
         if not days and not self.sent:
             return {}
-        opened, whole = (remaining_after(n, FORTNIGHT, days) for n in (seeded.opened_14days.part, seeded.opened_14days.whole))
-        figures = {
-            "sent_today": self.sent_on(seeded, day),
-            "sent_30days": seeded.sent_30days_after(days) + _sum_window(self.sent, day, MONTH),
-            "opened_14days": Share(
-                opened + _sum_window(self.opened, day, FORTNIGHT), whole + _sum_window(self.sent, day, FORTNIGHT)
-            ),
-            "sent_90days": seeded.sent_90days_after(days) + _sum_window(self.sent, day, QUARTER),
-            "bounced_30days": seeded.bounced_after(days) + _sum_window(self.bounced, day, MONTH),
-            "avg_open_rate": Share(seeded.opens.part + self.opened.total(), seeded.opens.whole + self.sent.total()),
-            "avg_click_rate": Share(seeded.clicks.part + self.clicks, seeded.clicks.whole + self.sent.total()),
+        figures: dict[str, Any] = {
+            name: _remaining(seeded[name], window, days) + _sum_window(getattr(self, counter), day, window)
+            for name, (counter, window) in WINDOWS.items()
+            if name in seeded
         }
-        return {name: value for name, value in figures.items() if name not in seeded.pinned}
+        sent = self.sent.total()
+        for name, passed, part, whole in (
+            ("opened_14days", days, _sum_window(self.opened, day, FORTNIGHT), _sum_window(self.sent, day, FORTNIGHT)),
+            ("avg_open_rate", 0, self.opened.total(), sent),
+            ("avg_click_rate", 0, self.clicks, sent),
+        ):
+            if old := seeded.get(name):
+                old_part, old_whole = (_remaining(count, FORTNIGHT, passed) for count in (old.part, old.whole))
+                figures[name] = Share(old_part + part, old_whole + whole)
+        return figures
 
 
 NO_STATS: Final = MailboxStats()
+
+
+def _remaining(total: int, days: int, passed: int) -> int:
+    """Return what a window of some days still has of a total that was spread evenly over the window, rounded up."""
+    return -(-total * max(0, days - passed) // days)
 
 
 def _sum_window(counts: Counter[int], last: int, days: int) -> int:

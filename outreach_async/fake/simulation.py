@@ -149,7 +149,7 @@ class SimulationEngine:
 
     def _remaining_capacity(self, day: int, mailbox: str) -> int:
         box = self.world.mailboxes[mailbox]
-        return box.capacity - self.world.simulation.stats.get(mailbox, NO_STATS).sent_on(box.seeded, day)
+        return box.capacity - self.world.simulation.stats.get(mailbox, NO_STATS).sent_on(box, day)
 
     def _send(self, campaign: Campaign, flow: CampaignFlow, due: FutureEvent, box: Mailbox, now: int) -> None:
         place, step = due.step, campaign.steps[due.step]

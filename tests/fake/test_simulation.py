@@ -278,14 +278,6 @@ def test_impossible_seeded_values_are_kept() -> None:
     assert boxes_of(fake)[1]["last_activity"] == "?"
 
 
-def test_seeded_bounces_without_sent_emails_last_a_day() -> None:
-    fake = quiet_world()
-    fake.add_mailbox(SPACE, **NOTHING | {"bounced_30days": 7})
-    assert boxes_of(fake)[1]["bounced_30days"] == 7
-    fake.advance(days=1)
-    assert boxes_of(fake)[1]["bounced_30days"] == 0
-
-
 def test_t18_last_activity_is_when_anything_last_happened() -> None:
     fake = world_of_three(last_activity=START - 5 * DAY)
     fake.sim.script(ADA, opens_after="2h")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
+from math import ceil
 from typing import Any, ClassVar
 
 import attrs
@@ -152,16 +153,13 @@ class Reader:
             return sum(count for day, count in days.items() if today - day < length)
 
         first, month, quarter = was["sent_today"], was["sent_30days"], was["sent_90days"]
-        old_month = first * (passed < 30) + (month - first) * max(0, 29 - passed) // 29
-        old_quarter = (
-            first * (passed < 90)
-            + (month - first) * min(29, max(0, 89 - passed)) // 29
-            + (quarter - month) * max(0, 60 - passed) // 60
+        old_month, old_quarter = (
+            ceil(Fraction(old * max(0, length - passed), length)) for old, length in ((month, 30), (quarter, 90))
         )
         assert box["sent_today"] == sent_in(1) + first * (passed == 0)
         assert box["sent_30days"] == sent_in(30) + old_month
         assert box["sent_90days"] == sent_in(90) + old_quarter
-        old_bounced = was["bounced_30days"] * old_month // max(1, month)
+        old_bounced = ceil(Fraction(was["bounced_30days"] * max(0, 30 - passed), 30))
         assert box["bounced_30days"] == of_emails_of("bounced", 30) + old_bounced
         if month == 0:
             assert same_number(box["opened_14days"], percent(of_emails_of("opened", 14), sent_in(14)))
