@@ -241,11 +241,6 @@ def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
     raise InvalidRequest(f"{path}: {mask_keys(problem)}")
 
 
-def profiles_of(path: Path) -> list[str]:
-    profiles = tomllib.loads(_read_safely(path)).get("profile", {})
-    return list(profiles) if isinstance(profiles, dict) else []
-
-
 def _read_safely(path: Path) -> str:
     """Return the text of a file that only its owner, who must be this user or root, can write."""
     # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.

@@ -13,25 +13,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from outreach_async._cli.parameters import TYPES, WordType, build_parameters
+from outreach_async._cli.parameters import build_parameters
 
-_CHECKS: Final = ("email", "role", "typo", "phone", "country", "state", "timezone", "date", "website", "cells", "repeat")
-_LEVELS: Final = ("error", "warn", "off")
-
-
-def list_rules() -> dict[str, str]:
-    from outreach_async.audit import CATALOGUE
-
-    return {name: rule.title for name, rule in CATALOGUE.items()}
-
-
-TYPES.update(
-    {
-        "[RULE]": WordType(lambda _: list_rules()),
-        "[CHECK=]error|warn|off": WordType(lambda _: [*_LEVELS, *(f"{check}={level}" for check in _CHECKS for level in _LEVELS)]),
-        "PRESET|FILE": WordType(lambda _: ("documented", "strict", "lenient"), or_file=True),
-    }
-)
 _DECLARED: Final = tomllib.loads((Path(__file__).parent / "data" / "commands.toml").read_text(encoding="utf-8"))
 SHARED: Final = {str(option.name): option for option in build_parameters(_DECLARED["shared"])}
 """Maps each attribute of `Options` to its option, which is accepted before and after the name of the command."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from outreach_async._files.objects import is_url
-
-if TYPE_CHECKING:
-    from outreach_async._config_file import ConfigValues
 
 STDOUT: Final = Path("/dev/stdout")
 _REMEDIES: Final = {
@@ -25,8 +23,6 @@ _REMEDIES: Final = {
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NAMES: Final = {"json": "as_json", "schema": "as_schema", "format": "form", "input": "input_", "id": "subject", "by": "kind"}
 """The names of parameters that differ from those of their options."""
-
-Words = Mapping[str, str] | Iterable[str]
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
@@ -48,28 +44,10 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         return str(value)
 
 
-class WordType(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A text. The shell completes it to one of some words, or to the name of a file."""
+class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A name, an id or a group of workspaces. The shell completes it, and commands look it up, in the configuration file."""
 
     name = "text"
-
-    def __init__(self, words: Callable[[click.Context], Words], *, or_file: bool = False) -> None:
-        self._words = words
-        self._or_file = or_file
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        del param
-        words = self._words(ctx)
-        helps = words if isinstance(words, Mapping) else dict.fromkeys(words)
-        found = [CompletionItem(word, help=text) for word, text in helps.items() if word.lower().startswith(incomplete.lower())]
-        return found or ([CompletionItem(incomplete, type="file")] if self._or_file else [])
-
-
-class WorkspaceType(WordType):
-    """A name, an id or a group of workspaces. Names are looked up in the configuration file later."""
-
-    def __init__(self) -> None:
-        super().__init__(_workspaces_to_complete)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
@@ -79,36 +57,20 @@ class WorkspaceType(WordType):
         is_id = not text.strip() or text.startswith(tuple(ID_PREFIXES.values()))
         return IdType("workspace").convert(value, param, ctx) if is_id else text
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del param
+        from outreach_async._config_file import ALL, ConfigValues, find_config, read_config
+        from outreach_async.errors import InvalidRequest
 
-def _config_to_complete(context: click.Context) -> ConfigValues | None:
-    """Return the values of the configuration file of an incomplete command line; `None` if it cannot be read."""
-    from outreach_async._config_file import ConfigValues, find_config, read_config
-    from outreach_async.errors import InvalidRequest
-
-    given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
-    try:
-        path = find_config(given.get("config"), os.environ)
-        profile = given.get("profile") or os.environ.get("OUTREACH_PROFILE")
-        return None if path is None else read_config(path, profile or None, ConfigValues)
-    except InvalidRequest:  # an error would be printed into the line that is being typed
-        return None
-
-
-def _workspaces_to_complete(context: click.Context) -> Words:
-    from outreach_async._config_file import ALL
-
-    words: dict[str, str] = {}
-    config = _config_to_complete(context)
-    for each in config.workspaces if config else ():
-        words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
-    return words | ({ALL: "every workspace"} if words else {})
-
-
-def _profiles_to_complete(context: click.Context) -> Words:
-    from outreach_async._config_file import profiles_of
-
-    config = _config_to_complete(context)
-    return profiles_of(config.path) if config and config.path else ()
+        given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
+        words: dict[str, str] = {}
+        with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
+            path = find_config(given.get("config"), os.environ)
+            profile = given.get("profile") or os.environ.get("OUTREACH_PROFILE") or None
+            for each in () if path is None else read_config(path, profile, ConfigValues).workspaces:
+                words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
+        words |= {ALL: "every workspace"} if words else {}
+        return [CompletionItem(word, help=text) for word, text in words.items() if word.lower().startswith(incomplete.lower())]
 
 
 class _OutputType(click.Path):
@@ -153,7 +115,7 @@ TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as abo
     "PATH|URL": _LocationType(path_type=Path),
     "PORT": click.IntRange(1, 65535),
     "PORT|0": click.IntRange(0, 65535),
-    "PROFILE": WordType(_profiles_to_complete),
+    "PRESET|FILE": click.Path(readable=False),  # the shell completes files
     "REQUESTS": click.FLOAT,
     "SECONDS": click.FLOAT,
 }

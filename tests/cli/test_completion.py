@@ -16,7 +16,6 @@ from support.cli import Shell
 from outreach_async._cli.app import PROGRAM, VARIABLE
 from outreach_async._cli.declarations import outreach
 from outreach_async._vocabulary import DUPLICATE_POLICIES
-from outreach_async.audit import CATALOGUE
 from outreach_async.bulk import Repeats
 from outreach_async.importer import FORMATS
 
@@ -79,11 +78,8 @@ def test_bash_completes_commands_options_values_and_files() -> None:
         (["import", "--duplicates", ""], list(DUPLICATE_POLICIES)),
         (["import", "--repeats", ""], list(get_args(Repeats))),
         (["import", "--format", ""], list(FORMATS)),
-        (["import", "--check", "e"], ["error", *(f"email={level}" for level in ("error", "warn", "off"))]),
         (["audit", "--fail-on", "w"], ["warning"]),
         (["audit", "--format", "h"], ["html"]),
-        (["audit", "--explain", "oa"], list(CATALOGUE)),
-        (["serve", "--behaviour", "s"], ["strict"]),
         (["--backend", "h"], ["httpx", "httpx2", "httptools"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
     ],

@@ -387,13 +387,13 @@ def complete(*words: str) -> list[str]:
     return [item.value for item in ShellComplete(outreach, {}, PROGRAM, "X").get_completions(list(words[:-1]), words[-1])]
 
 
-def test_the_shell_completes_names_groups_and_profiles(config: Path) -> None:
+def test_the_shell_completes_names_and_groups_of_workspaces(config: Path) -> None:
     write(config, config.read_text() + "\n[profile.staging]\nworkspaces.test = { id = 'space_t' }\n[profile.slow]\nrate = 1")
     assert complete("campaigns", "--workspace", "client-0") == [f"client-{number:02}" for number in range(10)]
     assert complete("campaigns", "--workspace", "RE") == ["retail"]
     assert complete("campaigns", "--profile", "staging", "--workspace", "") == ["test", "all"]
-    assert complete("--config", str(config), "campaigns", "--profile", "s") == ["staging", "slow"]
-    config.chmod(0o666)
+    config.rename(other := config.with_name("other.toml"))
     assert complete("campaigns", "--workspace", "") == []
-    config.unlink()
-    assert complete("campaigns", "--profile", "") == []
+    assert complete("--config", str(other), "campaigns", "--workspace", "RE") == ["retail"]
+    other.chmod(0o666)
+    assert complete("--config", str(other), "campaigns", "--workspace", "") == []

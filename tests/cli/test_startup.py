@@ -10,10 +10,10 @@ from typing import get_args
 import click
 import pytest
 
-from outreach_async._cli.declarations import list_rules, outreach
+from outreach_async._cli.declarations import outreach
 from outreach_async._config_file import Backend
 from outreach_async._vocabulary import DUPLICATE_POLICIES
-from outreach_async.audit import CATALOGUE, Severity
+from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_WRITERS, SUFFIXES, WRITERS
 from outreach_async.bulk import Repeats
@@ -63,10 +63,6 @@ def test_the_version_needs_no_command() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("outreach_async 0.")
     assert "click" not in done.stderr
-
-
-def test_the_rules_of_the_audit_complete_its_option_explain() -> None:
-    assert list_rules() == {name: rule.title for name, rule in CATALOGUE.items()}
 
 
 def choices(name: str, option: str) -> tuple[str, ...]:
