@@ -89,7 +89,6 @@ processes or on several hosts.
 from __future__ import annotations
 
 from outreach_async.audit._campaign_conditions import CampaignCase, StepCase
-from outreach_async.audit._campaign_evaluation import check_campaign
 from outreach_async.audit._conditions import Case, DomainFacts
 from outreach_async.audit._evaluation import check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
@@ -134,7 +133,6 @@ __all__ = [
     "audit",
     "audit_part",
     "check",
-    "check_campaign",
     "explain",
     "merge",
     "stream",

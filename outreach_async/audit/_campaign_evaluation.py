@@ -11,10 +11,8 @@ import attrs
 from outreach_async.audit._campaign_conditions import (
     DRAFT,
     CampaignCase,
-    FieldNames,
     StepCase,
     WorkspaceFacts,
-    build_campaign_case,
     estimate_end,
     find_placeholders,
 )
@@ -24,45 +22,12 @@ from outreach_async.audit._rules import RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy, rules_about
-from outreach_async.models import Campaign, Mailbox, Number, Step, WorkspaceField
+from outreach_async.models import Campaign, Mailbox, Number, Step
 
 _LIVE_STEP_RULE: Final = "OA221"  # never applies to a draft
 _PLACEHOLDER_RULE: Final = "OA222"
 _COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
 _MIN_AGE: Final = 30 * DAY  # of mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days
-
-
-def check_campaign(
-    campaign: Campaign,
-    steps: Sequence[Step] | None = None,
-    fields: Iterable[WorkspaceField] | None = None,
-    policy: Policy | None = None,
-    *,
-    now: float | None = None,
-    workspace: str = "",
-) -> list[Finding]:
-    """Check one campaign and its steps against every rule about campaigns and steps.
-
-    Args:
-        campaign: The campaign (section "Campaign" of the API documentation).
-        steps: The steps of the campaign; if omitted, rules about steps and about e-mails sent do not apply.
-        fields: The fields of the workspace; if omitted, placeholders are not checked.
-        policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the campaign was read, in Unix seconds; if omitted, rules about ages do not apply.
-        workspace: Id of the workspace, which is copied to the findings.
-
-    Example:
-        ```python
-        fake.add_campaign("space_1", name="Autumn", steps=[{"templates": [{"body_text": "Hi {{frist_name}}"}]}])
-        campaign = (await client.campaigns.list()).data[-1]
-        steps, fields = await client.campaigns.steps(campaign.id), await client.workspaces.fields()
-        print(check_campaign(campaign, steps.data, fields)[0].message)
-        # -> step 1: no field provides {{frist_name}} (did you mean {{first_name}}?)
-        ```
-    """
-    names = None if fields is None else FieldNames(fields)
-    case = build_campaign_case(campaign, steps, names, now)
-    return evaluate_campaign(case, policy or Policy.default(), workspace)[1]
 
 
 def needs_steps(campaign: Campaign, policy: Policy) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
-from outreach_async.audit import CATALOGUE, CampaignCase, CampaignRow, Policy, check_campaign, explain
+from outreach_async.audit import CATALOGUE, CampaignCase, CampaignRow, Finding, Policy, explain
 from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, RULES
@@ -157,9 +157,13 @@ def fired(rule: str, subject: Subject) -> bool:
     return rule in {finding.rule for finding in evaluate_campaign(found, Policy.default(), "space_1")[1]}
 
 
+def check(one: Campaign, steps: Sequence[Step], policy: Policy | None = None) -> list[Finding]:
+    return evaluate_campaign(case(one, steps), policy or Policy.default(), "space_1")[1]
+
+
 def message(rule: str, subject: Campaign | Sequence[Step]) -> str:
     one, steps = (subject, [step()]) if isinstance(subject, Campaign) else (campaign(), subject)
-    (found,) = (each for each in check_campaign(one, steps, fields(), now=NOW) if each.rule == rule)
+    (found,) = (each for each in check(one, steps) if each.rule == rule)
     return f"{found.severity} {found.confidence}: {found.message}"
 
 
@@ -247,7 +251,7 @@ def test_a_message_has_the_figures(rule: str, subject: Campaign | Sequence[Step]
     ],
 )
 def test_a_rate_is_judged_by_its_lower_bound(rule: str, events: int, severity: str) -> None:
-    all_found = check_campaign(campaign(bounces_num=events), sent(1000, unsubscribed_num=events), fields(), now=NOW)
+    all_found = check(campaign(bounces_num=events), sent(1000, unsubscribed_num=events))
     (found,) = (each for each in all_found if each.rule == rule)
     assert found.severity == severity
 
@@ -259,16 +263,17 @@ def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> N
 
     def rules(threshold: float) -> set[str]:
         policy = Policy.of({rule: {"warning": threshold}})
-        return {each.rule for each in check_campaign(one, steps, fields(), policy, now=NOW)}
+        return {each.rule for each in check(one, steps, policy)}
 
     assert rule in rules(bound)
     assert rule not in rules(math.nextafter(bound, 1))
 
 
 def test_a_draft_without_live_templates_is_a_warning_and_without_a_time_not_old() -> None:
-    (found,) = check_campaign(campaign(status="draft"), [step(template(status="off"))], fields(), now=NOW)
+    (found,) = check(campaign(status="draft"), [step(template(status="off"))])
     assert (found.rule, found.severity.value) == ("OA220", "warning")
-    assert check_campaign(campaign(status="draft", last_activity="Never"), sent(5000), fields()) == []
+    timeless = build_campaign_case(campaign(**DRAFT), sent(5000), FieldNames(fields()))
+    assert evaluate_campaign(timeless, Policy.default(), "space_1")[1] == []
 
 
 def test_the_unused_limits_of_a_workspace_are_described_with_their_figures() -> None:
@@ -294,7 +299,7 @@ def test_the_slip_of_an_end_is_described_in_days() -> None:
 
 def test_a_policy_changes_and_turns_off_rules_about_campaigns_and_steps() -> None:
     policy = Policy.of({"off": ["OA222"], "OA210": {"warning": 0.06, "error": 0.07}})
-    found = check_campaign(campaign(bounces_num=60), text("{{frist_name}}"), fields(), policy, now=NOW)
+    found = check(campaign(bounces_num=60), text("{{frist_name}}"), policy)
     assert found == []
     assert rules_about(Policy.of({"off": ["OA204", "OA240"]}), "comparison") == ()
     assert "6 %" in explain("OA210", policy)
