@@ -166,7 +166,7 @@ def test_a_dns_record_is_code_and_names_keep_their_direction_to_themselves() -> 
 def test_a_page_without_its_extra_says_which_one_to_install() -> None:
     script = (
         "import sys; sys.modules['jinja2'] = None\n"
-        "from outreach_async.audit.reports import WRITERS, write\n"
+        "from outreach_async.audit.reports import REPORT_FORMATS, write\n"
         "from support.audit_reports import make_report\n"
         "print(write(make_report(), 'markdown')[:7])\n"
         "try: write(make_report(), 'html')\n"

@@ -15,7 +15,7 @@ from support.audit_reports import finding, make_report
 
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, audit, audit_part, merge
-from outreach_async.audit.reports import WRITERS, brief_schema, schema, write, write_brief
+from outreach_async.audit.reports import REPORT_FORMATS, brief_schema, schema, write, write_brief
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
 
@@ -58,7 +58,7 @@ async def test_parts_are_merged_with_names() -> None:
     assert merge(parts, workspaces=["space_1", "space_2"], names=NAMES).name_of("space_2") == "zenith"
 
 
-@pytest.mark.parametrize("form", sorted({*WRITERS} - {"csv", "prometheus"}))
+@pytest.mark.parametrize("form", sorted({*REPORT_FORMATS} - {"csv", "prometheus"}))
 async def test_every_view_names_the_workspaces_that_it_shows(form: str) -> None:
     report = await audited(names={"space_gone": "Bolt", **NAMES})
     page, brief = write(report, form), write_brief(build_brief(report), form)

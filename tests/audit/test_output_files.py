@@ -16,7 +16,7 @@ from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async.audit import Report
-from outreach_async.audit.reports import WRITERS, format_of, write
+from outreach_async.audit.reports import REPORT_FORMATS, format_of, write
 from outreach_async.errors import InvalidRequest
 
 
@@ -55,7 +55,7 @@ def test_an_unknown_format_is_refused_and_formats_are_listed() -> None:
 @given(REPORTS)
 @settings(max_examples=scaled(15), phases=WITHOUT_SHRINKING)
 def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) -> None:
-    for form in WRITERS:
+    for form in REPORT_FORMATS:
         text = write(found, form)
         assert text == write(found, form)
         assert text.endswith("\n")
@@ -66,7 +66,7 @@ def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
     assert "Audited an unknown time." in write(make_report(at=at), "terminal")
 
 
-@pytest.mark.parametrize("form", sorted(WRITERS.keys() - {"prometheus"}))  # contains only counts
+@pytest.mark.parametrize("form", sorted({*REPORT_FORMATS} - {"prometheus"}))  # contains only counts
 def test_every_format_names_the_problem_and_the_place(form: str) -> None:
     report = fleet(300, sick=1.0)
     text = write(report, form)
@@ -75,7 +75,7 @@ def test_every_format_names_the_problem_and_the_place(form: str) -> None:
 
 
 @pytest.mark.thorough
-@given(HOSTILE_REPORTS, st.sampled_from(list(WRITERS)))
+@given(HOSTILE_REPORTS, st.sampled_from(list(REPORT_FORMATS)))
 def test_no_file_contains_control_characters_but_newlines_and_tabs(found: Report, form: str) -> None:
     with TemporaryDirectory() as folder:
         atomic_write(Path(folder) / "report", write(found, form))

@@ -23,7 +23,7 @@ from outreach_async._cli.declarations import outreach
 from outreach_async._cli.files import FileUse, find_conflicts, find_keys
 from outreach_async._cli.parameters import TYPES
 from outreach_async._files.atomic import atomic_write
-from outreach_async.audit.reports import SUFFIXES, WRITERS, has_format
+from outreach_async.audit.reports import REPORT_FORMATS, SUFFIXES, has_format
 
 PEOPLE = "email\na@a.example\nbad\n"
 FAKE = ("--base-url", "fake:")
@@ -231,7 +231,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("audit", "policy"),
         ("audit", "compares"),
     ]
-    reads += [("brief", "policy"), ("serve", "world")]
+    reads += [("brief", "policy"), ("serve", "world"), ("serve", "behaviour")]
     reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
@@ -283,11 +283,11 @@ def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: 
 
 @pytest.mark.thorough
 def test_a_report_is_recognised_by_its_beginning(shell: Shell, tmp_path: Path) -> None:
-    suffixes = {form: suffix for suffix, form in SUFFIXES.items() if form in WRITERS}
+    suffixes = {form: suffix for suffix, form in SUFFIXES.items() if form in REPORT_FORMATS}
     paths = {form: tmp_path / f"report{suffix}" for form, suffix in suffixes.items()}
     shell("audit", *(part for path in paths.values() for part in ("--output", str(path))), *FAKE)
     (notes := tmp_path / "notes").write_bytes(b"My notes, which nobody else has.\n\xff\0")
-    assert set(paths) == set(WRITERS)
+    assert set(paths) == set(REPORT_FORMATS)
     for form, path in paths.items():
-        assert [each for each in WRITERS if has_format(each, path)] == [form]
+        assert [each for each in REPORT_FORMATS if has_format(each, path)] == [form]
         assert not has_format(form, notes)

@@ -15,7 +15,7 @@ from outreach_async._config_file import Backend
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
-from outreach_async.audit.reports import BRIEF_WRITERS, SUFFIXES, WRITERS
+from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
 from outreach_async.bulk import Repeats
 from outreach_async.bulk.journal._records import Earlier
 from outreach_async.bulk.ledger import Changed
@@ -88,13 +88,13 @@ def choices(name: str, option: str) -> tuple[str, ...]:
         ("import", "--format", FORMATS),
         ("import", "--backend", get_args(Backend)),
         ("audit", "--fail-on", tuple(Severity)),
-        ("audit", "--format", tuple(WRITERS)),
-        ("brief", "--format", tuple(BRIEF_WRITERS)),
+        ("audit", "--format", REPORT_FORMATS),
+        ("brief", "--format", BRIEF_FORMATS),
         ("history show", "--by", get_args(Kind)),
         ("import", "--check", tuple(CHECKS)),
         ("serve", "--behaviour", tuple(PRESETS)),
         ("audit", "--output", tuple(SUFFIXES)),
-        ("brief", "--output", tuple(suffix for suffix, form in SUFFIXES.items() if form in BRIEF_WRITERS)),
+        ("brief", "--output", tuple(suffix for suffix, form in SUFFIXES.items() if form in BRIEF_FORMATS)),
     ],
 )
 def test_the_choices_of_an_option_or_its_help_are_those_of_the_library(name: str, option: str, expected: tuple[str, ...]) -> None:

@@ -129,13 +129,13 @@ def audit(data: bytes) -> None:
     from support.fuzz import an_audit
 
     from outreach_async._cli.commands.auditing import load_report
-    from outreach_async.audit.reports import WRITERS, write
+    from outreach_async.audit.reports import REPORT_FORMATS, write
     from outreach_async.errors import InvalidRequest
 
     with suppress(InvalidRequest, click.ClickException):
         earlier = load_report("--compare", scratch("audit.json", data))
         report = an_audit().since(earlier)
-        for form in WRITERS:
+        for form in REPORT_FORMATS:
             write(report, form)
 
 

@@ -35,15 +35,14 @@ from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.reports import (
-    BRIEF_WRITERS,
+    BRIEF_FORMATS,
+    REPORT_FORMATS,
     SUFFIXES,
-    WRITERS,
     brief_schema,
     format_of,
     has_format,
     iterate,
     schema,
-    write_brief,
 )
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
 from outreach_async.audit.reports._html_page import load_templates
@@ -135,8 +134,8 @@ class _Task:
 
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
         """Check the options before anything is sent."""
-        writers, looks_like = (BRIEF_WRITERS, partial(has_format, model=Brief)) if self.is_brief else (WRITERS, has_format)
-        _require_formats(self.outputs, self.form, writers)
+        known, looks_like = (BRIEF_FORMATS, partial(has_format, model=Brief)) if self.is_brief else (REPORT_FORMATS, has_format)
+        _require_formats(self.outputs, self.form, known)
         files.require_writable(
             files.FileUse.of("--policy", self.policy_path),
             *uses,
@@ -177,7 +176,7 @@ class _Task:
             from outreach_async._cli.posting import PostError, post
 
             try:
-                await post(webhook, "".join(_render(view, "slack", {})))
+                await post(webhook, "".join(iterate(view, "slack")))
             except PostError as error:
                 text = f"the brief was not delivered: {error}. It is complete here; run the command again to post it."
                 self.screen.warn(f"--post: {text}")
@@ -207,7 +206,7 @@ class _Task:
         screen = self.screen
         for path in self.outputs:
             with files.explain_write_errors("--output", path):
-                atomic_write(path, _render(view, self._format_of(path), past))
+                atomic_write(path, iterate(view, self._format_of(path), **past))
         for path, text in folder.items():
             with files.explain_write_errors("--output-folder", path):
                 atomic_write(path, text)
@@ -222,7 +221,7 @@ class _Task:
             for path in list(folder)[:1]:
                 screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
         elif self.print_format is not None:
-            sys.stdout.writelines(_render(view, self.print_format, past))
+            sys.stdout.writelines(iterate(view, self.print_format, **past))
         else:
             show(screen, view)
         if screen.as_json:
@@ -267,16 +266,12 @@ def _render_folder(
     return {folder / name: text for name, text in render_folder(whole, compared, **past).items()}
 
 
-def _render(view: auditing.Report | Brief, form: str, past: Mapping[str, Any]) -> Iterable[str]:
-    return [write_brief(view, form, **past)] if isinstance(view, Brief) else iterate(view, form, **past)
-
-
 def show(screen: Screen, view: auditing.Report | Brief) -> None:
     """Print a report or a brief in human-readable form; with `--json`, print nothing."""
     if screen.console:
         screen.console.print(StyledReport(view))
     elif not screen.as_json:
-        screen.print_lines("".join(_render(view, "terminal", {})))
+        screen.print_lines("".join(iterate(view, "terminal")))
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:

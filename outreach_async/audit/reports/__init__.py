@@ -1,6 +1,6 @@
 """Render a report or a brief as a string: `Path("audit.md").write_text(write(report, format_of("audit.md")))`.
 
-The formats `html` and `prometheus` need the extras of the same names. `WRITERS` and `BRIEF_WRITERS` have the names of all.
+The formats `html` and `prometheus` need the extras of the same names. `REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import attrs
 
@@ -75,19 +74,15 @@ def _read_schema(name: str) -> dict[str, Any]:
 
 
 __all__ = [
-    "BRIEF_WRITERS",
+    "BRIEF_FORMATS",
+    "REPORT_FORMATS",
     "SUFFIXES",
-    "WRITERS",
-    "Writer",
     "brief_schema",
     "format_of",
     "schema",
     "write",
     "write_brief",
 ]
-
-T = TypeVar("T")
-Writer = Callable[[Report], str]
 
 _RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
     "terminal": render_text,
@@ -97,7 +92,7 @@ _RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
     "html": iterate_html,
     "prometheus": render_prometheus,
 }
-_BRIEF_RENDERERS: Final[dict[str, Callable[..., str]]] = {
+_BRIEF_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
     "terminal": render_text,
     "json": lambda brief: f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n",
     "markdown": render_markdown,
@@ -107,10 +102,13 @@ _BRIEF_RENDERERS: Final[dict[str, Callable[..., str]]] = {
 
 
 def iterate(
-    report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
+    view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
 ) -> Iterable[str]:
-    """Render a report in pieces, as `write` does, so that a large report need not be in memory as one string."""
-    made = _find(_RENDERERS, form)(report, **({"days": days, "opened": opened} if form == "html" else {}))
+    """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string."""
+    known = _BRIEF_RENDERERS if isinstance(view, Brief) else _RENDERERS
+    if form not in known:
+        raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
+    made = known[form](view, **({"days": days, "opened": opened} if form == "html" else {}))
     return [made] if isinstance(made, str) else made
 
 
@@ -119,7 +117,7 @@ def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened:
 
     Args:
         report: The report of an audit.
-        form: Name of the format, a key of `WRITERS`.
+        form: Name of the format, one of `REPORT_FORMATS`.
         days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
         opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
 
@@ -130,27 +128,19 @@ def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened:
 
 
 def write_brief(brief: Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a brief as a string. The arguments are those of `write`; the formats are the keys of `BRIEF_WRITERS`.
+    """Render a brief as a string. The arguments are those of `write`; the formats are `BRIEF_FORMATS`.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
     """
-    return _find(_BRIEF_RENDERERS, form)(brief, **({"days": days, "opened": opened} if form == "html" else {}))
+    return "".join(iterate(brief, form, days=days, opened=opened))
 
 
-def _find(known: Mapping[str, T], form: str) -> T:
-    if form not in known:
-        raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
-    return known[form]
+REPORT_FORMATS: Final = tuple(_RENDERERS)
+"""Names of the formats of a report. The format `terminal` is plain text of at most 80 columns."""
 
-
-WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({form: partial(write, form=form) for form in _RENDERERS})
-"""Functions that render a report, by format name. The format `terminal` is plain text of at most 80 columns."""
-
-BRIEF_WRITERS: Final[Mapping[str, Callable[[Brief], str]]] = MappingProxyType(
-    {form: partial(write_brief, form=form) for form in _BRIEF_RENDERERS}
-)
-"""Functions that render a brief, by format name. The format `slack` is the JSON of a message for an incoming webhook."""
+BRIEF_FORMATS: Final = tuple(_BRIEF_RENDERERS)
+"""Names of the formats of a brief. The format `slack` is the JSON of a message for an incoming webhook."""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {".txt": "terminal", ".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
