@@ -228,7 +228,7 @@ def test_every_history_shows_the_days_of_a_simple_model() -> None:
 # Kills, full disks, other processes and damage.
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_process_that_is_killed_at_any_point_loses_its_snapshot_only(path: Path) -> None:
     done = subprocess.run([*HELPER, "kills", str(path)], cwd=TESTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -65,7 +65,11 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("duplicates", "repeats", "backend"),
-    [("skip", "serial", "asyncio"), ("overwrite", "serial", "trio"), ("update_missing_fields", "coalesce", "asyncio")],
+    [
+        ("skip", "serial", "asyncio"),
+        pytest.param("overwrite", "serial", "trio", marks=pytest.mark.nightly),
+        pytest.param("update_missing_fields", "coalesce", "asyncio", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_run_killed_at_any_point_can_be_resumed_with_true_outcomes(
     duplicates: DuplicatePolicy, repeats: Repeats, backend: str, folder: Path

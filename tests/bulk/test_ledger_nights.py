@@ -77,7 +77,7 @@ def test_after_a_calm_night_contacts_have_their_last_rows_and_changes_are_sent(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("backend", LOOPS)
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.nightly)])
 def test_a_night_killed_at_any_point_loses_nothing(backend: str, folder: Path) -> None:
     first = Night([Row(email, "Lyon") for email in EMAILS], backend=backend)
     second = Night(

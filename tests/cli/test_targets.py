@@ -209,7 +209,7 @@ def test_rejects_of_standard_input_have_the_campaigns(served: Served) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("record", ["journal", "ledger"])
+@pytest.mark.parametrize("record", ["journal", pytest.param("ledger", marks=pytest.mark.nightly)])
 def test_an_import_that_is_killed_at_any_request_goes_on_with_its_targets(
     record: str, service: FakeService, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from support.docs import GUIDES, PACKAGES, examples_of, methods, module_docs, pu
 
 import outreach_async
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 

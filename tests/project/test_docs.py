@@ -93,6 +93,7 @@ def shown_file(module: str) -> str:
 
 SHORT = list(short_examples())
 GUIDE_BLOCKS = list(guides())
+LONG_BLOCKS = dict.fromkeys(("outreach_async.spread.dask-1", "outreach_async.audit.parts-1"), pytest.mark.nightly)
 
 
 def test_a_public_name_has_a_docstring_with_one_example() -> None:
@@ -196,7 +197,7 @@ def served(url_and_world: tuple[str, FakeService], monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize("code", [pytest.param(code, id=name) for name, code in GUIDE_BLOCKS])
+@pytest.mark.parametrize("code", [pytest.param(code, id=name, marks=LONG_BLOCKS.get(name, ())) for name, code in GUIDE_BLOCKS])
 def test_a_program_of_a_guide_prints_what_it_says(code: str) -> None:
     assert not is_async(code), "a guide's programs are whole"
     assert promised_lines(code), "it shows nothing"

@@ -28,6 +28,7 @@ def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_the_demo_sends_every_row_again() -> None:
     done = run("from outreach_async._cli.app import run\nsys.exit(run(['demo']))")
     assert (done.returncode, done.stderr) == (0, "")

@@ -113,6 +113,7 @@ def test_nothing_can_be_imported_from_the_source_tree(user: User) -> None:
     assert user.programs.parent in Path(home).parents
 
 
+@pytest.mark.nightly
 def test_the_bulk_app_survives_a_kill_and_creates_every_contact_once(
     user: User, served: Served, crm: Path, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def test_the_test_suite_of_the_project_passes(user: User) -> None:
     assert int(re.findall(r"(\d+) passed", out)[0]) > 60
 
 
+@pytest.mark.nightly
 def test_the_test_suite_of_the_project_fails_if_contacts_are_lost(user: User) -> None:
     skipping = user.project / "crm_sync" / "people.py"
     text = skipping.read_text(encoding="utf-8")

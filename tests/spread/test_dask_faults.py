@@ -105,6 +105,7 @@ def test_a_part_that_dask_gives_up_is_submitted_again(
     assert list(find_violations(service, made, journal)) == []
 
 
+@pytest.mark.nightly
 def test_killed_workers_leave_journals_on_an_object_store(  # noqa: PLR0917 - fixtures
     store: dict[str, str],
     cluster: Any,

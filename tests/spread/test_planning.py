@@ -134,7 +134,7 @@ def test_a_hash_collision_only_adds_repeated_rows(keys: list[str], hash_size: in
     assert hash_size == 1 or marked == repeated
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_memory_of_planning_is_flat_but_for_one_byte_a_row() -> None:
     def peak(rows: int) -> int:
         tracemalloc.start()
