@@ -30,7 +30,7 @@ from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
 from benchmarks.groups.scale import cores, million
-from benchmarks.groups.spread import spread
+from benchmarks.groups.spread import spread, workers
 from benchmarks.groups.startup import checks, clients, commands, imports
 from benchmarks.groups.sync import sync
 from benchmarks.groups.tail import tail
@@ -68,6 +68,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "rates": rates,
     "audit": audit,
     "spread": spread,
+    "workers": workers,
 }
 
 PEERS: Final = (

@@ -1,6 +1,7 @@
 """Imports in parts: the CPU time of workers and driver a row, compared with one `create_many` of the same files.
 
-The service is the project's own fake, on a real socket and in a process of its own, whose CPU time is not counted.
+The service is the project's own fake, on a real socket and in a process of its own, whose CPU time is not counted. The rows a
+second by the number of workers are measured on the server with prepared responses, which is faster than two workers.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 from urllib.request import Request, urlopen
 
-from benchmarks.groups.rounds import Bench, Job, present
+from benchmarks.groups.rounds import Bench, Busy, Job, present
 from benchmarks.machine import unpin
-from benchmarks.measuring import Figures, run, spending
+from benchmarks.measuring import Figures, run, served, spending
 from benchmarks.peers import ours
 from benchmarks.results import Table
 from benchmarks.service import FAKE_KEY, FAKE_WORKSPACE, serving_fake
-from benchmarks.workload import FIELDS, email
+from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.spread import Connection, ImportPlan, Part, PartReport, import_part, merge_reports, plan
 
@@ -32,7 +33,7 @@ _SLOW: Final = 3
 """Factor of fewer rows on httpx, which costs several times as much as aiohttp."""
 _WARM_UP: Final = 100
 _UNREACHED: Final = 1e6
-"""Rate on Dask. Without one, the first seconds of an import go into the search for the limit."""
+"""Rate on Dask and by workers. Without one, the first seconds of an import go into the search for the limit."""
 
 FILE: Final = "create_many, journal"
 OBJECTS: Final = "create_many, object journal"
@@ -41,6 +42,10 @@ DASK: Final = "spread.dask.create_many, two workers"
 UNPROFILED: Final = "spread.dask.create_many, two workers, Dask's profiler off"
 DRIVER: Final = "spread.dask.create_many, driver and scheduler"
 PLAN: Final = "plan"
+
+_COMPUTED: Final = 8
+_WORKERS: Final = {f"{number} worker{'s'[: number - 1]}": number for number in (1, 2)}
+_BACKENDS: Final = ("httptools", "aiohttp", "httpx")
 
 
 _Run: TypeAlias = Callable[[Path, ImportPlan, ImportPlan, Connection], Figures]
@@ -148,10 +153,10 @@ def measure(row: str, url: str, files: list[str], backend: Any) -> Figures:
     return {**figures, "objects": 1000 * len(objects) / made.rows, "bytes": sum(objects) / made.rows}
 
 
-def _write(folder: Path, rows: int) -> list[str]:
-    """Write the file of the warm-up and those of the parts, and return their paths."""
+def _write(folder: Path, rows: int, *, warm_ups: int = 1, parts: int = _PARTS) -> list[str]:
+    """Write the files of the warm-up and those of the parts, and return their paths."""
     paths, first = [], 0
-    for number, count in enumerate([_WARM_UP] + [rows // _PARTS] * _PARTS):
+    for number, count in enumerate([_WARM_UP] * warm_ups + [rows // parts] * parts):
         path = folder / f"{rows}-{number}.csv"
         lines = [",".join((email(at), *FIELDS.values())) for at in range(first, first + count)]
         path.write_text("\n".join([",".join(("email", *FIELDS)), *lines]) + "\n", encoding="utf-8")
@@ -178,10 +183,53 @@ def spread(bench: Bench) -> list[Table]:
 
     with TemporaryDirectory() as folder, serving_fake() as url:
         jobs = []
-        for backend in present({backend: ours.BACKENDS[backend] for backend in ("httptools", "aiohttp", "httpx")}):
+        for backend in present({backend: ours.BACKENDS[backend] for backend in _BACKENDS}):
             files = _write(Path(folder), bench.sized(_ROWS) // (_SLOW if backend == "httpx" else 1))
             jobs += [Job(row, backend, measure, {"row": row, "url": url, "files": files, "backend": backend}) for row in _RUNS]
         bench.interleave(jobs, take)
     cpu.notes.append("A worker's CPU is that of its whole process, with Dask's part. No process is pinned to a core.")
     wall.notes.append("The fake is one process, and shares two cores with the importing processes.")
     return [cpu, wall, journal]
+
+
+def measure_workers(url: str, backend: Any, workers: int, rows: int) -> Figures:
+    """Measure workers that import a part each. Runs in the worker process, which may use all cores."""
+    unpin()
+    os.environ["OUTREACH_OWNER_KEY"] = OWNER_KEY
+    connection = Connection(base_url=url, workspace=WORKSPACE, backend=backend, rate=_UNREACHED)
+    spawn = multiprocessing.get_context("spawn")
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+        paths = _write(Path(folder), workers * rows, warm_ups=workers, parts=workers)
+        warm_up, made = (plan(files, strict_validation=False) for files in (paths[:workers], paths[workers:]))
+        list(pool.map(import_part, warm_up.parts, [f"{folder}/warm-up"] * workers, [connection] * workers))
+        with served(url) as spent:
+            done = list(pool.map(_timed_part, made.parts, [Path(folder)] * workers, [connection] * workers))
+    assert merge_reports(report for report, _ in done).rows == made.rows
+    return {"cpu": 1e6 * sum(cpu for _, cpu in done) / made.rows, "rate": made.rows / spent.wall, "busy": spent.busy}
+
+
+def workers(bench: Bench) -> list[Table]:
+    """Measure the rows a second of one worker and of two, and compute those of eight."""
+    rate = Table("Imports in parts, when the service is not the limit", "rows a second, by transport")
+    cpu = Table("Imports in parts, when the service is not the limit: CPU", "CPU of all workers, us a row, by transport")
+    busy = Busy()
+
+    def take(job: Job, figures: Figures) -> None:
+        rate.add(job.row, job.column, figures["rate"])
+        cpu.add(job.row, job.column, figures["cpu"])
+        busy.add(job, figures)
+        if job.row == [*_WORKERS][-1]:
+            rate.add(f"{_COMPUTED} workers, computed", job.column, _COMPUTED * 1e6 / figures["cpu"])
+
+    jobs = []
+    for backend in present({backend: ours.BACKENDS[backend] for backend in _BACKENDS}):
+        rows = bench.sized(_ROWS) // (_PARTS * (_SLOW if backend == "httpx" else 1))
+        options = {"url": bench.service.url, "backend": backend, "rows": rows}
+        jobs += [Job(row, backend, measure_workers, {**options, "workers": workers}) for row, workers in _WORKERS.items()]
+    bench.interleave(jobs, take)
+    rate.notes += [
+        "A worker has one part, with a journal in a file.",
+        f"{_COMPUTED} workers: {_COMPUTED} processors, divided by the CPU time of a row with two workers.",
+        busy.said(),
+    ]
+    return [rate, cpu]
