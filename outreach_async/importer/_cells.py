@@ -51,12 +51,11 @@ def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
     return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
 
 
-def find_rows_with_issues(columns: Iterable[Sequence[str]]) -> set[int]:
-    """Return the rows of a table in which `find_issues` finds a problem. Most columns have few distinct values."""
+def find_rows_with_issues(columns: Iterable[Sequence[str]], distinct: Iterable[Iterable[str]]) -> set[int]:
+    """Return the rows of a table in which `find_issues` finds a problem, given the distinct values of each column."""
     found: set[int] = set()
-    for cells in columns:
-        distinct = {*cells}
-        if _has_hint("\n".join(distinct)) and (odd := {cell for cell in distinct if find_issues((cell,))}):
+    for cells, values in zip(columns, distinct, strict=True):
+        if _has_hint("\n".join(values)) and (odd := {cell for cell in values if find_issues((cell,))}):
             found.update(row for row, cell in enumerate(cells) if cell in odd)
     return found
 

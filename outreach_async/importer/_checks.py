@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -19,23 +19,29 @@ from outreach_async._service.validation import masked_repr
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._table import Row, split_rows
+from outreach_async.importer._table import Row, Table, split_rows
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumberDesc
 
 # Single values.
 
-# email-validator accepts every address that matches, but takes fifty times as long.
-_PLAIN_ADDRESS: Final = re.compile(
-    r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*@(?:[a-z0-9]+(?:-[a-z0-9]+)*\.)+(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}",
-    re.IGNORECASE | re.ASCII,
+# email-validator accepts every address that matches, in lower case and without unusual points, but takes fifty times as long.
+_PLAIN_ADDRESSES: Final = re.compile(
+    r"(?:[a-z0-9_+.-]+@[a-z0-9.-]+\.(?!(?:arpa|invalid|local|localhost|onion|test)\n)[a-z]{2,}\n)*"
 )
+_UNUSUAL_POINTS: Final = re.compile(r"[\n.@-][.@-]")  # also dashes; at the start of a line or a part, or next to each other
 _SAFE_LENGTH: Final = 63  # in such a short address, no part can exceed its own length limit
 
 
 def check_email(text: str) -> str | None:
-    return None if len(text) <= _SAFE_LENGTH and _PLAIN_ADDRESS.fullmatch(text) else _validate_email(text)
+    return None if _are_plain((text,)) else _validate_email(text)
+
+
+def _are_plain(addresses: Collection[str]) -> bool:
+    lines = "\n".join(("", *addresses, ""))
+    is_safe = lines.isascii() and lines.count("\n") == len(addresses) + 1 and max(map(len, addresses), default=0) <= _SAFE_LENGTH
+    return is_safe and bool(_PLAIN_ADDRESSES.fullmatch(lines.lower(), 1)) and not _UNUSUAL_POINTS.search(lines)
 
 
 def check_role(text: str) -> str | None:
@@ -46,6 +52,11 @@ def check_role(text: str) -> str | None:
 def check_typo(text: str) -> str | None:
     meant = _load_typo_domains().get(text.rpartition("@")[2].casefold())
     return f"the domain is probably a mistyped {meant}; correct the domain" if meant else None
+
+
+def _split_parts(addresses: Iterable[str]) -> list[str]:
+    """Return at least the part of each address before its first `@` and the part after its last one, in lower case."""
+    return "\n".join(map(str.strip, addresses)).casefold().replace("@", "\n").split("\n")
 
 
 def _validate_email(text: str) -> str | None:
@@ -358,6 +369,11 @@ _VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
 }
+_QUICK_CHECKS: Final[Mapping[str, Callable[[Collection[str]], bool]]] = {  # true only if no value has a problem
+    "email": _are_plain,
+    "role": lambda addresses: _load_roles().isdisjoint(_split_parts(addresses)),
+    "typo": lambda addresses: _load_typo_domains().keys().isdisjoint(_split_parts(addresses)),
+}
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
 
 
@@ -365,6 +381,7 @@ class Checks:
     """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once."""
 
     def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
+        self._columns = columns
         self._cells_level = policy.levels["cells"]
         self._checks = tuple(
             _ColumnCheck(at, name, policy.levels[name], code, find_problem)
@@ -378,9 +395,10 @@ class Checks:
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
         rows = [*map(self.restore, rows)]
-        return self.find({at: row.sent for at, row in enumerate(rows) if row.fault is None}, dict(enumerate(rows)))
+        sent = {at: row.sent for at, row in enumerate(rows) if row.fault is None}
+        return self.find(Table.of(sent, self._columns), dict(enumerate(rows)))
 
-    def find(self, sent: Mapping[int, Sequence[str]], rows: Mapping[int, Row]) -> dict[int, list[RowFinding]]:
+    def find(self, sent: Table, rows: Mapping[int, Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by row: those of the cells to be sent, and those of the warnings in `rows`."""
         return self._find(sent, rows if self._cells_level != "off" else {}, self._checks)
 
@@ -393,7 +411,7 @@ class Checks:
             return
         for chunk in split_rows(rows, _CHUNK_SIZE):
             readable = {at: row for at, row in enumerate(chunk) if row.fault is None}
-            sent = {at: row.sent for at, row in readable.items()}
+            sent = Table.of({at: row.sent for at, row in readable.items()}, self._columns)
             findings = self._find(sent, readable if with_cells else {}, self._error_checks)
             for at, row in enumerate(chunk):
                 yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
@@ -404,21 +422,26 @@ class Checks:
             return row
         return attrs.evolve(row, sent=row.cells, members=None)
 
-    def _find(
-        self, sent: Mapping[int, Sequence[str]], remarked: Mapping[int, Row], checks: Iterable[_ColumnCheck]
-    ) -> dict[int, list[RowFinding]]:
+    def _find(self, sent: Table, remarked: Mapping[int, Row], checks: Iterable[_ColumnCheck]) -> dict[int, list[RowFinding]]:
         findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
-        places, columns = list(sent), list(zip(*sent.values(), strict=True))
-        texts = {check.at: [*map(str.strip, columns[check.at])] for check in checks if places}
-        countries: Sequence[str | None] = [None] * len(places)
-        if places and self._country_column is not None:
-            codes = {cell: find_country_code(cell) for cell in {*columns[self._country_column]}}
-            countries = [codes[cell] for cell in columns[self._country_column]]
-        for check in checks if places else ():
-            cells = texts[check.at]
-            keys: Sequence[Hashable] = list(zip(cells, countries, strict=True)) if check.name in _COUNTRY_CHECKS else cells
-            problems = {key: problem for key in {*keys} if key != "" and (problem := check.find_problem(key))}
-            for at, key, text in zip(places, keys, cells, strict=True) if problems else ():
+        names = [""] * len(sent.places) if self._country_column is None else sent.columns[self._country_column]
+        countries = {*names}
+        for check in checks:
+            cells, distinct = sent.columns[check.at], sent.distinct[check.at]
+            if (are_fine := _QUICK_CHECKS.get(check.name)) and are_fine(distinct):
+                continue
+            keys: Sequence[Hashable] = cells
+            values: dict[Any, Any]
+            if check.name not in _COUNTRY_CHECKS:
+                values = {cell: cell.strip() for cell in distinct}
+            elif len(countries) == 1:
+                code = find_country_code(*countries)
+                values = {cell: (cell.strip(), code) for cell in distinct}
+            else:
+                keys = pairs = [*zip(cells, names, strict=True)]
+                values = {(cell, name): (cell.strip(), find_country_code(name)) for cell, name in {*pairs}}
+            problems = {key: problem for key, value in values.items() if value and (problem := check.find_problem(value))}
+            for at, key, text in zip(sent.places, keys, map(str.strip, cells), strict=True) if problems else ():
                 if text and (problem := problems.get(key)):
                     message = f"{check.code}: {masked_repr(shorten(text, _MAX_VALUE_LENGTH))}: {problem}"
                     findings[at].append(RowFinding(check.name, check.level, check.code, message))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Final
@@ -13,7 +13,7 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import File, Record, trim_cells, with_header
+from outreach_async.importer._table import Block, File, trim_cells, with_header
 from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
@@ -90,29 +90,47 @@ class CsvFile(File):
                     break
             delimiter, skip, delimiter_notes = detect_delimiter(sample)
         bare = cls(source=source, delimiter=delimiter, encoding=codec, skip=above + skip)
-        with closing(bare._read_all()) as records:
-            header = next((record.cells for record in records), ())
+        header = next((block.cells[0] for block in bare._read_all(1, 0)), ())
         return with_header(bare, header, *encoding_notes, *delimiter_notes)
 
-    def _read_records(self) -> Iterator[Record]:
-        return islice(self._read_all(), 1, None)
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        return islice(self._read_all(size, max_length), 1, None)
 
-    def _read_all(self) -> Generator[Record]:
-        # Spreadsheet programs save blank rows above and below a table.
+    def _read_all(self, size: int, max_length: int) -> Iterator[Block]:
+        """Yield a block with the header alone, and the blocks below it."""
         lines = islice(read_lines(self.source, self.encoding), self._skip, None)
-        for first, last, cells in parse_records(lines, self.delimiter):
-            line = first + self._skip
-            if isinstance(cells, csv.Error):
-                last_line = last + self._skip
-                self._require_closed_quotes(cells, line, last_line)
-                where = f"lines {line} to {last_line} are" if last_line > line else "the line is"
-                yield Record(line, (), f"{where} not CSV: {cells}; check the quotes and the length of each cell")
-            elif len(cells) > _MAX_CELLS:
-                yield Record(line, tuple(cells[:_MAX_CELLS]), f"the line has {len(cells):,} cells; check the quotes")
-            elif len(text := "".join(cells)) > MAX_ROW_SIZE:
-                yield Record(line, (), f"the line is longer than {MAX_ROW_SIZE:,} characters; check the quotes")
-            elif text and not text.isspace():
-                yield Record(line, tuple(cells))
+        block, length, limit = Block([], [], {}, {}), 0, 1
+        try:
+            for first, last, cells in parse_records(lines, self.delimiter):
+                line, text = first + self._skip, ""
+                if isinstance(cells, csv.Error) or len(cells) > _MAX_CELLS or len(text := "".join(cells)) > MAX_ROW_SIZE:
+                    block.faults[len(block.lines)] = self._describe_fault(cells, line, last + self._skip)
+                    kept = [] if isinstance(cells, csv.Error) or text else cells[:_MAX_CELLS]
+                elif not text or text.isspace():  # spreadsheet programs save blank rows above and below a table
+                    continue
+                else:
+                    kept = cells
+                block.lines.append(line)
+                block.cells.append(kept)
+                length += len(text)
+                if len(block.lines) == limit or length > max_length:
+                    yield block
+                    block, length, limit = Block([], [], {}, {}), 0, size
+        except InvalidRequest:  # an unreadable part follows
+            if block.lines:
+                yield block
+            raise
+        if block.lines:
+            yield block
+
+    def _describe_fault(self, cells: Sequence[str] | csv.Error, line: int, last: int) -> str:
+        if isinstance(cells, csv.Error):
+            self._require_closed_quotes(cells, line, last)
+            where = f"lines {line} to {last} are" if last > line else "the line is"
+            return f"{where} not CSV: {cells}; check the quotes and the length of each cell"
+        if len(cells) > _MAX_CELLS:
+            return f"the line has {len(cells):,} cells; check the quotes"
+        return f"the line is longer than {MAX_ROW_SIZE:,} characters; check the quotes"
 
     def _require_closed_quotes(self, error: csv.Error, first: int, last: int) -> None:
         """Reject a file with an unclosed quote, because it is unknown where the quoted cell ends and the next row starts."""

@@ -12,7 +12,7 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, File, Record, with_header
+from outreach_async.importer._table import MAX_COLUMNS, Block, File, Record, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -36,6 +36,9 @@ class JsonLinesFile(File):
                     limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
                     raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
         return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
+
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        return group_records(self._read_records(), size, max_length)
 
     def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}

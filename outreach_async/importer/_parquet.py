@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer._cells import CellIssue, number_issue
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import File, Record, with_header
+from outreach_async.importer._table import Block, File, Record, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
@@ -72,7 +72,7 @@ class ParquetFile(File):
         sizes, names = tuple(group.num_rows for group in groups), tuple(schema.names)
         return with_header(cls(source=source, nested=nested, group_sizes=sizes, names=names), names)
 
-    def _read_mapped(self, columns: Columns) -> Generator[Record]:
+    def _read_mapped(self, columns: Columns, size: int, max_length: int) -> Iterator[Block]:
         for at, kind in self.nested.items():
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
@@ -80,7 +80,7 @@ class ParquetFile(File):
                 raise InvalidRequest(
                     f"{self.name}: {what}; export it as text, or leave it out with --map {shlex.quote(f'{name}=ignore')}"
                 )
-        return super()._read_mapped(columns)
+        return super()._read_mapped(columns, size, max_length)
 
     def column(self, at: int) -> Iterator[str]:
         """Yield the cell of one column for each row. The other columns are not read."""
@@ -105,6 +105,9 @@ class ParquetFile(File):
                             remedy = "shorten the cell, or export the file without the column"
                             raise InvalidRequest(f"{self.name}: {what}; {remedy}")
                     yield batch
+
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        return group_records(self._read_records(), size, max_length)
 
     def _read_records(self) -> Iterator[Record]:
         line = 1 + sum(self.group_sizes[: self.group or 0])  # the first row is line 2, as in formats with a header line

@@ -16,7 +16,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy, Checks, Level
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._table import File, Record, Row, RowNumber, RowUnit, build_row, find_odd, split_records
+from outreach_async.importer._table import Block, File, Row, RowNumber, RowUnit, Table, build_row, find_odd, read_blocks
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
 
 _BUCKET_COUNT: Final = 256
@@ -51,7 +51,7 @@ class EmailIndex:
 
 
 MAX_EXAMPLES: Final = 3  # findings of each check that are stored with their lines
-_CHUNK_SIZE: Final = 1000
+_BLOCK_SIZE: Final = 1000
 
 OnRejected = Callable[[Row, InvalidRequest], None]
 
@@ -99,10 +99,10 @@ async def run_preflight(
 ) -> Preflight:
     """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name."""
     run = _PreflightRun(columns, policy, repeats, unit, targets or Targets())
-    for chunk in split_records(file, columns, _CHUNK_SIZE):
+    for block in read_blocks(file, columns, _BLOCK_SIZE):
         show(run.found.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
-        for row, refusal in await run.check(chunk):
+        for row, refusal in await run.check(block):
             tell(row, refusal)
     return run.finish(reports_repeats=policy.levels["repeat"] != "off")
 
@@ -121,15 +121,18 @@ class _PreflightRun:
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
 
-    async def check(self, records: Sequence[Record]) -> list[tuple[Row, InvalidRequest]]:
+    async def check(self, block: Block) -> list[tuple[Row, InvalidRequest]]:
         """Check the next records, and return each row that can never be sent, with the reason."""
-        found, rows = self.found, self._build_odd_rows(records)
-        numbers = [record.line if found.unit == "line" else number for number, record in enumerate(records, found.rows + 1)]
+        found, count = self.found, len(block.lines)
+        numbers = block.lines if found.unit == "line" else range(found.rows + 1, found.rows + count + 1)
         if self._repeats != "serial":
             found.lines.extend(numbers)
-        # A row with a fault has no cells to send.
-        sent = {at: cells for at, each in enumerate(records) if (cells := rows[at].sent if at in rows else each.cells)}
-        findings = self._checks.find(sent, rows)
+        odd, even = self._find_odd(block)
+        rows = {at: self._checks.restore(build_row(block.record(at), self._columns)) for at in odd}
+        sent = {at: row.sent for at, row in rows.items() if row.sent}  # a row with a fault has no cells to send
+        findings = self._checks.find(even, {}) if len(odd) < count else {}
+        findings = {at: each for at, each in findings.items() if at not in odd}
+        findings |= self._checks.find(Table.of(sent, self._columns), rows) if rows else {}
         if self._names_targets and (unknown := await find_unknown_targets(rows.values(), self._targets)):
             for at in sent:
                 if finding := unknown.get(named_target(rows[at])):
@@ -147,18 +150,19 @@ class _PreflightRun:
             is_doubtful = at in rows and (at not in sent or not sent[at][self._email_at].strip())
             if is_doubtful and at not in refusals and (refusal := rows[at].refusal()):
                 refusals[at] = refusal
-        emails = {at: cells[self._email_at] for at, cells in sent.items() if at not in refusals}
+        emails = {at: sent.get(at, cells)[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals}
         refusals |= self._find_repeats(emails, rows, numbers)
-        found.rows += len(records)
+        found.rows += count
         found.refused += len(refusals)
-        return [(rows[at] if at in rows else build_row(records[at], self._columns), refusals[at]) for at in sorted(refusals)]
+        return [(rows[at] if at in rows else build_row(block.record(at), self._columns), refusals[at]) for at in sorted(refusals)]
 
-    def _build_odd_rows(self, records: Sequence[Record]) -> dict[int, Row]:
-        """Return the rows that have a problem, no e-mail or a target of their own."""
-        odd = find_odd(records, self._columns)
-        odd.update(at for at, record in enumerate(records) if at not in odd and not record.cells[self._email_at].strip())
-        odd.update(range(len(records)) if self._names_targets else ())
-        return {at: self._checks.restore(build_row(records[at], self._columns)) for at in odd}
+    def _find_odd(self, block: Block) -> tuple[set[int], Table]:
+        """Return the rows that have a problem, no e-mail or a target of their own; and the cells of complete rows."""
+        odd, even = find_odd(block, self._columns)
+        if blank := {email for email in even.distinct[self._email_at] if not email or email.isspace()}:
+            odd.update(at for at, email in zip(even.places, even.columns[self._email_at], strict=True) if email in blank)
+        odd.update(range(len(block.lines)) if self._names_targets else ())
+        return odd, even
 
     def _find_repeats(
         self, emails: Mapping[int, str], rows: Mapping[int, Row], numbers: Sequence[int]

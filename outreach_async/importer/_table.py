@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Generator, ItemsView, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from itertools import compress, count, islice, zip_longest
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -58,14 +57,39 @@ class RowNumber(NamedTuple):
         return f"{self.unit} {self.value}"
 
 
-def find_odd(records: Sequence[Record], columns: Columns) -> set[int]:
-    """Return the indexes of the records that have a fault, or a cell with a problem."""
-    width = len(columns.headers)
-    odd = {at for at, (_, cells, fault, issues) in enumerate(records) if fault or issues or len(cells) != width}
-    even = [at for at in range(len(records)) if at not in odd]
-    cells = zip(*[records[at].cells for at in even], strict=True)
-    odd.update(even[row] for row in find_rows_with_issues(compress(cells, columns.codes)))
-    return odd
+class Block(NamedTuple):
+    """Records of a file, in order. Few have a fault or issues, which are stored by the index of the record."""
+
+    lines: list[int]
+    cells: list[Sequence[str]]
+    faults: dict[int, str]
+    issues: dict[int, tuple[CellIssue, ...]]
+
+    def record(self, at: int) -> Record:
+        return Record(self.lines[at], tuple(self.cells[at]), self.faults.get(at), self.issues.get(at, ()))
+
+
+class Table(NamedTuple):
+    """Cells of some rows by column, and the distinct cells of each column that is sent: most columns have few."""
+
+    places: Sequence[int]
+    columns: Sequence[Sequence[str]]
+    distinct: Sequence[Collection[str]]
+
+    @classmethod
+    def of(cls, rows: Mapping[int, Sequence[str]], columns: Columns) -> Table:
+        cells = [*zip(*rows.values(), strict=True)] or [()] * len(columns.codes)
+        return cls([*rows], cells, [{*each} if code else () for each, code in zip(cells, columns.codes, strict=True)])
+
+
+def find_odd(block: Block, columns: Columns) -> tuple[set[int], Table]:
+    """Return the indexes of the records that have a fault, or a cell with a problem; and the cells of complete records."""
+    width, odd = len(columns.headers), {*block.faults, *block.issues}
+    if {*map(len, block.cells)} != {width}:
+        odd.update(at for at, cells in enumerate(block.cells) if len(cells) != width)
+    table = Table.of({at: cells for at, cells in enumerate(block.cells) if at not in odd}, columns)
+    odd.update(table.places[row] for row in find_rows_with_issues(table.columns, table.distinct))
+    return odd, table
 
 
 def build_row(record: Record, columns: Columns) -> Row:
@@ -92,10 +116,11 @@ def build_row(record: Record, columns: Columns) -> Row:
     return Row(line, cells, None, warnings, columns, replaced)
 
 
-def _build_rows(records: Sequence[Record], columns: Columns) -> Iterator[Row]:
-    odd = find_odd(records, columns)
-    for at, record in enumerate(records):
-        yield build_row(record, columns) if at in odd else Row(record.line, record.cells, None, (), columns, record.cells)
+def _build_rows(block: Block, columns: Columns) -> Iterator[Row]:
+    odd, _ = find_odd(block, columns)
+    cells = [*map(tuple, block.cells)]
+    rows = map(Row, block.lines, cells, repeat(None), repeat(()), repeat(columns), cells)
+    return (build_row(block.record(at), columns) if at in odd else row for at, row in enumerate(rows)) if odd else rows
 
 
 def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
@@ -295,7 +320,7 @@ class File(ABC):
             print(open_file("people.csv").count())  # -> 1
             ```
         """
-        return sum(1 for _ in self._read_records())
+        return sum(len(block.lines) for block in self._read_blocks(_CHUNK_SIZE, _MAX_READ_AHEAD))
 
     def rows(self, columns: Columns) -> Iterator[Row]:
         r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
@@ -308,8 +333,7 @@ class File(ABC):
             # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
             ```
         """
-        chunks = split_records(self, columns, _CHUNK_SIZE, _MAX_READ_AHEAD)
-        return (row for records in chunks for row in _build_rows(records, columns))
+        return (row for block in self._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD) for row in _build_rows(block, columns))
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
@@ -320,7 +344,11 @@ class File(ABC):
             print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
             ```
         """
-        return ((line, cells, fault) for line, cells, fault, _ in self._read_trimmed())
+        return (
+            (line, tuple(cells), block.faults.get(at))
+            for block in self._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD)
+            for at, (line, cells) in enumerate(zip(block.lines, block.cells, strict=True))
+        )
 
     def column(self, at: int) -> Iterator[str]:
         r"""Yield the cell of the column with the index `at` for each row; an empty string for a row without this cell.
@@ -343,9 +371,8 @@ class File(ABC):
             ```
         """
         found = [""] * len(self.headers)
-        with closing(self._read_trimmed()) as records:
-            for record in islice(records, _SAMPLE_SIZE):
-                found = [old or cell.strip() for old, cell in zip_longest(found, record.cells[: len(found)], fillvalue="")]
+        for _, cells, _ in islice(self.records(), _SAMPLE_SIZE):
+            found = [old or cell.strip() for old, cell in zip_longest(found, cells[: len(found)], fillvalue="")]
         return tuple(found)
 
     def split(self) -> tuple[File, ...]:
@@ -362,31 +389,36 @@ class File(ABC):
         return (self,)
 
     @abstractmethod
-    def _read_records(self) -> Iterator[Record]:
-        """Yield the records below the header."""
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        """Yield the records below the header in blocks of at most `size`, and fewer if the rows are long."""
 
-    def _read_mapped(self, _columns: Columns) -> Generator[Record]:
-        return self._read_trimmed()
+    def _read_mapped(self, _columns: Columns, size: int, max_length: int) -> Iterator[Block]:
+        return self._read_trimmed(size, max_length)
 
-    def _read_trimmed(self) -> Generator[Record]:
-        kept, rejects = len(self.headers), self.rejects
-        width = kept + self._added
-        for record in self._read_records():
-            if len(record.cells) <= width and not rejects:  # nearly always
-                yield record
-                continue
-            cells = trim_cells(record.cells, width)
-            if rejects:
-                cells = tuple(map(unescape_formula, cells[:kept]))
-            yield record._replace(cells=cells, issues=tuple(issue for issue in record.issues if issue.column < kept))
+    def _read_trimmed(self, size: int, max_length: int) -> Iterator[Block]:
+        kept, width = len(self.headers), len(self.headers) + self._added
+        for block in self._read_blocks(size, max_length):
+            if self.rejects or max(map(len, block.cells)) > width:
+                trimmed = [trim_cells(cells, width) for cells in block.cells]
+                block.cells[:] = [[*map(unescape_formula, cells[:kept])] for cells in trimmed] if self.rejects else trimmed
+                for at, issues in block.issues.items():
+                    block.issues[at] = tuple(issue for issue in issues if issue.column < kept)
+            yield block
+
+
+def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
+    """Yield the records of a file in blocks, without building a row of each."""
+    return file._read_mapped(columns, size, _MAX_CHUNK_LENGTH)  # noqa: SLF001 - of this module
+
+
+def group_records(records: Iterable[Record], size: int, max_length: int) -> Iterator[Block]:
+    for chunk in split_rows(records, size, max_length):
+        faults = {at: record.fault for at, record in enumerate(chunk) if record.fault}
+        issues = {at: record.issues for at, record in enumerate(chunk) if record.issues}
+        yield Block([record.line for record in chunk], [record.cells for record in chunk], faults, issues)
 
 
 _RowOrRecord = TypeVar("_RowOrRecord", Row, Record)
-
-
-def split_records(file: File, columns: Columns, size: int, max_length: int = _MAX_CHUNK_LENGTH) -> Iterator[list[Record]]:
-    """Yield the records of a file as `split_rows` does, without building a row of each."""
-    return split_rows(file._read_mapped(columns), size, max_length)  # noqa: SLF001 - of this module
 
 
 def split_rows(rows: Iterable[_RowOrRecord], size: int, max_length: int = _MAX_CHUNK_LENGTH) -> Iterator[list[_RowOrRecord]]:
@@ -401,13 +433,14 @@ def split_rows(rows: Iterable[_RowOrRecord], size: int, max_length: int = _MAX_C
                 yield chunk
                 chunk, length = [], 0
     except InvalidRequest:  # an unreadable part follows
-        yield chunk
+        if chunk:
+            yield chunk
         raise
     if chunk:
         yield chunk
 
 
-def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
+def trim_cells(cells: Sequence[str], width: int) -> Sequence[str]:
     """Remove blank cells at the end of a row, which spreadsheets save, but keep the first `width` cells."""
     end = len(cells)
     while end > width and not cells[end - 1].strip():
@@ -418,8 +451,8 @@ def trim_cells(cells: tuple[str, ...], width: int) -> tuple[str, ...]:
 _AnyFile = TypeVar("_AnyFile", bound=File)
 
 
-def with_header(file: _AnyFile, cells: tuple[str, ...], *notes: str) -> _AnyFile:
-    named = trim_cells(cells, 0)
+def with_header(file: _AnyFile, cells: Sequence[str], *notes: str) -> _AnyFile:
+    named = tuple(trim_cells(cells, 0))
     if not named:
         raise InvalidRequest(f"{file.name}: no header; name the columns in the first line")
     if len(named) > MAX_COLUMNS:

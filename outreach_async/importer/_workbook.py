@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._cells import error_issue, number_issue
 from outreach_async.importer._source import ByteSource, StreamCopy
-from outreach_async.importer._table import File, Record, with_header
+from outreach_async.importer._table import Block, File, Record, group_records, with_header
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
 _UNMARKED_NOTE: Final = (
@@ -60,8 +60,8 @@ class WorkbookFile(File):
         except InvalidRequest as error:  # the sheet may be a cover
             raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
 
-    def _read_records(self) -> Iterator[Record]:
-        return islice(_decode_records(self._spool, self._header_row), 1, None)
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        return group_records(islice(_decode_records(self._spool, self._header_row), 1, None), size, max_length)
 
 
 def read_in_subprocess(
