@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
     from outreach_async.conformance._calibration import Calibration, calibrate
     from outreach_async.conformance._interface_rules import Breach, check
-    from outreach_async.conformance._target import Access, Patience
+    from outreach_async.conformance._target import Access
 
-__all__ = ["Access", "Breach", "Calibration", "Patience", "calibrate", "check"]
+__all__ = ["Access", "Breach", "Calibration", "calibrate", "check"]
 
 
 def __getattr__(name: str) -> Any:

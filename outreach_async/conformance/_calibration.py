@@ -18,11 +18,11 @@ from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace
 from outreach_async.conformance._target import (
     DOMAIN,
+    MAX_THROTTLED,
     Access,
     Dialogue,
     DialogueRunner,
     KnobFinding,
-    Patience,
     Requests,
     run_probe,
     unobserved,
@@ -152,7 +152,7 @@ def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
 
     async def measure() -> Measurement:
         async with aclosing(HttpxTransport(url)) as transport:
-            return await measure_service(transport, access, Patience())
+            return await measure_service(transport, access)
 
     before = load_knob_values(record) if record.exists() else {}
     return SuiteResult(url, record, anyio.run(measure), before)
@@ -224,7 +224,7 @@ class Measurement:
     membership: MembershipCounts | None = None
 
 
-async def calibrate(transport: Transport, access: Access, patience: Patience | None = None) -> Calibration:
+async def calibrate(transport: Transport, access: Access) -> Calibration:
     """Measure the behaviour that the service's API documentation leaves open.
 
     It sends about 30 read-only requests, one at a time. With `access.writes`, it also creates at most 64 contacts, which are
@@ -236,13 +236,13 @@ async def calibrate(transport: Transport, access: Access, patience: Patience | N
         print(measured.observed["created_status"], measured.undecided["email_key"])  # -> 201 ('lower', 'gmail')
         ```
     """
-    return build_calibration((await measure_service(transport, access, patience or Patience())).findings)
+    return build_calibration((await measure_service(transport, access)).findings)
 
 
-async def measure_service(transport: Transport, access: Access, patience: Patience) -> Measurement:
+async def measure_service(transport: Transport, access: Access, max_throttled: float = MAX_THROTTLED) -> Measurement:
     values = attrs.asdict(access, recurse=False) | {"hidden": tuple(getattr(transport, "secrets", ()))}
     requests = Requests(**values)
-    runner = DialogueRunner(transport, patience, requests.secrets)
+    runner = DialogueRunner(transport, requests.secrets, max_throttled)
     measured = await runner.run(measure_knobs(requests))
     # No run tries to exceed the rate limit (rule E4), so its value remains unknown.
     count, waits = runner.request_count, runner.retry_after_values

@@ -30,7 +30,7 @@ from outreach_async.conformance._item_rules import (
     stated,
 )
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
-from outreach_async.conformance._target import OUTCOMES, Access, Patience, parse_document
+from outreach_async.conformance._target import OUTCOMES, Access, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
 from outreach_async.transport._wire import Transport
 
@@ -333,13 +333,12 @@ def find_breaches(rule: StatedRule, measured: Measurement) -> list[Breach] | Non
     return breaches if subjects else None
 
 
-async def check(transport: Transport, access: Access, patience: Patience | None = None) -> list[Breach]:
+async def check(transport: Transport, access: Access) -> list[Breach]:
     """Check a service against every testable rule in its API documentation.
 
     Args:
         transport: The transport to the service. It is not closed.
         access: The workspace and credentials.
-        patience: Time limits of the requests; the default is `Patience()`.
 
     Returns:
         The violations, at most three per rule.
@@ -349,5 +348,5 @@ async def check(transport: Transport, access: Access, patience: Patience | None 
         print(await check(FakeTransport(fake), Access("space_1")))  # -> []
         ```
     """
-    measured = await measure_service(transport, access, patience or Patience())
+    measured = await measure_service(transport, access)
     return [breach for rule in RULES for breach in find_breaches(rule, measured) or ()]

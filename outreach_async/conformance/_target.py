@@ -58,36 +58,19 @@ def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
 T = TypeVar("T")
 
 
-@attrs.frozen
-class Patience:
-    """Time limits of the requests to a service.
-
-    Attributes:
-        answer: Timeout for one response, in seconds.
-        throttled: Maximum total waiting time before retries of throttled requests, in seconds.
-
-    Example:
-        ```python
-        print(await check(FakeTransport(fake), Access("space_1"), Patience(answer=5.0, throttled=0.0)))  # -> []
-        ```
-    """
-
-    answer: float = 30.0
-    throttled: float = 120.0
-
-
+_RESPONSE_TIMEOUT: Final = 30.0  # seconds
+MAX_THROTTLED: Final = 120.0  # seconds of waiting, in total, before retries of throttled requests
 _MAX_UNANSWERED: Final = 3  # maximum number of requests to a service that has never responded
 
 
 class DialogueRunner:
     """Runs dialogues over a transport. If the first three requests get no response, it sends no more."""
 
-    def __init__(self, transport: Transport, patience: Patience, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, transport: Transport, secrets: tuple[str, ...] = (), max_throttled: float = MAX_THROTTLED) -> None:
         self.request_count = 0
         self.retry_after_values: list[str] = []
         self._transport = transport
-        self._patience = patience
-        self._remaining_wait = patience.throttled
+        self._remaining_wait = max_throttled
         self._responded = False
         self._failure = ""
         self._secrets = secrets
@@ -124,10 +107,10 @@ class DialogueRunner:
             raise InconclusiveError(self._failure)
         self.request_count += 1
         try:
-            with anyio.fail_after(self._patience.answer):
+            with anyio.fail_after(_RESPONSE_TIMEOUT):
                 response = await self._transport.send(request, Progress())
         except TimeoutError:
-            self._failure = f"no response within {self._patience.answer:g} s"
+            self._failure = f"no response within {_RESPONSE_TIMEOUT:g} s"
             raise InconclusiveError(self._failure) from None
         except TransportError as error:
             self._failure = f"no response: {mask_string(str(error), self._secrets)}"
@@ -170,7 +153,6 @@ class Access:
         campaign: Id of a draft campaign to which contacts may be added; `None` for no campaign.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
-        hidden: Further secrets to mask, such as a proxy password.
 
     Raises:
         InvalidRequest: The values contradict each other.
@@ -188,7 +170,6 @@ class Access:
     campaign: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, converter=_lower_names)
     nonce: str = attrs.field(factory=partial(token_hex, 6))
-    hidden: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def __attrs_post_init__(self) -> None:
         if self.writes and not self.owner_key:
@@ -196,14 +177,16 @@ class Access:
         if not self.writes and self.campaign:
             raise InvalidRequest("campaign: needs writes=True, got writes=False; pass writes=True, or omit campaign")
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Strings to mask in reports and errors: the owner key, credentials in headers, and `hidden`."""
-        return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
-
 
 @attrs.frozen
 class Requests(Access):
+    hidden: tuple[str, ...] = attrs.field(default=(), repr=False)  # secrets of the transport, such as a proxy password
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Strings to mask in reports and errors."""
+        return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
+
     def get(self, path: str, **query: Any) -> Request:
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)
 

@@ -16,9 +16,7 @@ from outreach_async.fake._clock import DAY, Clock
 from outreach_async.fake._create_contact import email_key
 from outreach_async.fake._seeds import CampaignBuilder, CampaignFields, generate_mailbox, generate_people, update_mailbox
 from outreach_async.fake._stored_records import (
-    CAMPAIGN_HEADERS,
     CUSTOM_CODE,
-    MAILBOX_HEADERS,
     RESERVED_MEMBERS,
     STANDARD_FIELDS,
     Contact,
@@ -133,8 +131,6 @@ class WorldBuilder:
         *,
         custom_fields: Iterable[str] | Mapping[str, str] = (),
         extra_fields: Mapping[str, str] | None = None,
-        campaign_headers: Iterable[str] | None = None,
-        mailbox_headers: Iterable[str] | None = None,
     ) -> str:
         """Add an empty workspace, and return its id.
 
@@ -142,8 +138,6 @@ class WorldBuilder:
             id: The workspace's id; generated if not given.
             custom_fields: Labels of custom fields by code, or a list of labels, which get the codes `custom_1`, `custom_2`, ...
             extra_fields: Labels of fields that are neither standard nor custom, by code.
-            campaign_headers: The `headers` of the campaign list.
-            mailbox_headers: The `headers` of the mailbox list.
 
         Raises:
             ValueError: The id is malformed or already in use, or a code is malformed.
@@ -162,8 +156,6 @@ class WorldBuilder:
                 self._reserve_id("space_", id),
                 custom,
                 {require_string("code", code): require_string("label", label) for code, label in extra.items()},
-                CAMPAIGN_HEADERS if campaign_headers is None else tuple(campaign_headers),
-                MAILBOX_HEADERS if mailbox_headers is None else tuple(mailbox_headers),
             )
             world.workspaces[workspace.id], world.contacts[workspace.id] = workspace, {}
             world.creation_order |= {(workspace.id, "campaign"): [], (workspace.id, "mailbox"): []}

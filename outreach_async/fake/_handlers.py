@@ -22,6 +22,8 @@ from outreach_async.fake._create_contact import find_failures
 from outreach_async.fake._error_responses import refusal_error
 from outreach_async.fake._request import ParsedRequest, Query, require_parameter
 from outreach_async.fake._stored_records import (
+    CAMPAIGN_HEADERS,
+    MAILBOX_HEADERS,
     STANDARD_FIELDS,
     Campaign,
     Contact,
@@ -124,7 +126,7 @@ class ItemRenderer:
             "interested": self.percent(flow.interested, sent, f"{campaign.id}.interested"),
             "replies": self.percent(replies, sent, f"{campaign.id}.replies"),
             "bounces": self.percent(flow.bounces, sent, f"{campaign.id}.bounces"),
-            "last_activity": format_age(_latest(campaign.last_activity, flow.last_activity), self.now),
+            "last_activity": format_age(self.world.last_activity("campaign", campaign.id), self.now),
             "opens_num": opens,
             "replies_num": replies,
             "bounces_num": flow.bounces,
@@ -146,7 +148,7 @@ class ItemRenderer:
             if item[name] is None:
                 item[name] = format_age(mailbox.created, self.now)
         if not isinstance(item["last_activity"], str):
-            item["last_activity"] = format_age(_latest(mailbox.last_activity, ledger.last_activity), self.now)
+            item["last_activity"] = format_age(self.world.last_activity("mailbox", mailbox.id), self.now)
         return item
 
     def render_end(self, campaign: Campaign, date_format: str) -> dict[str, Any]:
@@ -190,10 +192,6 @@ class ItemRenderer:
             "out_of": left + sent,
             "templates": templates,
         }
-
-
-def _latest(one: float | None, other: float | None) -> float | None:
-    return max((moment for moment in (one, other) if moment is not None), default=None)
 
 
 # Operations.
@@ -246,7 +244,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
     behaviour, world = context.behaviour, context.world
     maximum = MAX_MAILBOXES if kind == "mailbox" else behaviour.campaign_max_display
     id_, display, page = parse_page_query(call.target.query, maximum, behaviour)
-    workspace = find_workspace(id_, world)
+    find_workspace(id_, world)
     total = len(world.creation_order[id_, kind])
     pages = -(-total // display)
     last = max(pages - 1, 0)  # the first page exists even for an empty list
@@ -260,12 +258,12 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
     ids = _select_page_ids(context, id_, kind, index * display, display)
     items = ItemRenderer(world, context.now, behaviour)
     if kind == "campaign":
-        headers, data = workspace.campaign_headers, [items.render_campaign(world.campaigns[id_]) for id_ in ids]
+        data = [items.render_campaign(world.campaigns[id_]) for id_ in ids]
     else:
-        headers, data = workspace.mailbox_headers, [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
+        data = [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
     return 200, {
         "status": "ok",
-        "headers": headers,
+        "headers": CAMPAIGN_HEADERS if kind == "campaign" else MAILBOX_HEADERS,
         "data": data,
         "total_found": total,
         "current_page": index + behaviour.first_page,
@@ -280,7 +278,7 @@ def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: in
         stop = max(len(order) - start, 0)
         return [id_ for _, id_ in reversed(order[max(stop - count, 0) : stop])]
     if context.behaviour.order == "last_activity":
-        order = sorted(order, key=lambda created: -context.world.last_activity(kind, created[1]))
+        order = sorted(order, key=lambda created: -(context.world.last_activity(kind, created[1]) or 0))
     return [id_ for _, id_ in order[start : start + count]]
 
 

@@ -31,8 +31,6 @@ class Workspace:
     id: str
     custom_fields: Mapping[str, str]
     extra_fields: Mapping[str, str]
-    campaign_headers: tuple[str, ...]
-    mailbox_headers: tuple[str, ...]
     codes: Mapping[str, str] = attrs.field(
         init=False,
         eq=False,

@@ -1,8 +1,7 @@
 """`FakeTransport`, which calls the fake without a socket, and the effects of wire faults.
 
-`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket. `CLIENT_RESULTS` defines what a
-client gets without a socket: a response, which may be damaged, or the reason why no response arrives. The results match those
-measured with real HTTP libraries, so a test has the same result with `FakeTransport` as over a socket.
+`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket, and `receive` what a client gets
+without one. They match what was measured with real HTTP libraries: `FakeTransport` gives a test the same result as a socket.
 """
 
 from __future__ import annotations
@@ -79,36 +78,29 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
 }
 
 
-@attrs.frozen
-class ClientResult:
-    wait: float = 0.0
-    response: Response | None = None
-    reason: str = ""
-    sent: bool = True
-
-
-def _lost_result(reason: str, *, sent: bool = True, wait: float = 0.0) -> Callable[[WireFault, Response], ClientResult]:
-    return lambda *_: ClientResult(reason=reason, sent=sent, wait=wait)
-
-
-CLIENT_RESULTS: Mapping[WireFaultKind, Callable[[WireFault, Response], ClientResult]] = {
-    "latency": lambda fault, response: ClientResult(fault.seconds, response),
-    "slow_drip": lambda fault, response: ClientResult(fault.seconds * math.ceil(len(response.body) / fault.size), response),
-    "hang": _lost_result("no response", wait=math.inf),
-    "refuse": _lost_result("connection refused", sent=False),
-    "reset": _lost_result("connection reset before a response was received"),
-    "close": _lost_result("connection closed before a response was received"),
-    "truncate": _lost_result("connection closed in the middle of the response body"),
-    "reset_mid_body": _lost_result("connection reset in the middle of the response body"),
-    "bad_chunk": _lost_result("the response is not valid HTTP: a chunk without a size"),
-    "no_final_chunk": _lost_result("connection closed before the last chunk of the response"),
-    "garbage": _lost_result("the response is not valid HTTP: no status line"),
-    "long_header": _lost_result("the response is not valid HTTP: a header field is too long"),
-    "wrong_encoding": _lost_result("the response body does not match its content-encoding"),
-    "wrong_length": lambda fault, response: ClientResult(
-        response=attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
-    ),
+# Why a client gets no response.
+LOST_RESPONSES: Mapping[WireFaultKind, str] = {
+    "hang": "no response",
+    "refuse": "connection refused",
+    "reset": "connection reset before a response was received",
+    "close": "connection closed before a response was received",
+    "truncate": "connection closed in the middle of the response body",
+    "reset_mid_body": "connection reset in the middle of the response body",
+    "bad_chunk": "the response is not valid HTTP: a chunk without a size",
+    "no_final_chunk": "connection closed before the last chunk of the response",
+    "garbage": "the response is not valid HTTP: no status line",
+    "long_header": "the response is not valid HTTP: a header field is too long",
+    "wrong_encoding": "the response body does not match its content-encoding",
 }
+
+
+def receive(fault: WireFault, response: Response) -> tuple[float, Response | None]:
+    """Return the seconds that a client waits, and the response that it then gets, which may be damaged; `None` for none."""
+    if fault.kind == "slow_drip":
+        return fault.seconds * math.ceil(len(response.body) / fault.size), response
+    if fault.kind == "wrong_length":
+        response = attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
+    return fault.seconds, None if fault.kind in LOST_RESPONSES else response
 
 
 class FakeTransport:
@@ -153,17 +145,17 @@ class FakeTransport:
             raise InvalidRequest("the FakeTransport is closed; create a new one")
         progress.sent = True
         exchange = self.service.exchange(request)
-        response = exchange.response or Response(200)  # without a response, a fault decides
-        if exchange.fault is None:
+        response, fault = exchange.response or Response(200), exchange.fault  # without a response, a fault decides
+        if fault is None:
             return response
-        read = CLIENT_RESULTS[exchange.fault.kind](exchange.fault, response)
+        wait, received = receive(fault, response)
         # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
-        progress.sent = sent_before or read.sent
-        if read.wait:
-            await anyio.sleep(read.wait)
-        if read.response is None:
-            raise TransportError(read.reason, maybe_sent=progress.sent)
-        return read.response
+        progress.sent = sent_before or fault.kind != "refuse"
+        if wait:
+            await anyio.sleep(wait)
+        if received is None:
+            raise TransportError(LOST_RESPONSES[fault.kind], maybe_sent=progress.sent)
+        return received
 
     async def aclose(self) -> None:
         """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""

@@ -377,11 +377,11 @@ class World:
         self.simulation.apply_change(to_microseconds(now))
         self._usage = None
 
-    def last_activity(self, kind: ListKind, id_: str) -> float:
-        """Return the time of the last activity of a campaign or mailbox, in Unix seconds; 0 if there was no activity."""
+    def last_activity(self, kind: ListKind, id_: str) -> float | None:
+        """Return the time of the last activity of a campaign or mailbox, in Unix seconds; `None` if there was no activity."""
         moving = (self.simulation.flows if kind == "campaign" else self.simulation.stats).get(id_)
-        item = self.campaigns[id_] if kind == "campaign" else self.mailboxes[id_]
-        return max(item.last_activity or 0, (moving.last_activity if moving else None) or 0)
+        seeded = (self.campaigns if kind == "campaign" else self.mailboxes)[id_].last_activity
+        return max((at for at in (seeded, moving.last_activity if moving else None) if at is not None), default=None)
 
     def store_contact(self, workspace: str, key: str, contact: Contact) -> None:
         """Store or replace a contact, and add it to its new campaigns, as one change (rule C23)."""

@@ -20,7 +20,7 @@ knob, because their interpretation is fixed:
 | P10, P11 | items created at once; added between two pages | in the order of adding; pages show the list of their moment |
 | P12 | a parameter given twice; an unknown one | 400; ignored, with a hint |
 | P13 | an unknown workspace; an id without its prefix | 404; 400 |
-| P14 | `headers` | those in the API documentation, unless `add_workspace` sets others; items always have every field |
+| P14 | `headers` | those in the API documentation; items always have every field |
 | C4, C5 | the e-mail and owner of a duplicate | `overwrite` stores the new spelling, trimmed; the owner never changes |
 | C8, C9 | an upload option with an invalid type or value, such as `"true"` or `Skip` | 400 |
 | C13 | a blank field | counts as missing for `update_missing_fields`, which never stores a blank value |

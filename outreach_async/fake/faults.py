@@ -37,6 +37,7 @@ among all requests: the same requests in the same order get the same faults agai
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -232,7 +233,7 @@ def hang() -> Fault:
         fake.faults.script("create_contact", hang())  # the client's timeout ends the attempt
         ```
     """
-    return _wire_fault("hang")
+    return _wire_fault("hang", seconds=math.inf)
 
 
 def refuse() -> Fault:

@@ -12,7 +12,7 @@ import re
 import socket
 import struct
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -209,13 +209,6 @@ async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> Asy
             raise failure
     finally:
         del failure  # its traceback refers to this frame: the reference cycle would delay garbage collection
-
-
-async def serve_forever(service: Service, host: str, port: int, started: Callable[[str], None]) -> None:
-    """Serve a service on a socket until cancelled."""
-    async with serve(service, host, port) as url:
-        started(url)
-        await anyio.sleep_forever()
 
 
 def _build_url(listener: socket.socket) -> str:

@@ -153,8 +153,6 @@ class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
     id: str | None = None
     custom_fields: dict[str, str] | list[str] = []
     extra_fields: dict[str, str] = {}
-    campaign_headers: list[Any] | None = None
-    mailbox_headers: list[Any] | None = None
     mailboxes: list[dict[str, Any]] = []
     campaigns: list[dict[str, Any]] = []
     contacts: list[_ContactDocument] = []
@@ -303,8 +301,7 @@ def load_world(document: _WorldDocument, fake: WorldBuilder) -> World:
 
 def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> None:
     with _name_place(path):
-        headers = {"campaign_headers": item.campaign_headers, "mailbox_headers": item.mailbox_headers}
-        id_ = fake.add_workspace(item.id, custom_fields=item.custom_fields, extra_fields=item.extra_fields, **headers)
+        id_ = fake.add_workspace(item.id, custom_fields=item.custom_fields, extra_fields=item.extra_fields)
     # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
     for number, mailbox in enumerate(item.mailboxes):
         with _name_place(f"{path}.mailboxes[{number}]"):

@@ -28,7 +28,7 @@ from support.calibration import (
 from support.examples import scaled
 from support.fake_transports import LEVELS
 
-from outreach_async.conformance import Access, Patience, calibrate
+from outreach_async.conformance import Access, calibrate
 from outreach_async.conformance._calibration import MAX_CONTACTS, Measurement, describe_run, measure_knobs, measure_service
 from outreach_async.conformance._interface_rules import RULES, find_breaches
 from outreach_async.conformance._write_probes import INVALID_VALUES
@@ -60,7 +60,7 @@ def test_any_two_values_together_are_measured_and_every_documented_rule_holds(pl
 
     async def measure_there() -> Measurement:
         async with connect(service(behaviour)) as transport:
-            return await measure_service(transport, WRITER, Patience())
+            return await measure_service(transport, WRITER)
 
     found = anyio.run(measure_there)
     assert find_misses(behaviour, found.findings) == {}

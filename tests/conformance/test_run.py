@@ -22,7 +22,6 @@ from outreach_async.conformance._target import (
     DialogueRunner,
     InconclusiveError,
     KnobFinding,
-    Patience,
     observed,
     unobserved,
 )
@@ -67,7 +66,7 @@ def one_question() -> Dialogue[object]:
 async def test_a_throttled_request_is_sent_again_after_the_retry_after(value: str) -> None:
     late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
     transport = Scripted(late, late, ok)
-    carrier = DialogueRunner(transport, Patience(throttled=2))
+    carrier = DialogueRunner(transport, max_throttled=2)
     started_at = anyio.current_time()
     assert await carrier.run(one_question()) == ok
     assert (transport.sent_count, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
@@ -77,13 +76,13 @@ async def test_a_throttled_request_is_sent_again_after_the_retry_after(value: st
 async def test_a_retry_after_longer_than_the_patience_is_not_waited_for() -> None:
     late = Response(429, {"retry-after": "61"})
     transport = Scripted(late)
-    assert await DialogueRunner(transport, Patience(throttled=60)).run(one_question()) == late
+    assert await DialogueRunner(transport, max_throttled=60).run(one_question()) == late
     assert transport.sent_count == 1
 
 
 async def test_a_service_that_never_responds_is_reported_without_secrets() -> None:
     failing = Scripted(TransportError("no connection through proxy-pass for " + KEY))
-    found = (await measure_service(failing, WRITER, Patience())).findings
+    found = (await measure_service(failing, WRITER)).findings
     assert found["auth"].explanation == "no response: no connection through *** for ***"
     assert not any(finding.possible for finding in found.values())
     assert failing.sent_count == 3
@@ -93,7 +92,7 @@ async def test_a_service_that_never_responds_is_reported_without_secrets() -> No
 async def test_a_response_that_does_not_arrive_is_given_up() -> None:
     fake = service()
     fake.faults.add(faults.hang())
-    assert await DialogueRunner(FakeTransport(fake), Patience()).run(one_question()) == "no response within 30 s"
+    assert await DialogueRunner(FakeTransport(fake)).run(one_question()) == "no response within 30 s"
 
 
 async def test_a_dialogue_that_handles_no_errors_ends_with_them() -> None:
@@ -101,23 +100,23 @@ async def test_a_dialogue_that_handles_no_errors_ends_with_them() -> None:
         return (yield READER.fields())
 
     with pytest.raises(InconclusiveError, match="no response"):
-        await DialogueRunner(Scripted(TransportError("gone")), Patience()).run(unaware())
+        await DialogueRunner(Scripted(TransportError("gone"))).run(unaware())
 
 
 async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(5)))
-    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    found = (await measure_service(FakeTransport(fake), READER, max_throttled=0)).findings
     assert found["rate_limit"].possible == ()
     assert found["rate_limit"].explanation.startswith("there is a rate limit, but its value is unknown: ")
     assert "Retry-After '60'" in found["rate_limit"].explanation
     assert found["past_end"].possible == ()
-    found = (await measure_service(FakeTransport(service()), READER, Patience())).findings
+    found = (await measure_service(FakeTransport(service()), READER)).findings
     assert re.fullmatch("not tested: [0-9]+ requests were .* none was throttled", found["rate_limit"].explanation)
 
 
 async def test_throttling_with_status_200_is_not_a_refusal() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
-    found = (await measure_service(FakeTransport(fake), READER, Patience(throttled=0))).findings
+    found = (await measure_service(FakeTransport(fake), READER, max_throttled=0)).findings
     assert not {knob: finding for knob, finding in found.items() if finding.is_only("reject")}
 
 

@@ -12,7 +12,6 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
-from outreach_async.conformance import __main__ as command
 from outreach_async.conformance._interface_rules import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import load_behaviour
@@ -170,20 +169,6 @@ def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*expected one process, got a pytest-xdist worker; run pytest without -n*"])
     assert len(fake.requests) == 0
-
-
-@pytest.mark.usefixtures("suite")
-def test_the_command_runs_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--collect-only", "-q", "-p", "no:cacheprovider"]) == pytest.ExitCode.OK
-    assert "test_the_service_keeps_the_rule" in capsys.readouterr().out
-
-
-def test_without_pytest_the_command_says_what_to_install(tmp_path: Path) -> None:
-    # A module named `pytest` whose import fails like that of a missing one.
-    (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('pytest')", encoding="utf-8")
-    run = "import runpy, sys; sys.path.insert(0, '.'); runpy.run_module('outreach_async.conformance', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "outreach_async.conformance needs pytest; run: pip install 'pytest>=8'\n")
 
 
 def test_its_options_import_nothing_heavy(tmp_path: Path) -> None:

@@ -144,17 +144,6 @@ def test_p14_headers_are_the_columns_of_the_interface() -> None:
     assert (len(CAMPAIGN_HEADERS), len(MAILBOX_HEADERS)) == (10, 19)
 
 
-def test_p14_saved_headers_belong_to_a_workspace_and_filter_nothing() -> None:
-    fake = small_world()
-    fake.add_workspace("space_5", campaign_headers=["name", "no such column"], mailbox_headers=[])
-    fake.add_campaign("space_5")
-    answered = document(page(fake, "/campaigns", workspace="space_5"))
-
-    assert answered["headers"] == ["name", "no such column"]
-    assert set(answered["data"][0]) == set(document(page(fake, "/campaigns"))["data"][0])
-    assert document(page(fake, "/mailboxes", workspace="space_5"))["headers"] == []
-
-
 def test_lists_contain_only_the_items_of_their_workspace() -> None:
     fake = small_world()
     assert [camp["id"] for camp in document(page(fake, "/campaigns", workspace=OTHER))["data"]] == ["camp_3"]

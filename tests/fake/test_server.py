@@ -24,7 +24,6 @@ from outreach_async.fake.server import (
     _accept_connections,
     _build_url,
     serve,
-    serve_forever,
 )
 from outreach_async.transport._wire import Request, Response
 
@@ -256,22 +255,6 @@ async def test_a_cancellation_ends_the_block_and_the_server() -> None:
     assert scope.cancelled_caught
     with pytest.raises(OSError, match="connection"):
         await exchange_bytes(url, POST)
-
-
-async def test_it_runs_until_cancelled_and_reports_its_address() -> None:
-    urls: list[str] = []
-    async with anyio.create_task_group() as group:
-        started = anyio.Event()
-
-        def note(url: str) -> None:
-            urls.append(url)
-            started.set()
-
-        group.start_soon(serve_forever, TinyService(), "127.0.0.1", 0, note)
-        await started.wait()
-        assert (await exchange_bytes(urls[0], encode_request("GET", "/", b"", LAST)))[0].startswith(b"HTTP/1.1 201")
-        group.cancel_scope.cancel()
-    assert urls[0].startswith("http://127.0.0.1:")
 
 
 class Listener(socket.socket):

@@ -40,9 +40,7 @@ def rich_world() -> FakeService:
     """A world that uses every feature."""
     fake = small_world(overwrite_blank="store")
     fake.advance(hours=5.5)
-    space = fake.add_workspace(
-        custom_fields={"custom_7": "É"}, extra_fields={"linkedin": "LinkedIn"}, campaign_headers=["name"], mailbox_headers=[]
-    )
+    space = fake.add_workspace(custom_fields={"custom_7": "É"}, extra_fields={"linkedin": "LinkedIn"})
     fake.add_owner_key(space, SPACE)
     boxes = fake.add_mailboxes(space, 5, trouble=0.5)
     fake.add_mailbox(SPACE, age="old", created_at=3, last_activity="?", opened_14days=101)

@@ -31,7 +31,6 @@ SMALL_MODULES = {
     "_service/__init__.py": "a package",
     "bulk/_arrow_cells.py": "only data frames and Parquet files need pyarrow",
     "bulk/_run/__init__.py": "a package",
-    "conformance/__main__.py": "runs the suite",
     "conformance/conftest.py": "pytest looks for this name",
     "conformance/test_conformance.py": "pytest looks for this name",
     "guides/__init__.py": "a package",

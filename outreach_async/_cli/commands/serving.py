@@ -10,6 +10,7 @@ from shlex import quote
 from time import perf_counter
 from typing import Any
 
+import anyio
 import attrs
 import click
 
@@ -22,7 +23,7 @@ from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake._error_responses import mask_keys
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.faults import Exchange, Service
-from outreach_async.fake.server import serve_forever
+from outreach_async.fake.server import serve as serve_fake
 from outreach_async.transport._wire import Request
 
 
@@ -95,7 +96,9 @@ def serve(
 
     async def serve_until_interrupted() -> None:
         with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
-            await serve_forever(served, host, port, print_address)
+            async with serve_fake(served, host, port) as url:
+                print_address(url)
+                await anyio.sleep_forever()
 
     return run_async(serve_until_interrupted, terminated=OK)
 
