@@ -97,18 +97,9 @@ class OutreachClient:
         read_only: bool = False,
         **options: Any,
     ) -> Self:
-        r"""Create a client from a configuration file; see `outreach_async.config`. No request is sent.
+        r"""Create a client from a configuration file, as `load_config(path, profile).client(workspace, ...)` does.
 
-        Args:
-            path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory
-                and the user's configuration folder.
-            profile: Name of a profile in the file.
-            workspace: Name or id of the workspace; defaults to `OUTREACH_WORKSPACE`, then to the file's.
-            read_only: True to leave the owner key unread. Such a client creates no contacts.
-            options: Other arguments of the client, which replace the values of the environment and the file.
-
-        Raises:
-            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
+        The arguments and errors are those of `outreach_async.config.load_config` and `Config.client`. No request is sent.
 
         Example:
             ```python

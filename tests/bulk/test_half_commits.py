@@ -65,7 +65,7 @@ def commits(path: Path) -> list[Commit]:
 
     def watched(**options: Any) -> JournalWriter:
         writer = open_journal(path, resume=True, **options)
-        writer._database._db.set_trace_callback(look)
+        writer.database._db.set_trace_callback(look)
         return writer
 
     writer = watched()

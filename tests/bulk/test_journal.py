@@ -9,14 +9,13 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.journal import make_killed_journal
 from support.systems import REFUSAL
-from tools.journal_child import open_journal, outcome, steps, window
+from tools.journal_child import open_journal, outcome, window
 
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter
@@ -250,29 +249,6 @@ class TestReport:
             now[0] += 1000
         assert Journal(path).report().seconds == 10
 
-    def test_it_is_written_identically_each_time(self, path: Path) -> None:
-        target = path.with_name("report.json")
-        with writing(path) as writer:
-            for _ in islice(steps(writer), 7):
-                pass
-            written = []
-            for _ in range(2):
-                Journal(path).write_report(target)
-                written.append(target.read_bytes())
-        Journal(path).write_report(target)
-        assert {*written, target.read_bytes()} == {written[0]}
-        assert json.loads(written[0]) == Journal(path).report().to_dict()
-        assert sorted(each.name for each in path.parent.iterdir()) == ["report.json", "run.db"]
-
-    def test_a_report_that_cannot_be_written_leaves_the_old_file(self, path: Path) -> None:
-        with writing(path):
-            pass
-        target = path.with_name("folder")
-        target.mkdir()
-        with pytest.raises(OSError, match="folder"):
-            Journal(path).write_report(target)
-        assert sorted(each.name for each in path.parent.iterdir()) == ["folder", "run.db"]
-
 
 def payload(email: str, **members: str | None) -> bytes:
     return json.dumps({"email": email, **members}).encode()
@@ -393,14 +369,14 @@ def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path)
 
 
 def test_every_commit_is_synced_to_disk(path: Path) -> None:
-    with writing(path) as writer, writer._database.connection() as db:
+    with writing(path) as writer, writer.database.connection() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as memory, writing(path) as writer:  # an in-memory database has no log either
-        database: Any = writer._database
+        database: Any = writer.database
         database._db.close()
         database._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
@@ -438,7 +414,7 @@ def test_closing_a_closed_writer_does_not_release_the_lock_of_the_next_one(path:
 
 def test_an_interrupted_commit_is_rolled_back_and_the_journal_stays_usable(path: Path) -> None:
     def interrupted() -> None:
-        with writer._database.transaction() as transaction:
+        with writer.database.transaction() as transaction:
             transaction._db.execute("DELETE FROM meta")
             raise KeyboardInterrupt
 

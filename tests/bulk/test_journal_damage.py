@@ -219,7 +219,7 @@ def reader_of(path: Path) -> Iterator[None]:
 def test_a_reader_that_blocks_a_mark_is_an_error_and_its_rows_are_not_sent(path: Path) -> None:
     with writing(path) as writer:
         writer.mark(window(0))
-        writer._database._db.execute("PRAGMA busy_timeout = 1")
+        writer.database._db.execute("PRAGMA busy_timeout = 1")
         with (
             reader_of(path),
             pytest.raises(JournalError, match="cannot be checkpointed, because another program is reading"),
@@ -352,7 +352,7 @@ def test_a_spooled_row_that_changes_during_the_run_is_a_journal_error(path: Path
     with writing(path) as writer:
         writer.spool([(0, "", b"{}")])
         writer.end_spool(1)
-        with writer._database.connection() as db:
+        with writer.database.connection() as db:
             db.execute("UPDATE spool SET payload = '{'")
         with pytest.raises(JournalError, match="checksum mismatch in spooled row 0"):
             writer.spooled_rows(0, 1, "serial", 2**40)

@@ -108,7 +108,7 @@ class JournalMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """Continue with copies of the files that were taken inside a transaction, as a kill would leave them."""
         successor = self.folder / f"run{next(self.generations)}.db"
-        db = self.writer._database._db
+        db = self.writer.database._db
         db.execute("BEGIN IMMEDIATE")
         db.execute("DELETE FROM outcome")
         for ending in ENDINGS:

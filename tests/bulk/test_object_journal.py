@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
@@ -285,18 +286,18 @@ class TestRaces:
         now = 100.0
         with closing(journal_in(DictObjects(), clock=lambda: now).writer(IDENTITY, resume=False)) as writer:
             now = 105.0
-            assert [writer.heartbeat_due] == [None]
+            assert [writer.database.heartbeat_due] == [None]
             now = 105.5
-            assert [writer.heartbeat_due] == [105.5]
-            writer.heartbeat(105.5)
-            assert [writer.heartbeat_due] == [None]
+            assert [writer.database.heartbeat_due] == [105.5]
+            writer.database.heartbeat(105.5)
+            assert [writer.database.heartbeat_due] == [None]
 
     def test_workers_that_wait_for_the_same_heartbeat_share_it(self) -> None:
         now, objects = 0.0, DictObjects()
         with closing(journal_in(objects, clock=lambda: now).writer(IDENTITY, resume=False)) as writer:
             now = 10.0
-            writer.heartbeat(9.0)
-            writer.heartbeat(9.5)
+            writer.database.heartbeat(9.0)
+            writer.database.heartbeat(9.5)
             assert len(objects.contents) == 2
 
 
@@ -618,12 +619,10 @@ async def test_a_run_whose_folder_is_removed_stops_and_resumes_with_true_labels(
     assert ObjectJournal(url).report().rows == 100
 
 
-class _SlowRecorder:
-    """A recorder whose heartbeat never ends."""
+class _SlowThread:
+    """A thread whose call never ends."""
 
-    heartbeat_due = 1.0
-
-    async def write_heartbeat(self, _due: float) -> None:
+    async def run(self, _call: object, _due: float) -> None:
         await anyio.sleep_forever()
 
 
@@ -631,7 +630,8 @@ class _SlowRecorder:
 async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
     limiter = RateLimiter(RetryPolicy(), max_in_flight=1)
     throttle = JournalledThrottle(limiter, RetryPolicy())
-    throttle.recorder = cast("Any", _SlowRecorder())
+    due = SimpleNamespace(heartbeat_due=1.0, heartbeat=None)
+    throttle.journal = cast("Any", SimpleNamespace(writer=SimpleNamespace(database=due), thread=_SlowThread()))
     assert not throttle.try_start(anyio.current_time())
     with anyio.move_on_after(1) as scope:
         await throttle.wait_and_start(0.0)

@@ -17,13 +17,13 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
-from outreach_async._client_loop import ClientLoop
 from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import (
     CallerRows,
+    ClientLoop,
     SyncCampaigns,
     SyncClient,
     SyncContacts,

@@ -179,7 +179,8 @@ class Pipeline:
             # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave
             # the workers without rows.
             self._window_slots = Slots(max(plan.workers, recorder.backlog))
-            self._recorder = self._throttle.recorder = recorder
+            self._recorder = recorder
+            self._throttle.journal = opened.journal if isinstance(opened, OpenLedger) else opened
         self._large_rows: dict[int, int] = {}  # the additional slots that they take, by index
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()

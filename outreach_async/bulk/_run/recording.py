@@ -73,15 +73,6 @@ class JournalRecorder:
         self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
         self._ended = self._write_failed = self._closed = False
 
-    @property
-    def heartbeat_due(self) -> float | None:
-        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
-        return self._writer.heartbeat_due
-
-    async def write_heartbeat(self, due: float) -> None:
-        """Write a heartbeat, which fails if another run has taken over the journal."""
-        await self._thread.run(self._writer.heartbeat, due)
-
     def record_outcome(self, outcome: ContactOutcome) -> None:
         self._pending.append(outcome)
         if len(self._pending) == 1:
@@ -190,21 +181,21 @@ class LedgerRecorder(JournalRecorder):
 class JournalledThrottle(RunThrottle):
     """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts."""
 
-    recorder: JournalRecorder | None = None
+    journal: OpenJournal | None = None
 
     def try_start(self, now: float) -> bool:
-        return (self.recorder is None or self.recorder.heartbeat_due is None) and super().try_start(now)
+        return (self.journal is None or self.journal.writer.database.heartbeat_due is None) and super().try_start(now)
 
     async def wait_and_start(self, not_before: float) -> None:
         await super().wait_and_start(not_before)
         # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
-        if self.recorder is None or self.recorder.heartbeat_due is None:
+        if self.journal is None or (database := self.journal.writer.database).heartbeat_due is None:
             return
         started = anyio.current_time()
         try:
             # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
-            while (due := self.recorder.heartbeat_due) is not None:
-                await self.recorder.write_heartbeat(due)
+            while (due := database.heartbeat_due) is not None:
+                await self.journal.thread.run(database.heartbeat, due)
         except BaseException as error:
             self.on_cancelled(anyio.current_time(), started)
             if isinstance(error, JournalError):

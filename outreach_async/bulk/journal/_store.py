@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,13 +11,11 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 import anyio
 import attrs
-import msgspec
 from anyio import to_thread
 
-from outreach_async._files.atomic import atomic_write
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk.journal._reader import RunQuery, read_events, read_metadata, read_names, read_page, read_report
-from outreach_async.bulk.journal._records import Earlier, Identity, JournalReport, to_json
+from outreach_async.bulk.journal._records import Earlier, Identity, JournalReport
 from outreach_async.bulk.journal._writer import JournalWriter
 
 P = ParamSpec("P")
@@ -158,17 +155,6 @@ class JournalStore(ABC):
         with self._snapshot() as run_query:
             report: JournalReport = run_query(read_report)
         return report
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as JSON to a file, which is replaced atomically. Also raises `OSError` if it cannot be written.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            Journal("run.db").write_report("report.json")
-            ```
-        """
-        atomic_write(path, msgspec.json.format(to_json(self.report().to_dict()), indent=2) + "\n")
 
 
 def open_snapshot(journal: JournalStore) -> AbstractContextManager[RunQuery]:

@@ -197,7 +197,7 @@ class JournalWriter:
     ) -> None:
         with ExitStack() as stack:
             stack.callback(database.close)
-            self._database = database
+            self.database = database
             self._identity = identity
             self._wall = wall
             self._opened_at = wall()
@@ -230,7 +230,7 @@ class JournalWriter:
         # If the process is killed in the state `running`, every marked row without an outcome counts as possibly sent.
         if self.finished:
             return
-        with self._database.mark_transaction() as transaction:
+        with self.database.mark_transaction() as transaction:
             if self.resumed:
                 self._add_event(transaction, "resumed", {"after": self.state})
                 transaction.set_metadata("state", "running")
@@ -252,24 +252,15 @@ class JournalWriter:
         # Without these fingerprints, the rows of the input are compared with those of the journal.
         return None not in (self._fingerprint, self._identity.fingerprint)
 
-    @property
-    def heartbeat_due(self) -> float | None:
-        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
-        return self._database.heartbeat_due
-
-    def heartbeat(self, due: float) -> None:
-        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
-        self._database.heartbeat(due)
-
     def create_counts(self) -> OutcomeCounts:
         """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
-        with self._database.connection() as db:
+        with self.database.connection() as db:
             found = records.count_targets(db, {number: target for target, number in self._targets.items()}, self._totals)
         return OutcomeCounts(self._totals, found)
 
     def window_at(self, first: int) -> MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
-        with self._database.connection() as db:
+        with self.database.connection() as db:
             columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
         return None if columns is None else MarkedWindow(*columns)
 
@@ -285,10 +276,10 @@ class JournalWriter:
             if self.window_at(window.first) != window:
                 raise InvalidRequest(
                     f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
-                    f" {self._database.name}; resume with the same input, or {OTHER_JOURNAL}"
+                    f" {self.database.name}; resume with the same input, or {OTHER_JOURNAL}"
                 )
             return
-        with self._database.mark_transaction() as transaction:
+        with self.database.mark_transaction() as transaction:
             self._add_targets(transaction, targets)
             transaction.insert("window", window.first, window.rows, window.digest)
             transaction.set_metadata("hwm", window.end)
@@ -302,13 +293,13 @@ class JournalWriter:
 
     def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
         """Record the ids of the campaigns that rows have named, so that a resumed run finds the same ones."""
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             transaction.set_metadata("names", [[*named, id_] for named, id_ in names.items()])
         self.names = dict(names)
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
         """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
-        with self._database.connection() as db:
+        with self.database.connection() as db:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
 
@@ -323,7 +314,7 @@ class JournalWriter:
         rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets)
         # The totals are committed with the outcomes, so that every reader finds out if an outcome is missing.
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             self._add_targets(transaction, new)
             if errors is not None:
                 transaction.apply("errors", errors)
@@ -334,7 +325,7 @@ class JournalWriter:
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Record an event; `data` contains its details as JSON values."""
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             self._add_event(transaction, kind, data)
 
     def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
@@ -354,7 +345,7 @@ class JournalWriter:
             )
         # From now on, the suspects replace the assumption that every marked row without an outcome may have been sent.
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             transaction.set_metadata("state", state)
             transaction.set_metadata("suspects", possibly_sent.ranges)
             transaction.set_metadata("totals", records.encode_totals(totals))
@@ -368,16 +359,16 @@ class JournalWriter:
         if self.spooled is not None:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
 
     def end_spool(self, rows: int) -> None:
         """Record that the spool contains the whole input, and that the input has `rows` rows."""
-        with self._database.connection() as db:
+        with self.database.connection() as db:
             (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
         if stored != rows:
             raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before you end the spool")
-        with self._database.transaction() as transaction:
+        with self.database.transaction() as transaction:
             transaction.apply("truncate spool", rows)
             transaction.set_metadata("spooled", rows)
         self.spooled = rows
@@ -388,10 +379,10 @@ class JournalWriter:
         # the index of the other row.
         keyed = policy in WHOLE_INPUT
         if keyed and not self._spool_indexed:
-            with self._database.connection() as db:  # an index changes no content, so it is not recorded as a change
+            with self.database.connection() as db:  # an index changes no content, so it is not recorded as a change
                 db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
             self._spool_indexed = True
-        with self._database.connection() as db:
+        with self.database.connection() as db:
             ((end,),) = db.execute(_FIND_END, (first, first + rows, room))
             stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, end)
             return [self._build_row(db, columns, policy) for columns in sorted(stored)]
@@ -416,7 +407,7 @@ class JournalWriter:
         """Close the journal. Closing a closed journal does nothing."""
         if not self._closed:
             self._closed = True
-            self._database.close()
+            self.database.close()
 
 
 def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
