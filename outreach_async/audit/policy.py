@@ -147,16 +147,21 @@ class Policy:
             print(Policy.of({"OA170": {"mailboxes": 3}}).rule("OA170").condition)  # -> more than 3 mailboxes share a domain
             ```
         """
-        known = rules.CATALOGUE
-        if name not in known:
-            hint = suggest_name(name, known) or "; pass a key of `CATALOGUE`"
-            raise InvalidRequest(f"rule: expected the id of a rule, such as OA120, got {quote(name)}{hint}")
-        return _apply_thresholds(known[name], self.used)
+        return _apply_thresholds(require_rule(name, "pass a key of `CATALOGUE`"), self.used)
 
 
 def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
     """Return the rules about one kind of subject, in the order of their findings."""
     return tuple(rule for rule in policy.rules if rule.scope == scope)
+
+
+def require_rule(name: str, remedy: str, where: str = "rule") -> Rule:
+    """Return the rule with an id, in upper or lower case."""
+    known, id_ = rules.CATALOGUE, name.strip().upper()
+    if id_ not in known:
+        hint = suggest_name(id_, known) or ";"
+        raise InvalidRequest(f"{where}: expected the id of a rule, such as OA120, got {quote(name)}{hint} {remedy}")
+    return known[id_]
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
@@ -171,7 +176,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
         ```
     """
     policy = policy or Policy.default()
-    rule = policy.rule(name.strip().upper())
+    rule = policy.rule(name)
     kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
     has_no_score = rule.id in rules.ABOUT_CAMPAIGNS or rule.id in rules.INCOMPLETE
     lines = {

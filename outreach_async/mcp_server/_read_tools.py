@@ -13,10 +13,9 @@ import attrs
 from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Finding, Report, audit, explain
-from outreach_async.audit._conditions import quote
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit.history import History, Kind
-from outreach_async.audit.policy import suggest_name
+from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
 from outreach_async.audit.reports._summary import Task, format_changes, format_counts, format_headline, subject_name, summarize
 from outreach_async.audit.reports._wording import format_time
@@ -56,6 +55,7 @@ _HISTORY_NOTE: Final = (
     "Figures of each day in UTC. A missing figure is not known. If spread_over is above 1, days had no audit, and the difference "
     "was divided among them."
 )
+_NO_RULE: Final = "call explain_rule without arguments for a list of the rules"
 _MAX_PLACES: Final = 3  # domains, servers or workspaces that an action of an audit lists
 
 
@@ -115,7 +115,7 @@ class ReadTools:
     ) -> str:
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
-            rule = require_rule(rule)
+            rule = require_rule(rule, _NO_RULE).id
             campaigns = campaigns or rule in ABOUT_CAMPAIGNS
         report = self._report if rule is not None or page > 1 else None
         if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
@@ -165,7 +165,7 @@ class ReadTools:
 
     async def explain_rule(self, rule: str | None = None) -> str:
         if rule is not None:
-            return explain(require_rule(rule))
+            return explain(require_rule(rule, _NO_RULE).id)
         rules = [CATALOGUE[name] for name in sorted(CATALOGUE)]
         return json.dumps([{"rule": each.id, "severity": each.severity_range, "title": each.title} for each in rules])
 
@@ -243,16 +243,6 @@ class ReadTools:
 
         found = [finding for finding in report.findings if finding.rule == name]
         return self._answers.write(MAX_PROSE, rule=name, **cut_page("findings", found, page, describe))
-
-
-def require_rule(rule: str) -> str:
-    name = rule.strip().upper()
-    if name not in CATALOGUE:
-        raise InvalidRequest(
-            f"rule: expected the id of a rule, such as OA120, got {quote(name)}{suggest_name(name, CATALOGUE)}; "
-            "call explain_rule without arguments for a list of the rules"
-        )
-    return name
 
 
 def _describe_task(task: Task) -> dict[str, Any]:

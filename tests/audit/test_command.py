@@ -136,8 +136,11 @@ def test_explain_without_a_rule_lists_all_rules(shell: Shell, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--explain", "OA12"), "--explain: unknown rule 'OA12'; did you mean OA120, OA121, OA101? 'audit --explain' lists"),
-        (("--explain", "spf"), "--explain: unknown rule 'spf'; 'audit --explain' lists all rules"),
+        (("--explain", "OA12"), "--explain: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA120'?"),
+        (
+            ("--explain", "spf"),
+            "--explain: expected the id of a rule, such as OA120, got 'spf'; 'audit --explain' lists all rules",
+        ),
         (("--output", "a.html", "--format", "terminal"), "--output a.html and --format terminal name different formats; omit"),
         (("--policy", "no-such-file.toml"), "no-such-file.toml"),
         (("--compare", __file__), f"--compare {__file__}: "),

@@ -327,7 +327,7 @@ def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object
         (("audit", *FAKE, "--compare", "{other}"), "--compare other.json: report: expected audit JSON of version 1"),
         (("audit", *FAKE, "--compare", "{long}"), "long.json: not a JSON report; pass one written by 'audit --json'."),
         (("audit", *FAKE, "--output", "a.pdf"), "--output a.pdf: expected a name ending in one of .txt, .json, "),
-        (("audit", "--explain", "OA999"), "--explain: unknown rule 'OA999'; did you mean OA901, OA902, OA903? '"),
+        (("audit", "--explain", "OA999"), "--explain: expected the id of a rule, such as OA120, got 'OA999'; did you mean '"),
         (("serve", "--behaviour", "/"), "--behaviour /: Is a directory; "),
         (("serve", "--behaviour", "{knob}"), "knob.toml: a behaviour has no field 'nope'"),
         (("report", "/no/run.db"), "JOURNAL: "),

@@ -265,7 +265,7 @@ async def test_the_rules_are_listed_and_explained(assistant: Assistant) -> None:
 async def test_an_unknown_rule_names_the_tool_that_lists_all_rules(assistant: Assistant) -> None:
     for tool in ("audit", "explain_rule"):
         error = await assistant.fail(tool, rule="spam")
-        assert error.endswith("got 'SPAM'; call explain_rule without arguments for a list of the rules")
+        assert error.endswith("got 'spam'; call explain_rule without arguments for a list of the rules")
     assert "did you mean 'OA120'?" in await assistant.fail("audit", rule="oa12")
 
 

@@ -8,9 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from difflib import get_close_matches
 from functools import partial
-from operator import ne
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -34,6 +32,7 @@ from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, Readings
+from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import (
     BRIEF_FORMATS,
     REPORT_FORMATS,
@@ -53,7 +52,6 @@ from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.transport._secret import Secret
 
-_MAX_SUGGESTED: Final = 3
 _TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
@@ -275,15 +273,9 @@ def show(screen: Screen, view: auditing.Report | Brief) -> None:
 
 
 def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
-    """Print the description of a rule, or a table of all rules."""
     if name == _ALL_RULES:
         return _list_rules(screen, policy)
-    rule = name.strip().upper()
-    if rule not in auditing.CATALOGUE:
-        near = get_close_matches(rule, auditing.CATALOGUE, n=len(auditing.CATALOGUE))
-        near.sort(key=lambda id_: ([*map(ne, rule, id_)], id_))  # ids that differ only in the last digit are about the same topic
-        meant = f"did you mean {', '.join(near[:_MAX_SUGGESTED])}? " if near else ""
-        raise InvalidRequest(f"--explain: unknown rule {name!r}; {meant}'audit --explain' lists all rules")
+    rule = require_rule(name, "'audit --explain' lists all rules", "--explain").id
     text = auditing.explain(rule, policy)
     return _print_result(screen, text, {"rule": rule, "explanation": text})
 

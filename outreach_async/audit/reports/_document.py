@@ -31,6 +31,7 @@ from outreach_async.audit.reports._summary import (
     format_changes,
     format_headline,
     summarize,
+    workspace_label,
 )
 from outreach_async.audit.reports._view import (
     AUTHENTICATION_RULES,
@@ -297,11 +298,9 @@ def format_notes(brief: Brief) -> str:
 
 def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
     """Yield a workspace and a description for each gap in the data. No workspace is named if the gap concerns several."""
-    gaps = [
-        (brief.label_of(workspace.id), text) for workspace in brief.workspaces if (text := _describe_gap(workspace, brief.since))
-    ]
-    gaps += [(brief.label_of(workspace), "is no longer covered.") for workspace in brief.dropped]
-    yield from ((name, replace_unprintable(text)) for name, text in gaps[:_MAX_GAPS])
+    described = ((workspace.id, _describe_gap(workspace, brief.since)) for workspace in brief.workspaces)
+    gaps = [(id_, text) for id_, text in described if text] + [(id_, "is no longer covered.") for id_ in brief.dropped]
+    yield from ((workspace_label(id_, brief.names), replace_unprintable(text)) for id_, text in gaps[:_MAX_GAPS])
     if len(gaps) > _MAX_GAPS:
         yield "", f"and {format_count(len(gaps) - _MAX_GAPS, 'more workspace')}"
     if brief.changes and brief.changes.not_judged:
@@ -327,7 +326,7 @@ def _active_blocks(brief: Brief) -> Iterator[Block]:
     active = list_active(brief)[:_MAX_ACTIVE]
     for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
-            yield Title(3, [Span(brief.label_of(workspace), CODE)])
+            yield Title(3, [Span(workspace_label(workspace, brief.names), CODE)])
         entries = []
         for campaign in campaigns:
             status = describe_status(campaign)

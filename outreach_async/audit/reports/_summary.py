@@ -96,16 +96,6 @@ class Summary:
         clocks = " by the service's clock, from which this computer's differs by more than a minute"
         return f"{format_time(self.at)}{clocks if self.service_clock else ''}"
 
-    def label_of(self, workspace: str) -> str:
-        """Return the name of a workspace with its id; its id if it has no name.
-
-        Example:
-            ```python
-            print(build_brief(report).label_of("space_1"))  # -> space_1
-            ```
-        """
-        return workspace_label(workspace, self.names)
-
     @property
     def score_note(self) -> str:
         """A sentence if the verdict is about campaigns, which do not lower the score; otherwise an empty string."""
