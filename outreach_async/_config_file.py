@@ -212,7 +212,6 @@ def find_config(path: str | os.PathLike[str] | None, environment: Mapping[str, s
 
 
 def default_paths() -> list[Path]:
-    """Return where the file is looked for: the working directory, and the user's folder if platformdirs is installed."""
     places = [Path(FILE_NAME)]
     try:
         from platformdirs import user_config_path

@@ -156,7 +156,8 @@ class Mailboxes(_Resource):
 
         Args:
             display: Number of items per page, at most 2,000.
-            workspace, page, max_items, undecodable, timeout, deadline: As for `Campaigns.list`.
+            workspace, page, max_items, undecodable: As for `Campaigns.list`.
+            timeout, deadline: As for `Campaigns.list`, in seconds.
 
         Example:
             ```python

@@ -19,7 +19,6 @@ _WEBSITE_IP: Final = "198.51.100.20"
 
 
 def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
-    """Return the embedded service with sample data."""
     service = FakeService(seed, behaviour, NOW)
     world = tomllib.loads((files("outreach_async._cli") / "data" / "world.toml").read_text(encoding="utf-8"))
     for workspace in world["workspaces"]:

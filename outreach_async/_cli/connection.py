@@ -29,7 +29,6 @@ def open_client(
 
 
 def open_sync_client(options: Options) -> SyncClient:
-    """Create a synchronous client from the options of the command line. No request is sent."""
     from outreach_async.sync import SyncClient  # imported on demand: few commands need it
 
     return SyncClient(**_client_arguments(options, None, MAX_IN_FLIGHT, writes=False))

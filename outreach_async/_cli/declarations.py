@@ -27,10 +27,7 @@ _SHARES: Final = {
 
 
 class _SuggestingGroup(click.Group):
-    """A group of commands that suggests similar names for an unknown command."""
-
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name of a sub-command, the sub-command itself, and the arguments after its name."""
         # During shell completion, the words of the line may be incomplete.
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             names = self.list_commands(ctx)

@@ -127,7 +127,6 @@ def _find_new_key(path: Path) -> _Key:
 
 
 def require_folder(flag: str, path: Path) -> None:
-    """Check that the folder of an output file exists, before any work is done."""
     with explain_write_errors(flag, path), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()  # a name that is too long fails here, so the error names the option
     if path.is_dir():

@@ -28,8 +28,6 @@ _MAX_LISTED: Final = 10
 
 @attrs.frozen
 class Screen:
-    """The output of a command."""
-
     as_json: bool
     console: Console | None
     quiet: bool = False

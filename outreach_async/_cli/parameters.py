@@ -26,8 +26,6 @@ _NAMES: Final = {"json": "as_json", "schema": "as_schema", "format": "form", "in
 
 
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
-    """An id of one kind."""
-
     name = "id"
 
     def __init__(self, kind: str) -> None:

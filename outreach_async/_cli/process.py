@@ -133,7 +133,6 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code for an exception of `EXPECTED_ERRORS`."""
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED
@@ -150,7 +149,6 @@ def exit_code(error: BaseException) -> int:
 
 
 def exit_code_of_rows(outcomes: Mapping[Outcome, int], repeats: int = 0) -> int:
-    """Return the exit code for a finished run: `INCOMPLETE` if a row failed, else `OK`."""
     return INCOMPLETE if sum(outcomes[outcome] for outcome in FAILED_OUTCOMES) > repeats else OK
 
 

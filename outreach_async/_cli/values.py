@@ -80,7 +80,6 @@ class Options:
 
     @property
     def workspace(self) -> str | None:
-        """The id of the workspace to work in; `None` if not given."""
         if len(self.workspaces) > 1:
             names = ", ".join(map(self.name_of, self.workspaces[:_MAX_NAMED]))
             more = ", ..." if len(self.workspaces) > _MAX_NAMED else ""
@@ -89,7 +88,6 @@ class Options:
         return next(iter(self.workspaces), None)
 
     def name_of(self, workspace: str) -> str:
-        """Return the name of a workspace; its id if it has no name."""
         return self.config.names.get(workspace, workspace)
 
     @property

@@ -99,7 +99,6 @@ _LIST_RULES: Final = {
 
 
 def _explain_end(error: OutreachError) -> OutreachError:
-    """Return the error to show in a finding: the cause of a `BulkError`, or `error` itself if it is of another class."""
     cause = error.__cause__
     return cause if isinstance(error, BulkError) and isinstance(cause, OutreachError) else error
 

@@ -293,7 +293,6 @@ def _encode(state: AuditState, place: int, reading: WorkspaceReading) -> Workspa
 
 
 def _add(state: AuditState, part: WorkspacePart) -> WorkspaceReading:
-    """Decode a workspace, and add its mailboxes to the state of the merged audit."""
     try:
         content = msgspec.convert(json.loads(zlib.decompress(part.data)), _Content)
         state.add_facts(part.workspace, content.facts)

@@ -103,7 +103,6 @@ def pick(item: object, names: Sequence[str]) -> dict[str, Any]:
 
 
 def cut_page(name: str, items: Sequence[T], page: int, describe: Callable[[T], Any]) -> dict[str, Any]:
-    """Return the members of an answer with the items of a page, and the numbers of pages and items."""
     start = (page - 1) * PAGE_SIZE
     shown = [describe(item) for item in items[start : start + PAGE_SIZE]]
     return {"page": page, "pages": max(1, math.ceil(len(items) / PAGE_SIZE)), "total": len(items), name: shown}

@@ -160,7 +160,6 @@ class _Task:
         folder: Path | None = None,
         webhook: Secret | None = None,
     ) -> int:
-        """Audit the workspaces, print, write or post the report or the brief, and return the exit code."""
         about = {"campaigns": campaigns, "deadline": self.deadline, "readings": self.readings}
         parts: list[auditing.Report] = []
         read = await _audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)

@@ -77,8 +77,6 @@ def init(options: Options) -> int:
 
 @attrs.define
 class _Check:
-    """The result of checking one workspace: what works, and the errors."""
-
     workspace: ConfiguredWorkspace
     key: str
     campaigns: Number | None = None

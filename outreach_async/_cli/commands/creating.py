@@ -27,7 +27,6 @@ def create(*, options: Options, email: str, sets: tuple[str, ...], strict: bool,
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:
-    """Parse the values of `--set`, and return a mapping of field names to values."""
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

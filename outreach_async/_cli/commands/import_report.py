@@ -37,7 +37,6 @@ class FailedRows:
         self._unlisted = 0
 
     def add(self, outcome: ContactOutcome) -> None:
-        """Add a row to the list of failed rows if its outcome is a failure."""
         # An error that affects every row is not listed, because it is printed once, after the run.
         if not is_reject(outcome) or (outcome.status != Outcome.REJECTED and _is_run_error(outcome.error)):
             return
@@ -64,7 +63,6 @@ class FailedRows:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Print the first failed rows, and the number of further failed rows."""
         for text in self._lines:
             self._screen.print_line(text)
         if self._unlisted:
@@ -73,12 +71,10 @@ class FailedRows:
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
-    """Return whether an error affects the whole run rather than a single row."""
     return isinstance(error, BulkError) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
 def print_columns(screen: Screen, columns: Columns) -> None:
-    """Print a table of the columns. It shows each column's name and field code, and why this code was chosen."""
     # Omit the table if the output is not a terminal and every column name equals its code.
     if columns.export:
         screen.print_line(f"recognised as an export from {columns.export}")
@@ -88,7 +84,6 @@ def print_columns(screen: Screen, columns: Columns) -> None:
 
 
 def print_findings(screen: Screen, preflight: Preflight) -> None:
-    """Print the findings of a file check: the number and first examples of each kind."""
     for kind in preflight.kinds.values():
         level = "error" if kind.level == "error" else "warning"
         screen.print_line(f"{level}: {kind.check}: {format_count(kind.count, 'finding')}")
@@ -118,7 +113,6 @@ def name_outcomes(outcomes: Mapping[Outcome, int]) -> list[tuple[str, int]]:
 
 
 def print_outcomes(screen: Screen, report: BulkReport) -> None:
-    """Print the number of rows by outcome and, if there are several targets, of each target."""
     if occurred := name_outcomes(report.outcomes):
         screen.print_table(("outcome", "rows"), occurred)
     if len(report.targets) <= 1:
@@ -135,7 +129,6 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
 def print_report(
     screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
 ) -> None:
-    """Print the number of rows by outcome, and instructions for resuming a run that is incomplete."""
     print_outcomes(screen, report)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"

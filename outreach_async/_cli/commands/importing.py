@@ -165,8 +165,6 @@ def _create_job(
 
 @attrs.frozen(kw_only=True)
 class ImportJob:
-    """The input and the options of an import."""
-
     file: File
     overrides: Mapping[str, str] = attrs.field(factory=dict)
     ignore_unknown: bool = False
@@ -306,7 +304,6 @@ async def prepare(
 
 
 async def _check_file(options: Options, job: ImportJob) -> int:
-    """Check the whole file without creating anything, and return the exit code."""
     screen, started_at = options.screen(), monotonic()
     async with AsyncExitStack() as stack:
         client = None
@@ -404,7 +401,6 @@ async def _import_file(options: Options, job: ImportJob) -> int:
 
 
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
-    """Create the contacts of a file, print the results and return the exit code."""
     from outreach_async.bulk._run.bulk_run import with_names
 
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())

@@ -73,8 +73,6 @@ class ListColumns:
 
 @attrs.frozen
 class _Listing:
-    """A list to print: where, in which format, and with which columns."""
-
     options: Options
     screen: Screen
     columns: ListColumns

@@ -121,7 +121,6 @@ def report(
     force: bool,
     **mapping: Any,
 ) -> int:
-    """Show the progress and results of the run in a journal, of the runs in a ledger, or of an import in parts."""
     wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, force)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
@@ -315,7 +314,6 @@ def _inputs_of(runs: Iterable[_Run]) -> list[files.FileUse]:
 
 
 def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
-    """Print the rows as a table, or on a terminal that there are none."""
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return

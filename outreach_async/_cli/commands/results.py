@@ -33,7 +33,6 @@ def open_results(path: Path) -> Iterator[WriteRow]:
 
 @contextmanager
 def open_outcomes(path: Path, file: File) -> Iterator[Callable[[ContactOutcome], object]]:
-    """Yield a function that writes the outcome of a row of a file."""
     place = {"file": str(file.path)} if file.path else {}
     with ExitStack() as stack:
         opened = open_results(path)
@@ -46,7 +45,6 @@ def open_outcomes(path: Path, file: File) -> Iterator[Callable[[ContactOutcome],
 
 @contextmanager
 def open_csv(draft: BinaryIO, columns: Iterable[str]) -> Iterator[Callable[[Iterable[object]], object]]:
-    """Yield a function that writes a row of values to a CSV file."""
     # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
     text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text)
@@ -96,7 +94,6 @@ def _to_arrow(value: Any) -> Any:
 
 
 def is_results_file(path: Path) -> bool:
-    """Return whether a file looks like a results file, in any of the formats."""
     begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
     begin = begins.get(path.suffix.lower(), ",".join(COLUMNS).encode())
     with path.open("rb") as file:

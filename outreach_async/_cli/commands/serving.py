@@ -47,7 +47,6 @@ def find_entry_ids(service: FakeService) -> dict[str, str | None]:
 
 
 def format_exports(values: Mapping[str, str | None]) -> str:
-    """Return shell commands that set the environment variables, and a comment with a command to try."""
     names = ("base_url", "workspace", "owner_key")
     lines = [f"export OUTREACH_{name.upper()}={quote(value)}" for name in names if (value := values[name])]
     if values["campaign"]:

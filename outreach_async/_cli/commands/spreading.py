@@ -40,7 +40,6 @@ _CONFLICTS: Final = {
 def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
-    """Import files on a Dask cluster in parts, print the results, and return the exit code."""
     require_module("distributed", "outreach_async[dask]")
     connection = _create_connection(options, settings)
     key = hide(find_owner_key(options, options.workspace))

@@ -152,7 +152,6 @@ def count_severity(severity: Severity, count: int) -> str:
 
 
 def format_changes(summary: Summary) -> str:
-    """Return the numbers of findings before and now, and how they add up; for a first brief, that there is no earlier one."""
     changes = summary.changes
     if changes is None or summary.since is None:
         return "There is no earlier brief to compare with."
