@@ -12,6 +12,7 @@ from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule
 from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, StoredViolation
 from outreach_async.audit._totals import (
     BLACKLISTED,
+    HASH_MASK,
     LACKS_DKIM,
     LACKS_DMARC,
     LACKS_SPF,
@@ -58,7 +59,6 @@ def check(
     return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
 
 
-_HASH_MASK: Final = 2**64 - 1
 _PAGE_SIZE: Final = 2_000
 OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
 _ABOUT_AUTHENTICATION: Final = frozenset({"OA101", "OA102", "OA103", "OA104"})
@@ -121,7 +121,7 @@ class AuditState:
         sent, limit = mailbox.sent_30days, mailbox.daily_limit
         if case.invalid:
             sent, limit = valid_or_zero(sent), valid_or_zero(limit)
-        digest = hash((mailbox.id, mailbox.email)) & _HASH_MASK
+        digest = hash((mailbox.id, mailbox.email)) & HASH_MASK
         if self.key is not None:
             digest = digest64(f"{len(mailbox.id)}:{mailbox.id}{mailbox.email}", self.key)
         flags = OWN_SERVER * (mailbox.type == OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)

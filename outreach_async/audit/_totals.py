@@ -146,7 +146,7 @@ class MailboxColumns:
 
 
 _MIN_SLOTS: Final = 1_024
-_HASH_MASK: Final = 2**64 - 1
+HASH_MASK: Final = 2**64 - 1
 
 
 class CompactSet:
@@ -166,7 +166,7 @@ class CompactSet:
         return {name for name in names if self.add(name)}
 
     def add(self, name: Hashable) -> bool:
-        if not self._insert(hash(name) & _HASH_MASK or 1):  # 0 marks an empty slot
+        if not self._insert(hash(name) & HASH_MASK or 1):  # 0 marks an empty slot
             return False
         self._count += 1
         if 4 * self._count > 3 * len(self._slots):

@@ -16,10 +16,10 @@ from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
 from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
+from outreach_async.audit._values import DAY
 from outreach_async.audit.history import History, Kind
 
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
-_DAY: Final = 86_400
 
 
 def show(options: Options, file: Path, kind: Kind, *, subject: str | None, days: int) -> int:
@@ -76,7 +76,7 @@ def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Seque
 
 
 def prune(options: Options, file: Path, keep: float) -> int:
-    if keep < _DAY:
+    if keep < DAY:
         raise click.UsageError(f"--keep: expected at least a day, got {keep:g} s; pass, for example, 400d.")
     before = file.stat().st_size
     deleted = History(file).prune(keep)

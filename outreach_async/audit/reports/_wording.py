@@ -6,13 +6,11 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
+from outreach_async.audit._values import DAY, HOUR, MINUTE
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 _YEAR_10000: Final = 253_402_300_800
-_MINUTE: Final = 60
-_HOUR: Final = 3_600
-_DAY: Final = 86_400
 
 
 def replace_unprintable(text: str) -> str:
@@ -44,9 +42,9 @@ def format_date(at: Number | None) -> str:
 
 def format_span(seconds: float) -> str:
     """Format a duration in seconds as whole minutes, hours or days, such as `26 hours` or `2 days`."""
-    if seconds < 2 * _HOUR:
-        return format_count(max(0, round(seconds / _MINUTE)), "minute")
-    return format_count(round(seconds / _HOUR), "hour") if seconds < 2 * _DAY else format_count(round(seconds / _DAY), "day")
+    if seconds < 2 * HOUR:
+        return format_count(max(0, round(seconds / MINUTE)), "minute")
+    return format_count(round(seconds / HOUR), "hour") if seconds < 2 * DAY else format_count(round(seconds / DAY), "day")
 
 
 FIGURES: Final = {
