@@ -67,7 +67,6 @@ _EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
-    """Apply a create request to the stored contact with the same e-mail, and return the new contact."""
     # If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
     if creation.duplicates == "skip":
         return _enrol(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact

@@ -290,7 +290,6 @@ class FakeService(WorldBuilder):
 
 
 def copy_service(original: FakeService, state: Snapshot, behaviour: Behaviour, seed: int | None) -> FakeService:
-    """Return a new fake with the clock of another one, and with a snapshot of it."""
     fake = FakeService(original.seed if seed is None else seed, behaviour)
     fake._clock = copy(original._clock)  # noqa: SLF001 - the class of this module
     fake.restore(state)

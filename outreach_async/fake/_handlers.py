@@ -101,8 +101,6 @@ _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", 
 
 @attrs.frozen
 class ItemRenderer:
-    """Renders records as JSON items for one point in time."""
-
     world: World = attrs.field(repr=False)
     now: float
     behaviour: Behaviour

@@ -143,7 +143,6 @@ def _generate_identity(random: Random, number: int, domain: str) -> dict[str, An
 
 
 def _generate_activity(random: Random, values: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """Generate the statistics of a mailbox: e-mails sent, opens, clicks, bounces, and the time of the last activity."""
     days = max(0.0, (now - values["created_at"]) / DAY)
     daily = _count_or_zero(values["daily_limit"]) * random.uniform(0.5, 0.8)
     sent = {name: int(daily * min(window, days)) for name, window in _WINDOW_DAYS.items()}

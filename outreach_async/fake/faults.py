@@ -26,7 +26,7 @@ A fault of the left column fires before execution: the service does not execute 
 except `refuse()` fire after execution: for example, a contact is stored but the response is lost.
 
     fires before execution                fires after execution
-    status, html_502, empty               ok, drift, latency, slow_drip
+    status                                ok, drift, latency, slow_drip
     refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
     garbage, long_header                  wrong_encoding, wrong_length
 
@@ -51,13 +51,10 @@ from outreach_async.fake._request import ROUTES
 from outreach_async.transport._wire import Request, Response
 
 __all__ = [
-    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift", "empty",
-    "garbage", "hang", "html_502", "latency", "long_header", "no_final_chunk", "ok", "refuse", "reset", "reset_mid_body",
+    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift",
+    "garbage", "hang", "latency", "long_header", "no_final_chunk", "ok", "refuse", "reset", "reset_mid_body",
     "slow_drip", "status", "truncate", "wrong_encoding", "wrong_length",
 ]  # fmt: skip
-
-_HTML_502 = b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body><h1>502 Bad Gateway</h1></body>\r\n</html>\r\n"
-
 
 WireFaultKind = Literal[
     "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "bad_chunk", "no_final_chunk", "garbage",
@@ -154,7 +151,8 @@ def status(
 
     Example:
         ```python
-        fake.faults.script("create_contact", status(429, retry_after=2), status(403, body="no"))
+        page_of_a_proxy = status(502, body="<h1>Bad Gateway</h1>", headers={"content-type": "text/html"})
+        fake.faults.script("create_contact", status(429, retry_after=2), page_of_a_proxy, status(200, body=""))
         ```
     """
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
@@ -170,28 +168,6 @@ def status(
     fields |= headers or {}
     content = plain.body if body is None else body.encode() if isinstance(body, str) else body
     return ResponseFault(f"status({code})", commits=False, response=Response(code, fields, content))
-
-
-def html_502() -> Fault:
-    """Respond with 502 and an HTML page, as a proxy in front of the service does.
-
-    Example:
-        ```python
-        fake.faults.script("list_mailboxes", html_502(), html_502())
-        ```
-    """
-    return ResponseFault("html_502()", commits=False, response=Response(502, {"content-type": "text/html"}, _HTML_502))
-
-
-def empty() -> Fault:
-    """Respond with 200 and an empty body.
-
-    Example:
-        ```python
-        fake.faults.script("list_steps", empty())
-        ```
-    """
-    return ResponseFault("empty()", commits=False, response=Response(200, {"content-type": "application/json"}))
 
 
 def drift(path: str, change: Any) -> Fault:
@@ -394,7 +370,7 @@ def commit_then(fault: Fault) -> Fault:
     """
     require_fault(fault)
     if isinstance(fault, WireFault) and fault.kind == "refuse":
-        raise ValueError("commit_then(refuse()): a refused connection delivers no request to execute; use commit_then(reset())")
+        raise ValueError("fault: expected one that can fire after execution, got refuse(); use commit_then(reset())")
     return attrs.evolve(fault, label=f"commit_then({fault.label})", commits=True)
 
 

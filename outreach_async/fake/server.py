@@ -137,7 +137,6 @@ async def _read_request(line: RawConnection, conversation: h11.Connection) -> Re
 
 
 async def _read_event(line: RawConnection, conversation: h11.Connection) -> object:
-    """Read until h11 has an event, and return it."""
     while (event := conversation.next_event()) is h11.NEED_DATA:
         if conversation.they_are_waiting_for_100_continue:
             go_on = h11.InformationalResponse(status_code=100, headers=[], reason="Continue")

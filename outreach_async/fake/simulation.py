@@ -118,7 +118,6 @@ class SimulationEngine:
             self.world.simulation.schedule_wake(_midnight(event.at))
 
     def _send_next(self, campaign: Campaign, now: int) -> bool:
-        """Send the first e-mail in a campaign's queue."""
         flow = self.world.simulation.mutable_flow(campaign.id)
         while flow.queue and flow.progress.get(flow.queue[0].contact) == ENDED:
             flow.queue.popleft()

@@ -72,7 +72,6 @@ def dump_simulation(state: Simulation) -> str:
 
 
 def _read_collection(kind: Any, value: Any) -> Any:
-    """Convert a value to a type of a collection that msgspec does not know."""
     if get_origin(kind) is deque:
         return deque(convert("item", value, list[FutureEvent]))
     return Counter(convert("item", value, dict[Count, Count]))

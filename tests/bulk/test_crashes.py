@@ -121,7 +121,7 @@ def test_what_has_changed_is_refused_after_a_kill(backend: str, folder: Path, ch
 
 @pytest.mark.parametrize(
     "fault",
-    [faults.status(500), faults.empty(), faults.reset(), faults.refuse(), faults.commit_then(faults.reset())],
+    [faults.status(500), faults.status(200, body=""), faults.reset(), faults.refuse(), faults.commit_then(faults.reset())],
     ids=lambda fault: fault.label,
 )
 def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Fault, folder: Path) -> None:

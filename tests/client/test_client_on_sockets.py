@@ -32,10 +32,10 @@ FAULTS: Final[dict[str, tuple[f.Fault, type[OutreachError]]]] = {
     "garbage": (f.garbage(), TransportError),
     "header too long": (f.long_header(), TransportError),
     "wrong encoding": (f.wrong_encoding(), TransportError),
-    "empty 200": (f.empty(), UnexpectedResponse),
+    "empty 200": (f.status(200, body=""), UnexpectedResponse),
     "HTML 200": (f.status(200, body="<html>maintenance</html>"), UnexpectedResponse),
     "200 with an error inside": (f.status(200, body='{"status":"error","error":{"message":"no"}}'), UnexpectedResponse),
-    "HTML 502": (f.html_502(), StatusError),
+    "HTML 502": (f.status(502, body="<html>", headers={"content-type": "text/html"}), StatusError),
     "503": (f.status(503), StatusError),
     "429": (f.status(429, retry_after=0), RateLimited),
 }

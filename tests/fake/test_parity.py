@@ -47,7 +47,7 @@ FAULTS: dict[WireFaultKind, f.Fault] = {
     "wrong_length": f.wrong_length(7),
     "slow_drip": f.slow_drip(bytes=50, every=0.001),
 }
-ANSWERS = [f.ok, f.status(429, retry_after=2), f.status(503), f.html_502(), f.empty(), f.drift("data.status", None)]
+ANSWERS = [f.ok, f.status(429, retry_after=2), f.status(503), f.status(200, body=""), f.drift("data.status", None)]
 LOST_AFTER_THE_ACT = [f.commit_then(f.reset()), f.commit_then(f.close()), f.commit_then(f.hang()), f.commit_then(f.status(503))]
 
 

@@ -32,7 +32,7 @@ TROUBLE: Final[tuple[Fault, ...]] = (
     faults.reset(),
     faults.hang(),
     faults.status(500),
-    faults.html_502(),
+    faults.status(502, body="<html>", headers={"content-type": "text/html"}),
     faults.status(429, retry_after=1),
     faults.status(429),
     faults.status(503, retry_after=1),

@@ -278,9 +278,9 @@ WIRE_FAULTS: Final = DRIFTS | {
     for fault in (
         *(faults.reset(), faults.close(), faults.truncate(5), faults.reset_mid_body(5), faults.bad_chunk()),
         *(faults.no_final_chunk(), faults.garbage(), faults.long_header(), faults.wrong_encoding(), faults.wrong_length(7)),
-        *(faults.latency(0.001), faults.slow_drip(400, 0.001), faults.hang(), faults.html_502(), faults.empty()),
+        *(faults.latency(0.001), faults.slow_drip(400, 0.001), faults.hang(), faults.status(200, body="")),
         *(faults.status(429, retry_after=2), faults.status(500), faults.status(503)),
-        *map(faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.garbage(), faults.html_502())),
+        *map(faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.garbage(), faults.status(502))),
     )
 }
 

@@ -153,15 +153,11 @@ FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {"ok": lambda: faul
 
 _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# Types that replace annotations of a fault's arguments: JSON cannot express the annotation, or the type has a bound.
+# Types that replace annotations of a fault's arguments, which JSON cannot express or which the functions do not check.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
-    "code": Annotated[int, msgspec.Meta(ge=200, le=599)],
     "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
     "body": str | None,
     "headers": dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z!#$%&'*+.^_`|~-]+$")], Annotated[str, _HEADER_VALUE]] | None,
-    **dict.fromkeys(("seconds", "every"), _Duration),
-    **dict.fromkeys(("after_bytes", "after"), Annotated[int, msgspec.Meta(ge=0)]),
-    **dict.fromkeys(("short_by", "bytes"), Annotated[int, msgspec.Meta(ge=1)]),
 }
 
 
@@ -175,13 +171,11 @@ def _define_fault(name: str, **types: Any) -> type[msgspec.Struct]:
 
 _STRUCTS: Final = {name: _define_fault(name, **_ARGUMENT_TYPES) for name in FAULT_FACTORIES if name != "commit_then"}
 
-# `commit_then` does not accept `refuse`: the service cannot execute a request that never arrives.
-_COMMITTABLE: Final = reduce(or_, [struct for name, struct in _STRUCTS.items() if name != "refuse"])
-
 if TYPE_CHECKING:
     FaultBody: TypeAlias = msgspec.Struct  # the union is created at run time
 else:
-    FaultBody = reduce(or_, _STRUCTS.values()) | _define_fault("commit_then", fault=_COMMITTABLE)
+    _plain = reduce(or_, _STRUCTS.values())
+    FaultBody = _plain | _define_fault("commit_then", fault=_plain)
 
 FAULT_SIGNATURES: Final = "; ".join(
     f"{name}({', '.join(inspect.signature(factory).parameters)})" for name, factory in FAULT_FACTORIES.items()
@@ -196,7 +190,8 @@ def _build_fault(field: str, body: FaultBody) -> Fault:
     try:
         return FAULT_FACTORIES[name](**arguments)
     except ValueError as error:
-        raise Problem(400, f"{field}: {error}", field, UNCHANGED) from None
+        message, _, remedy = str(error).partition("; ")
+        raise Problem(400, message, f"{field}.{message.partition(':')[0]}", remedy) from None
 
 
 @attrs.define
