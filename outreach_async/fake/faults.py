@@ -27,8 +27,8 @@ except `refuse()` fire after execution: for example, a contact is stored but the
 
     fires before execution                fires after execution
     status                                ok, drift, latency, slow_drip
-    refuse, reset, close, hang            truncate, reset_mid_body, bad_chunk, no_final_chunk
-    garbage, long_header                  wrong_encoding, wrong_length
+    refuse, reset, close, hang            truncate, reset_mid_body, wrong_length
+    malformed: garbage, long_header       malformed: bad_chunk, no_final_chunk, wrong_encoding
 
 A rule with a probability `p` fires at random. The draw depends only on the fake's seed, the rule and the position of the request
 among all requests: the same requests in the same order get the same faults again.
@@ -41,7 +41,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, get_args
 
 import attrs
 
@@ -51,15 +51,14 @@ from outreach_async.fake._request import ROUTES
 from outreach_async.transport._wire import Request, Response
 
 __all__ = [
-    "OPERATIONS", "Exchange", "Fault", "Faults", "bad_chunk", "close", "commit_then", "drift",
-    "garbage", "hang", "latency", "long_header", "no_final_chunk", "ok", "refuse", "reset", "reset_mid_body",
-    "slow_drip", "status", "truncate", "wrong_encoding", "wrong_length",
+    "OPERATIONS", "Exchange", "Fault", "Faults", "close", "commit_then", "drift", "hang", "latency", "malformed", "ok", "refuse",
+    "reset", "reset_mid_body", "slow_drip", "status", "truncate", "wrong_length",
 ]  # fmt: skip
 
+MalformedKind = Literal["garbage", "long_header", "bad_chunk", "no_final_chunk", "wrong_encoding"]
 WireFaultKind = Literal[
-    "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "bad_chunk", "no_final_chunk", "garbage",
-    "long_header", "wrong_encoding", "wrong_length", "slow_drip",
-]  # fmt: skip
+    MalformedKind, "latency", "hang", "refuse", "reset", "close", "truncate", "reset_mid_body", "wrong_length", "slow_drip"
+]
 
 
 @attrs.frozen
@@ -273,59 +272,25 @@ def reset_mid_body(after: int) -> Fault:
     return _wire_fault("reset_mid_body", str(after), commits=True, size=require_at_least("after", 0, after))
 
 
-def bad_chunk() -> Fault:
-    """Send the response in chunks. The second chunk has no size.
+def malformed(kind: MalformedKind) -> Fault:
+    """Send a response that is not valid HTTP.
+
+    Args:
+        kind: `garbage` sends random bytes instead of a status line, and `long_header` a header field of 256 KiB, which is longer
+            than any client accepts. `bad_chunk` sends chunks, the second without a size; `no_final_chunk` closes the connection
+            before the last, empty chunk. `wrong_encoding` sends `content-encoding: gzip` with an uncompressed body.
+
+    Raises:
+        ValueError: The kind does not exist.
 
     Example:
         ```python
-        fake.faults.script("list_campaigns", bad_chunk())
+        fake.faults.script("list_fields", malformed("garbage"), malformed("bad_chunk"))
         ```
     """
-    return _wire_fault("bad_chunk", commits=True)
-
-
-def no_final_chunk() -> Fault:
-    """Send the response in chunks, and close the connection before the last, empty chunk.
-
-    Example:
-        ```python
-        fake.faults.script("list_mailboxes", no_final_chunk())
-        ```
-    """
-    return _wire_fault("no_final_chunk", commits=True)
-
-
-def garbage() -> Fault:
-    """Send random bytes instead of a status line.
-
-    Example:
-        ```python
-        fake.faults.script("list_fields", garbage())
-        ```
-    """
-    return _wire_fault("garbage")
-
-
-def long_header() -> Fault:
-    """Send a header field of 256 KiB, which is longer than any client accepts.
-
-    Example:
-        ```python
-        fake.faults.script("list_fields", long_header())
-        ```
-    """
-    return _wire_fault("long_header")
-
-
-def wrong_encoding() -> Fault:
-    """Send `content-encoding: gzip` with an uncompressed body.
-
-    Example:
-        ```python
-        fake.faults.script("list_campaigns", wrong_encoding())
-        ```
-    """
-    return _wire_fault("wrong_encoding", commits=True)
+    if kind not in get_args(MalformedKind):
+        raise ValueError(f"kind: expected one of {', '.join(get_args(MalformedKind))}, got {kind!r}; pass one of them")
+    return WireFault(f"malformed({kind!r})", commits=kind not in {"garbage", "long_header"}, kind=kind)
 
 
 def wrong_length(short_by: int = 1) -> Fault:

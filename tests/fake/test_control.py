@@ -105,6 +105,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "status": {"code": 429, "retry_after": 2, "body": "slow down", "headers": {"x-a": "b c"}},
     "drift": {"path": "data.status", "change": {"a": [None]}},
     "latency": {"seconds": 0.5},
+    "malformed": {"kind": "garbage"},
     "truncate": {"after_bytes": 3},
     "reset_mid_body": {"after": 3},
     "wrong_length": {"short_by": 2},

@@ -38,19 +38,24 @@ def ask(faults: Faults, operation: str = "create_contact", request: Request = CR
     return response.status if response else 0
 
 
-BEFORE = [f.status(503), f.hang(), f.refuse(), f.reset(), f.close(), f.garbage(), f.long_header()]
+BEFORE = [f.status(503), f.hang(), f.refuse(), f.reset(), f.close(), f.malformed("garbage"), f.malformed("long_header")]
 AFTER = [
     f.ok,
     f.drift("status", "new"),
     f.latency(1),
     f.truncate(3),
     f.reset_mid_body(3),
-    f.bad_chunk(),
-    f.no_final_chunk(),
-    f.wrong_encoding(),
+    f.malformed("bad_chunk"),
+    f.malformed("no_final_chunk"),
+    f.malformed("wrong_encoding"),
     f.wrong_length(),
     f.slow_drip(),
 ]
+
+
+def test_an_unknown_kind_of_malformed_response_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"kind: expected one of garbage, .*, got 'rubbish'"):
+        f.malformed(json.loads('"rubbish"'))
 
 
 @pytest.mark.parametrize("fault", BEFORE + AFTER, ids=lambda fault: fault.label)

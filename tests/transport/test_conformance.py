@@ -276,11 +276,19 @@ DRIFTS: Final = {
 WIRE_FAULTS: Final = DRIFTS | {
     fault.label: fault
     for fault in (
-        *(faults.reset(), faults.close(), faults.truncate(5), faults.reset_mid_body(5), faults.bad_chunk()),
-        *(faults.no_final_chunk(), faults.garbage(), faults.long_header(), faults.wrong_encoding(), faults.wrong_length(7)),
+        *(faults.reset(), faults.close(), faults.truncate(5), faults.reset_mid_body(5), faults.malformed("bad_chunk")),
+        *(
+            faults.malformed("no_final_chunk"),
+            faults.malformed("garbage"),
+            faults.malformed("long_header"),
+            faults.malformed("wrong_encoding"),
+            faults.wrong_length(7),
+        ),
         *(faults.latency(0.001), faults.slow_drip(400, 0.001), faults.hang(), faults.status(200, body="")),
         *(faults.status(429, retry_after=2), faults.status(500), faults.status(503)),
-        *map(faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.garbage(), faults.status(502))),
+        *map(
+            faults.commit_then, (faults.close(), faults.reset(), faults.hang(), faults.malformed("garbage"), faults.status(502))
+        ),
     )
 }
 
