@@ -339,7 +339,7 @@ class _ItemIterator(AsyncIterator[T]):
 
 class _PageIterator(AsyncIterator[Page[T]]):
     def __init__(self, pager: Pager[T]) -> None:
-        self._link: _WalkLink[T] | None = _WalkLink(pager, _PageWalk(pager))
+        self._link: _WalkLink[T] | None = _WalkLink(pager, PageCursor(pager.start), pager.max_items)
 
     async def __anext__(self) -> Page[T]:
         page = None if self._link is None else await self._link.next_page()
@@ -349,59 +349,49 @@ class _PageIterator(AsyncIterator[Page[T]]):
         return page
 
 
-class _PageWalk(Generic[T]):
-    """A walk over the pages of a list: its state after the last page that was fetched."""
-
-    def __init__(self, pager: Pager[T]) -> None:
-        self.pager = pager
-        self.cursor: PageCursor[T] = PageCursor(pager.start)
-        self.items_left = pager.max_items
-
-    @property
-    def is_done(self) -> bool:
-        return self.cursor.done or self.items_left == 0
-
-    async def fetch_next(self) -> Page[T] | None:
-        while not self.is_done:
-            if (page := self.add(await _fetch_or_error(self.pager, self.cursor.number))) is not None:
-                return page
-        return None
-
-    def add(self, page: Page[T] | OutreachError) -> Page[T] | None:
-        """Record a page, and return it with at most `items_left` items; `None` if it only marks the end of the list."""
-        first = self.cursor.total_found is None
-        self.cursor.add(page)
-        if not isinstance(page, Page) or not (first or self.cursor.has_list_items):
-            return None
-        data, self.items_left = _take(page.data, self.items_left)
-        return attrs.evolve(page, data=data, link=_WalkLink(self.pager, self))
-
-
 class _WalkLink(Generic[T]):
     """The place of a page in a walk. The pages of a walk are linked: each keeps the page after it, once that was fetched."""
 
-    def __init__(self, pager: Pager[T], walk: _PageWalk[T] | None = None) -> None:
+    # The pages of a walk share its cursor, which stands behind the last page that was fetched.
+
+    def __init__(self, pager: Pager[T], cursor: PageCursor[T] | None = None, items_left: int | None = None) -> None:
         self._pager = pager
-        self._walk = walk
+        self._cursor = cursor
+        self._items_left = items_left
         self._fetched: list[Page[T] | None] = []  # the page after this one, once it was fetched
         self._lock: anyio.Lock | None = None
 
-    def has_next(self, page: Page[T]) -> bool:
-        return self._fetched[0] is not None if self._fetched else not self._start(page).is_done
+    def has_next(self, page: Page[T] | None) -> bool:
+        return self._fetched[0] is not None if self._fetched else not self._start(page).done and self._items_left != 0
 
     async def next_page(self, page: Page[T] | None = None) -> Page[T] | None:
         self._lock = self._lock or anyio.Lock()
         async with self._lock:  # two tasks may ask the same page
-            if not self._fetched:
-                self._fetched.append(await self._start(page).fetch_next())
+            while not self._fetched:
+                cursor, found = self._start(page), None
+                if self.has_next(page):
+                    found = self._add(cursor, await _fetch_or_error(self._pager, cursor.number))
+                if found is not None or not self.has_next(page):
+                    self._fetched.append(found)
         return self._fetched[0]
 
-    def _start(self, page: Page[T] | None) -> _PageWalk[T]:
+    def _start(self, page: Page[T] | None) -> PageCursor[T]:
         # Most pages are the only one that their caller fetches: a walk starts when it is needed.
-        if self._walk is None:
-            self._walk = _PageWalk(self._pager)
-            self._walk.add(cast("Page[T]", page))  # only the link of an iterator is asked without a page, and it has a walk
-        return self._walk
+        if self._cursor is None:
+            first = cast("Page[T]", page)  # only the link of an iterator is asked without a page, and it has a cursor
+            self._cursor = PageCursor(self._pager.start)
+            self._cursor.add(first)
+            _, self._items_left = _take(first.data, self._pager.max_items)
+        return self._cursor
+
+    def _add(self, cursor: PageCursor[T], page: Page[T] | OutreachError) -> Page[T] | None:
+        """Record a page, and return it with at most `items_left` items; `None` if it only marks the end of the list."""
+        first = cursor.total_found is None
+        cursor.add(page)
+        if not isinstance(page, Page) or not (first or cursor.has_list_items):
+            return None
+        data, left = _take(page.data, self._items_left)
+        return attrs.evolve(page, data=data, link=_WalkLink(self._pager, cursor, left))
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """Return the data for pickling: a copied or pickled page has no link."""

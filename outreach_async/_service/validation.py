@@ -14,9 +14,9 @@ from outreach_async._service.contacts import RUN_TARGET, NewContact, Target, sta
 from outreach_async._vocabulary import UNSET
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.transport._secret import OWNER_KEY
-from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, has_dot_segments
+from outreach_async.transport._sending import require_origin_form
+from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD
 
-_TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}?\[\]]*")
 _MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
 
 
@@ -293,19 +293,10 @@ def require_body(body: object) -> bytes:
 
 
 def require_target(target: object) -> str:
-    """Return a request target after checking that all HTTP libraries treat it in the same way."""
     if not isinstance(target, str):
         expected = "a string such as '/campaigns?page=1'"
         raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass a path and query")
-    if not target.startswith("/") or target.startswith("//"):
-        raise InvalidRequest(
-            "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
-        )
-    if not _TARGET.fullmatch(target):
-        raise InvalidRequest("target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote")
-    if has_dot_segments(target):
-        raise InvalidRequest("target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them")
-    return target
+    return require_origin_form(target)
 
 
 def require_headers(headers: object) -> dict[str, str]:

@@ -17,7 +17,7 @@ from outreach_async.transport._response_reader import ACCEPT_ENCODING
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
 
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
-_TARGET: Final = re.compile(rf"/(?!/)[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
+_TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
 _MAX_MESSAGE_LENGTH: Final = 200
 _FRAMING_HEADERS: Final = frozenset({"content-length", "expect", "transfer-encoding"})
 METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
@@ -80,11 +80,15 @@ def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 def require_origin_form(target: str) -> str:
     """Validate a request target, and return it. Every HTTP library sends a valid target unchanged."""
-    if not _TARGET.fullmatch(target) or has_dot_segments(target):
+    if not target.startswith("/") or target.startswith("//"):
         raise InvalidRequest(
-            "target: expected a percent-encoded path and query starting with one '/', "
-            "without the segments '.' and '..'; encode with urllib.parse.quote"
+            "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
         )
+    if not _TARGET.fullmatch(target):
+        got = "other characters, or a '?' without a query; use urllib.parse.quote, or remove the '?'"
+        raise InvalidRequest(f"target: expected a percent-encoded path and query, got {got}")
+    if has_dot_segments(target):
+        raise InvalidRequest("target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them")
     return target
 
 

@@ -42,7 +42,10 @@ FIELDS_REMEDY = "use the codes of client.workspaces.fields()"
 OTHERWISE = "Otherwise, pass other field codes of the workspace in 'extra'"
 NO_METHOD = "method: expected an HTTP method in upper case"
 NO_PATH = "target: expected a path that starts with exactly one '/'; pass a target such as '/campaigns?page=1'"
-NOT_ENCODED = "target: expected a percent-encoded path and query, got other characters; use urllib.parse.quote"
+NOT_ENCODED = (
+    "target: expected a percent-encoded path and query, got other characters, or a '?' without a query;"
+    " use urllib.parse.quote, or remove the '?'"
+)
 HEADER_FAULT = "expected printable ASCII without spaces at the ends"
 CODE_FAULT = f"expected a code of the form custom_<n>; {FIELDS_REMEDY}"
 NAME_FAULT = "headers: expected field names of letters, digits and hyphens; remove spaces and line breaks"
@@ -50,7 +53,7 @@ OTHER_CODES = "not a field of a contact; pass other field codes of the workspace
 SURROGATE = "expected valid Unicode, got a lone surrogate at character {}; decode the input with the correct encoding"
 DOTS = "target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them"
 NO_PATHS = ["", "x", "//a.example/x", "https://a.example"]
-NO_TARGETS = ["/a b", "/a#b", "/é", "/a\\b", "/a\r\nx: y", '/"', "/<", "/^", "/a\n"]
+NO_TARGETS = ["/a?", "/a b", "/a#b", "/é", "/a\\b", "/a\r\nx: y", '/"', "/<", "/^", "/a\n"]
 DOTTED = ["/.", "/..", "/a/../b", "/a/.", "/./a", "/%2e", "/%2E%2e/a", "/a/.%2E?x", "/a/%2e./b"]
 
 
@@ -297,7 +300,7 @@ def test_a_method_in_capitals_is_accepted(method: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["/", "/?", "/campaigns?page=1&display=5", "/a%2F..%2Fb", "/a..b", "/...", "/a?x=../..", "/a[0]", "/a;b=c,d", "/a//b"],
+    ["/", "/campaigns?page=1&display=5", "/a%2F..%2Fb", "/a..b", "/...", "/a?x=../..", "/a[0]", "/a;b=c,d", "/a//b"],
 )
 def test_a_valid_target_is_accepted_unchanged(target: str) -> None:
     assert require_target(target) == target
