@@ -9,16 +9,22 @@ import subprocess
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
-from outreach_async._service.validation import masked_repr, require_id, require_rate, require_seconds, type_name
+from outreach_async._service.validation import (
+    require_id,
+    require_rate,
+    require_seconds,
+    show_name,
+    similar_names,
+    type_name,
+)
 from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.errors import InvalidRequest
 from outreach_async.transport._secret import Secret, drop_frames, mask_keys
 from outreach_async.transport._urls import parse_base_url
 
@@ -30,7 +36,6 @@ Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 _MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096
 _MAX_LISTED: Final = 8
-_MAX_SHOWN: Final = 60
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
 
 
@@ -174,11 +179,11 @@ class ConfigValues:
             if not chosen and self.workspaces:
                 groups = dict.fromkeys(group for each in self.workspaces for group in each.groups)
                 known = _suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], "the names are")
-                what = f"expected a name, an id or a group of workspaces in {self.path}, got {_show(selector)}"
+                what = f"expected a name, an id or a group of workspaces in {self.path}, got {show_name(selector)}"
                 raise InvalidRequest(f"workspace: {what}; {known}")
             if not chosen:
                 where = "no configuration file was found" if self.path is None else f"{self.path} names no workspaces"
-                got = f"got {_show(selector)}, and {where}; pass the id, or write {FILE_NAME}"
+                got = f"got {show_name(selector)}, and {where}; pass the id, or write {FILE_NAME}"
                 raise InvalidRequest(f"workspace: expected an id (space_...), {got}")
             found |= {each.id: each for each in chosen}
         return list(found.values())
@@ -274,18 +279,12 @@ def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:
         raise InvalidRequest(f"{path}: expected a file that only its owner can write, but others can write it; {remedy}")
 
 
-def _show(value: object) -> str:
-    return masked_repr(shorten(value, _MAX_SHOWN) if isinstance(value, str) else value)
-
-
 def _suggest(name: object, known: Sequence[str], all_are: str) -> str:
     """Return a sentence with the closest names or, if none is close, with the first names."""
-    by_folded = {each.casefold(): each for each in known}
-    near = get_close_matches(str(name).casefold(), by_folded, n=3)
-    if near:
-        return f"did you mean {' or '.join(_show(by_folded[each]) for each in near)}?"
+    if near := similar_names(str(name), known, 0.6):
+        return f"did you mean {near}?"
     more = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    return f"{all_are} {', '.join(map(_show, known[:_MAX_LISTED]))}{more}"
+    return f"{all_are} {', '.join(map(show_name, known[:_MAX_LISTED]))}{more}"
 
 
 # Reading the values. Each function takes a value of the file, and returns what it means, or raises an error without its key.
@@ -304,7 +303,6 @@ class _Fault(Exception):
 
 @contextmanager
 def _at(*keys: str) -> Iterator[None]:
-    """Add keys to an error of the block."""
     try:
         yield
     except _Fault as fault:
@@ -345,7 +343,7 @@ def _read_base_url(value: object) -> str:
 
 def _read_backend(value: object) -> Backend:
     if value not in get_args(Backend):
-        raise _Fault(f"expected one of {', '.join(get_args(Backend))}, got {_show(value)}; write one of them")
+        raise _Fault(f"expected one of {', '.join(get_args(Backend))}, got {show_name(value)}; write one of them")
     return cast("Backend", value)
 
 
@@ -355,7 +353,7 @@ def _read_reference(folder: Path, value: object) -> KeyReference:
     table = _require_table(value, _REFERENCES)
     kinds = ("env", "file", "command")
     if len(table) != 1 or not set(table) <= {*kinds}:
-        got = ", ".join(_show(name) for name in table) or "none"
+        got = ", ".join(show_name(name) for name in table) or "none"
         raise _Fault(f"expected one of the keys {', '.join(kinds)}, got {got}; write {_REFERENCES}")
     ((kind, target),) = table.items()
     if kind == "command":
@@ -381,7 +379,7 @@ def _read_names(value: object) -> tuple[str, ...]:
 
 def _require_name(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or value != value.strip() or not value.isprintable():
-        got = _show(value) if isinstance(value, str) else type_name(value)
+        got = show_name(value) if isinstance(value, str) else type_name(value)
         raise _Fault(f"expected a name without leading or trailing blanks, got {got}; correct the name")
     return value
 
@@ -390,11 +388,10 @@ def _require_free_name(name: str, what: str) -> None:
     _require_name(name)
     if name == ALL or name.startswith(tuple(ID_PREFIXES.values())):
         meaning = "selects every workspace" if name == ALL else "looks like an id"
-        raise _Fault(f"expected a name for the {what}, got {_show(name)}, which {meaning}; choose another name")
+        raise _Fault(f"expected a name for the {what}, got {show_name(name)}, which {meaning}; choose another name")
 
 
 def _read_workspaces(common: Mapping[str, _Read], value: object) -> tuple[ConfiguredWorkspace, ...]:
-    """Return the workspaces of a table, whose names, groups and ids are unique."""
     readers = {
         "id": lambda id_: require_id("id", id_, "workspace", "write the workspace's id"),
         "groups": _read_names,
@@ -411,13 +408,13 @@ def _read_workspaces(common: Mapping[str, _Read], value: object) -> tuple[Config
                 with _at("groups"):
                     _require_free_name(group, "group")
             if (other := found.get(values["id"])) is not None:
-                text = f"expected one name for each id, got {other.id} also for {_show(other.name)}"
+                text = f"expected one name for each id, got {other.id} also for {show_name(other.name)}"
                 raise _Fault(f"{text}; remove one of the two", "id")
             found[values["id"]] = ConfiguredWorkspace(name=name, **values)
     groups = {group for each in found.values() for group in each.groups}
     for each in found.values():
         if each.name in groups:
-            raise _Fault(f"expected a name that is no group, got {_show(each.name)}; rename one of the two", each.name)
+            raise _Fault(f"expected a name that is no group, got {show_name(each.name)}; rename one of the two", each.name)
     return tuple(found.values())
 
 
@@ -451,7 +448,7 @@ def _build(path: Path, profile: str | None, content: Mapping[str, Any]) -> dict[
     if profile is not None:
         if profile not in profiles:
             there = _suggest(profile, list(profiles), "the profiles are") if profiles else f"add a table [profile.{profile}]"
-            raise _Fault(f"expected a profile of the file, got {_show(profile)}; {there}", "profile")
+            raise _Fault(f"expected a profile of the file, got {show_name(profile)}; {there}", "profile")
         keys, own = ("profile", profile), profiles[profile]
         if "base_url" in own:
             values = {name: value for name, value in values.items() if name not in _OF_SERVICE}

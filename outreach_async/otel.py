@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._urls import DEFAULT_PORTS, parse_base_url
 
 try:
     from opentelemetry import context, metrics, trace
@@ -52,7 +52,6 @@ __all__ = ["OtelHook"]
 _SCOPE: Final = "outreach_async"
 _SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.38.0"
 _FIRST_ERROR_STATUS: Final = 400
-_PORTS: Final = {"http": 80, "https": 443}
 URL_TEMPLATES: Final = {
     "list_campaigns": "/campaigns",
     "list_mailboxes": "/mailboxes",
@@ -147,7 +146,7 @@ class OtelHook:
         span_attributes: dict[str, Any] = {} if is_known else {"http.request.method_original": event.method}
         if base_url is not None:
             span_attributes["url.full"] = base_url + event.target
-            port = parts.port or _PORTS[parts.scheme]
+            port = parts.port or DEFAULT_PORTS[parts.scheme]
             attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
         if event.operation in URL_TEMPLATES:
             attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]

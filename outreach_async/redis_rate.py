@@ -3,8 +3,7 @@
 The key holds a list: a `RateCoordinator`, and the reports that it does not contain yet. Each client appends its report, adds all
 reports to the coordinator, and replaces it, unless another client was faster. That one has added the report as well, or the next
 one will, so any number of clients agree in two rounds. redis-py's synchronous client runs in a worker thread, which works on
-asyncio and trio. A client that cannot reach the server continues with half of its last share: the other half is left for clients
-that still reach the server, and for new clients.
+asyncio and trio.
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ class RedisRate:
     and reopened if it is lost.
 
     While the server is unreachable, or the key holds a value of another program, which is never overwritten, a client sends at
-    most half of what its last share allowed, and a client that has never received a share sends nothing. A warning is logged when
+    most half of what its last share allowed, because the other half is left for clients that still reach the server, and a client
+    that has never received a share sends nothing. A warning is logged when
     this begins, and an info record when it ends. The error of a call whose deadline passes meanwhile names the server or the key.
 
     Args:

@@ -301,13 +301,9 @@ class Contacts(_Resource):
             campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
-            repeats: Policy for rows with the same e-mail. `"serial"` sends each of these rows, one after the other.
-                `"error"` rejects a row whose e-mail occurred in the last 10,000 rows, regardless of case. `"first"` and
-                `"last"` send only the first or last row with each e-mail. `"coalesce"` sends the first row, and merges the
-                others into it as `duplicates` specifies. `"first"`, `"last"` and `"coalesce"` compare e-mails exactly. With
-                them, the run needs a journal, and reads all rows before it sends the first one.
-            numbers: Policy for values of a data frame that are not strings, such as numbers and dates: `"format"` sends them as
-                text, and lists their columns in the run's `findings`; `"reject"` rejects the rows that contain them.
+            repeats: Policy for rows with the same e-mail; see `Repeats`. `"serial"` sends each of these rows, one after the
+                other. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it sends one.
+            numbers: Policy for values of a data frame that are not strings, such as numbers and dates; see `Numbers`.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.

@@ -117,7 +117,7 @@ class Throttle:
     async def wait_and_start(self, not_before: float) -> None:
         # A retry sleeps outside the queue until its backoff ends: at the head of the queue it would hold up calls that may start.
         await anyio.sleep_until(not_before)
-        await self._limiter.wait(self._limiter.start_if_due)
+        await self._limiter.waiters.wait(self._limiter.start_if_due)
 
     def on_cancelled(self, now: float, _started: float, /) -> None:
         self._limiter.on_cancelled(now)

@@ -36,9 +36,6 @@ class FifoWaiters:
         self.queue: deque[anyio.Event] = deque()  # an event is set to wake its task, which then checks again
         self._until = -math.inf  # when the timer of the first task ends
 
-    def __len__(self) -> int:
-        return len(self.queue)
-
     async def wait(self, take: Callable[[float], float]) -> None:
         place = anyio.Event()
         self.queue.append(place)
@@ -134,8 +131,8 @@ class RateLimiter:
     def reset_after_fork(self) -> None:
         """Reset the queue and `in_flight` in a newly forked child process, where the tasks of the parent process do not run."""
         self.in_flight = 0
-        self._waiters = FifoWaiters()
-        self._queue = self._waiters.queue
+        self.waiters = FifoWaiters()
+        self._queue = self.waiters.queue
 
     def use_loop(self, loop: object, clock: Callable[[], float]) -> None:
         # The clocks of event loops have different origins. Times that were stored in an earlier loop, for example by a previous
@@ -170,12 +167,12 @@ class RateLimiter:
             self._bucket.change_rate(rate, now)
         self._share_expires_at, self._hold_until = expires_at, hold_until
         self._delayed_until = min(self._delayed_until, now)
-        self._waiters.wake_first(self._earliest_start(now))
+        self.waiters.wake_first(self._earliest_start(now))
 
     def take_usage(self) -> Usage:
         # Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
         usage, self._usage = self._usage or Usage(), self._usage and Usage()
-        usage.wanted += len(self._waiters)
+        usage.wanted += len(self._queue)
         return usage
 
     # Starts
@@ -196,10 +193,6 @@ class RateLimiter:
         if self._bucket is not None:
             self._bucket.record_start(now)
         return True
-
-    async def wait(self, take: Callable[[float], float]) -> None:
-        """Wait in the client's queue. The function `take` must call `start_if_due`."""
-        await self._waiters.wait(take)
 
     def start_if_due(self, now: float) -> float:
         """Start an attempt if the limits allow it now. Return the earliest time at which they allow it."""
@@ -231,7 +224,7 @@ class RateLimiter:
     def on_cancelled(self, now: float) -> None:
         self.in_flight -= 1
         self._ended_at = now
-        self._waiters.wake_first(self._earliest_start(now))
+        self.waiters.wake_first(self._earliest_start(now))
 
     def on_success(self, now: float, started: float, paused_at: float | None = None) -> None:
         self.in_flight -= 1
@@ -242,7 +235,7 @@ class RateLimiter:
             self._learn_from_success(now, paused_at)
         self._meter.add(now, started)
         if self._queue:
-            self._waiters.wake_first(self._earliest_start(now))
+            self.waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> None:
         if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate

@@ -212,7 +212,7 @@ class RunThrottle(Throttle):
             if self._breaker.opens_at > anyio.current_time():
                 await self._paused.wait(lambda _now: self._breaker.opens_at)
             with suppress(_RunPaused):
-                await self._limiter.wait(self._start_if_due)
+                await self._limiter.waiters.wait(self._start_if_due)
                 return
 
     def _start_if_due(self, now: float) -> float:

@@ -67,7 +67,6 @@ class DecodeError(ValueError):
 
 
 def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
-    """Decode a whole body into a model."""
     fault = None
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'

@@ -39,8 +39,6 @@ class AttemptInfo:
 
 @attrs.define
 class Operation(Generic[T]):
-    """One operation of the service, ready to be sent."""
-
     name: str
     request: Request
     parse: Callable[[Response, AttemptInfo], T] = attrs.field(repr=False)

@@ -58,6 +58,17 @@ def masked_repr(value: object) -> str:
     return repr(OWNER_KEY.sub("key_...", value))
 
 
+def show_name(value: object) -> str:
+    """Return `masked_repr` of a name, cut to 60 characters."""
+    return masked_repr(shorten(value, 60) if isinstance(value, str) else value)
+
+
+def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:
+    """Return the most similar names, whatever their case, as `'a' or 'b'`; an empty string if none is similar."""
+    by_folded = {each.casefold(): each for each in known}
+    return " or ".join(show_name(by_folded[each]) for each in get_close_matches(name.casefold(), by_folded, n=3, cutoff=cutoff))
+
+
 def _format_number(value: object) -> str:
     return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _MAX_INTEGER else str(value)
 
@@ -211,7 +222,6 @@ def to_contact(row: object) -> NewContact:
 
 
 def choose_contact(contact: object, email: object, fields: Mapping[str, object]) -> NewContact:
-    """Return the contact that a caller passes to `create`, or build it from the keyword arguments."""
     if email is UNSET and not fields:
         if contact is None:
             raise InvalidRequest("email: missing; pass email= and the other fields of the contact, or a NewContact")

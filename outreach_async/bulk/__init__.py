@@ -98,12 +98,11 @@ file is refused.
 
 Repeated e-mails
 ----------------
-`repeats` is the policy for e-mails that occur more than once in the input; `duplicates` is for contacts that the service already
-has. `"serial"` sends every row, but sends rows with equivalent addresses one at a time. Equivalent addresses differ only in case,
-compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. `"error"` rejects a row
-with the e-mail of one of the last 10,000 rows, regardless of case and outer spaces. `"first"`, `"last"` and `"coalesce"` send one
-row per e-mail, compared exactly, and need a journal, because they read the whole input first. The other rows are `not_applied`;
-`outcome.repeats` is the index of the row sent instead. Only rows with the same target repeat each other.
+`repeats` is the policy for e-mails that occur more than once in the input (see `Repeats`); `duplicates` is for contacts that the
+service already has. `"serial"` sends rows with equivalent addresses one at a time: addresses that differ only in case,
+compatibility forms (NFKC), invisible characters, accents, tags, quotes, a trailing dot or Gmail's dots. With `"first"`, `"last"`
+and `"coalesce"`, the other rows are `not_applied`; `outcome.repeats` is the index of the row sent instead. Only rows with the
+same target repeat each other.
 
 Rate, pauses and early ends
 ---------------------------

@@ -117,7 +117,6 @@ def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterato
 
 
 def _check_columns(names: list[str]) -> None:
-    """Check that every column is a field of a contact."""
     known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
     unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
     if unknown:

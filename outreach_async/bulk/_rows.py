@@ -20,7 +20,6 @@ from collections.abc import (
 from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -30,7 +29,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
-from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
+from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target, standard_values
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
 from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
@@ -44,8 +43,6 @@ CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
 @attrs.define
 class ParsedRow:
-    """A row to send."""
-
     index: int
     original: object
     key: str
@@ -287,14 +284,11 @@ def _encode_lines(rows: Sequence[Any]) -> list[bytes] | None:
     return None
 
 
-_standard_values: Final = attrgetter("email", *STANDARD_FIELDS)
-
-
 Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
-row with each e-mail. `coalesce` merges all rows with the same e-mail. `first`, `last` and `coalesce` compare e-mails exactly, and
-store the whole input in the journal before the first row is sent.
+row with each e-mail. `coalesce` sends the first row, and merges the others into it as `duplicates` specifies. `first`, `last` and
+`coalesce` compare e-mails exactly, and store the whole input in the journal before the first row is sent.
 
 Example:
     ```python
@@ -405,7 +399,7 @@ def approximate_size(row: object) -> int:
     elif (cells := getattr(row, "plain", None)) is not None:
         values = cells[1]
     elif isinstance(row, NewContact):
-        values = (*_standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
+        values = (row.email, *standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
     else:
         values = row.values() if isinstance(row, Mapping) else ()
     try:

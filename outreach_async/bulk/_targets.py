@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import masked_repr, require_encodable, type_name
+from outreach_async._service.validation import require_encodable, show_name, similar_names, type_name
 from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError, StatusError, shorten
+from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError, StatusError
 from outreach_async.models import Campaign
 
 T = TypeVar("T")
@@ -21,7 +20,6 @@ _WORKSPACE_PREFIX: Final = ID_PREFIXES["workspace"]
 _CAMPAIGN_PREFIX: Final = ID_PREFIXES["campaign"]
 _MAX_SUGGESTIONS: Final = 100  # maximum number of unknown names for which similar names are searched, which is slow
 _MAX_REMEMBERED: Final = 10_000
-_MAX_SHOWN: Final = 60
 _MAX_IDS: Final = 5
 _UNKNOWN_STATUSES: Final = (403, 404)  # of a workspace or a campaign that does not exist, or that is not the caller's
 
@@ -110,16 +108,16 @@ class Targets:
         if (known := self._workspaces.get(name)) is not None:
             return known
         near = f"did you mean {self._suggest(name, self._workspaces)}?" if self._workspaces else "use its id"
-        raise InvalidRequest(f"workspace: expected an id ({_WORKSPACE_PREFIX}...), got {_show(name)}; {near}")
+        raise InvalidRequest(f"workspace: expected an id ({_WORKSPACE_PREFIX}...), got {show_name(name)}; {near}")
 
     def _find_campaign(self, workspace: str, name: str) -> str:
         if (answer := self._unknown_workspaces.get(workspace)) is not None:
-            raise InvalidRequest(f"workspace: expected a known workspace, got {_show(workspace)}: {answer}; correct the id")
+            raise InvalidRequest(f"workspace: expected a known workspace, got {show_name(workspace)}: {answer}; correct the id")
         if (known := self.names.get((workspace, name))) is not None:
             return known
         if workspace not in self._campaigns:
             if self._list_campaigns is None:
-                raise InvalidRequest(f"campaign: the names of campaigns are unknown here, got {_show(name)}; use an id")
+                raise InvalidRequest(f"campaign: the names of campaigns are unknown here, got {show_name(name)}; use an id")
             raise ListingNeeded(workspace)
         names = self._campaigns[workspace]
         ids = names.get(name, [])
@@ -128,18 +126,18 @@ class Targets:
             return ids[0]
         if ids:
             several = f"{len(ids)} with this name ({', '.join(ids[:_MAX_IDS])}{', ...' if len(ids) > _MAX_IDS else ''})"
-            raise InvalidRequest(f"campaign: expected one campaign named {_show(name)} in {workspace}, got {several}; use an id")
+            raise InvalidRequest(
+                f"campaign: expected one campaign named {show_name(name)} in {workspace}, got {several}; use an id"
+            )
         near = self._suggest(name, names)
         remedy = f"did you mean {near}?" if near else f"use an id ({_CAMPAIGN_PREFIX}...), or the exact name"
-        raise InvalidRequest(f"campaign: expected the name of a campaign in {workspace}, got {_show(name)}; {remedy}")
+        raise InvalidRequest(f"campaign: expected the name of a campaign in {workspace}, got {show_name(name)}; {remedy}")
 
     def _suggest(self, name: str, known: Iterable[str]) -> str:
         self._suggested += 1
         if self._suggested > _MAX_SUGGESTIONS:
             return ""
-        by_folded = {each.casefold(): each for each in known}
-        near = get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.5)
-        return " or ".join(_show(by_folded[each]) for each in near)
+        return similar_names(name, known, 0.5)
 
     def add_campaigns(self, workspace: str, campaigns: Iterable[Campaign]) -> None:
         names = self._campaigns.setdefault(workspace, {})
@@ -185,7 +183,3 @@ def _to_text(field: str, value: object) -> str:
         raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")
     require_encodable(field, value)
     return value.strip()
-
-
-def _show(name: str) -> str:
-    return masked_repr(shorten(name, _MAX_SHOWN))

@@ -100,7 +100,6 @@ def _drop_short(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], *, trust_env: bool) -> str | None:
-    """Return the URL of the proxy to use, or `None` for no proxy."""
     # The environment's proxy is used only if `explicit` is `None` and `trust_env` is true.
     proxy = explicit
     if proxy is None and trust_env:
@@ -123,7 +122,6 @@ def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str |
 
 
 def _is_exempt(entry: str, base: BaseUrl) -> bool:
-    """Return whether one entry of `NO_PROXY` covers the base URL."""
     if entry == "*":
         return True
     scheme, _, host = entry.rpartition("://")

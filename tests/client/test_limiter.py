@@ -57,7 +57,7 @@ async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(end: Any
     limits, now = limiter(max_in_flight=1), anyio.current_time()
     assert limits.try_start(now)
     async with anyio.create_task_group() as group:
-        group.start_soon(limits.wait, limits.start_if_due)
+        group.start_soon(limits.waiters.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
         end(limits, now)
         assert limits.in_flight == 0
@@ -98,7 +98,7 @@ def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int,
     line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before any start
     served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
     assert served == [number for number in range(count) if number not in doomed]
-    assert not line
+    assert not line.queue
 
 
 @virtual_time
@@ -119,7 +119,7 @@ async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more
         assert next(looks) == 1
         opens[0] = anyio.current_time()
         line.wake_first(opens[0])
-    assert not line
+    assert not line.queue
 
 
 def test_a_gate_closed_again_opens_at_the_later_time() -> None:
@@ -190,7 +190,7 @@ async def test_nothing_starts_without_a_share_nor_after_it_has_expired() -> None
     started: list[float] = []
 
     async def attempt() -> None:
-        await limits.wait(limits.start_if_due)
+        await limits.waiters.wait(limits.start_if_due)
         started.append(anyio.current_time() - began)
 
     async with anyio.create_task_group() as group:
@@ -217,7 +217,7 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
     limits.on_failure(refused(now, 2.0))
     limits.on_failure(refused(now, 1.0, StatusError("503", status_code=503)))
     async with anyio.create_task_group() as group:
-        group.start_soon(limits.wait, limits.start_if_due)
+        group.start_soon(limits.waiters.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
         assert limits.take_usage() == Usage(wanted=6, completed=2, refused=1, retry_after=2.0)
         group.cancel_scope.cancel()

@@ -318,7 +318,6 @@ class _Merge:
         yield from _end(count, Metadata(known.address, known.secret, known.generation + 1, run.request, self._targets, runs))
 
     def _merge(self, rows: Sequence[SentRow], first: int, end: int) -> bytearray:
-        """Merge rows with the entries between two places."""
         size, keys = _ENTRY.size, self._opened.keys[first:end]
         old = memoryview(bytearray(self._opened.entries[first * size : end * size]))
         self._mark_gone(old, first, end)
