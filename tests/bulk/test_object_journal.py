@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -174,6 +175,22 @@ class TestDamage:
             damage(objects, "0000-0000000012", kind)
             with pytest.raises(JournalError, match="0000-0000000012 is damaged: checksum mismatch"):
                 journal_in(objects).report()
+
+    def test_after_a_damaged_object_reads_that_have_not_begun_are_cancelled(self) -> None:
+        class CountingObjects(DictObjects):
+            def read(self, name: str) -> bytes:
+                begun.append(name)
+                if name != "0000-0000000000":
+                    Event().wait(0.2)  # no thread can begin all its reads before the damage is seen
+                return self.contents[name]
+
+        begun: list[str] = []
+        objects = CountingObjects()
+        objects.contents = killed(70).contents
+        damage(objects, "0000-0000000000", "flipped")
+        with pytest.raises(JournalError, match="0000-0000000000 is damaged"):
+            journal_in(objects).report()
+        assert len(begun) < 64
 
     def test_consistent_objects_with_inconsistent_content_are_damage(self) -> None:
         objects = DictObjects()

@@ -146,7 +146,9 @@ class ObjectLog:
     def read(self) -> Iterator[list[list[Any]]]:
         """Read the objects that `find` has found, and yield the changes of each."""
         # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
-        with ThreadPoolExecutor(_READERS) as pool:
+        with ExitStack() as stack:
+            pool = ThreadPoolExecutor(_READERS)
+            stack.callback(pool.shutdown, cancel_futures=True)  # after an error, reads that have not begun are cancelled
             while self.number < self._end:
                 numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
                 contents = pool.map(self._objects.read, map(self._name_of, numbers))
