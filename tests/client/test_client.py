@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import httpx
+import httpx2
 import pytest
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, status
@@ -39,10 +40,8 @@ def sent(script: Script) -> dict[str, Any]:
         ({"base_url": "api.example"}, "base_url: expected a URL .+; pass a URL such as .+"),
         ({"transport": object()}, "transport: expected a transport, got object; wrap a client, .+"),
         ({"transport": Script}, "transport: expected a transport, got type; wrap a client, .+"),
-        (
-            {"transport": httpx.AsyncClient()},
-            r"transport: expected a transport, got AsyncClient; .* for example HttpxTransport\(client\)",
-        ),
+        ({"transport": httpx.AsyncClient()}, r"transport: expected a .+, got AsyncClient; .* HttpxTransport\(client\)"),
+        ({"transport": httpx2.AsyncClient()}, r"transport: expected a .+, got AsyncClient; .* HttpxTransport\(client\)"),
         ({"transport": Script(), "headers": ["a"]}, "headers: expected a mapping .+, got list; .+"),
         ({"transport": Script(), "headers": {"a": "x\r\ny: z"}}, r"headers\['a'\]: expected .+"),
         ({"transport": Script(), "timeout": 0}, "timeout: expected more than 0 seconds, got 0; .+"),

@@ -288,6 +288,7 @@ def test_an_item_that_is_not_an_object_is_reported_without_fields() -> None:
 def test_every_fault_of_an_item_is_reported_with_its_path() -> None:
     item = {**MAILBOX, "id": 5, "spf": 1}
     page = decode_page(Page[Mailbox], json.dumps({**PAGE, "data": [without_member(item, ("email",))]}).encode())
+    assert page.undecodable[0].id is None
     assert page.undecodable[0].error == (
         "$.data[0].id: expected str, got int; $.data[0].email: missing key 'email'; $.data[0].spf: expected bool, got int"
     )

@@ -18,6 +18,7 @@ from outreach_async._service.operations import (
     CopyDetector,
     Operation,
     RequestDefaults,
+    encode_cells,
     encode_plain,
     list_campaigns,
     list_fields,
@@ -162,6 +163,12 @@ def test_the_fast_way_to_encode_a_row_gives_the_same_bytes(row: dict[Any, Any]) 
             requests.build_row(to_contact(row))
 
 
+def test_rows_with_a_blank_cell_or_no_email_are_not_encoded_in_the_fast_way() -> None:
+    codes = ("email", "city")
+    assert encode_cells(codes, ("a@b.example", "")) == b'"email":"a@b.example"}'
+    assert encode_cells(codes, ("a@b.example", " ")) == encode_cells(codes, ("", "Bonn")) == b""
+
+
 def test_a_client_remembers_at_least_the_last_4096_ids() -> None:
     copies: list[str] = []
     ids = CopyDetector(lambda: copies.append("copy"))
@@ -180,6 +187,12 @@ def test_an_id_with_the_key_leaves_the_stated_outcome_possible() -> None:
     contact = create(answer(status="overwriten", id="contact_key_1"))
     assert (contact.status, contact.id) == ("overwriten", None)
     assert contact.possible == {"overwriten", "added", "skipped", "not_applied"}
+
+
+def test_the_key_in_an_unknown_status_with_a_contact_id_is_masked() -> None:
+    with pytest.raises(UnexpectedResponse, match=r"with unknown status '\*\*\*'") as caught:
+        create(answer(status="key_1", id="contact_1"))
+    assert "key_1" not in repr(caught.value)
 
 
 def test_an_unknown_outcome_without_a_contact_id_is_unexpected() -> None:
