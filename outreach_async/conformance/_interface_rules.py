@@ -152,10 +152,8 @@ def _check_repeats(sequence: PageSequence, is_stable: bool) -> Iterator[Fault]: 
     for page in sequence.pages:
         again = seen.intersection(page.ids)
         if again and (is_stable or len(again) == len(page.ids) > 1):
-            yield (
-                "P1-repeat",
-                f"has the number {page.number} and contains {shorten(min(again))}, which is also on an earlier page",
-            )
+            fault = f"has the number {page.number} and contains {shorten(min(again))}, which is also on an earlier page"
+            yield "P1-repeat", fault
         seen.update(page.ids)
 
 

@@ -87,7 +87,6 @@ def _format_minutes(minutes: int) -> str:
 
 @lru_cache(maxsize=16)
 def format_http_date(second: int) -> str:
-    """Format a time as the header field `Date` does, in whole seconds."""
     return formatdate(second, usegmt=True)
 
 

@@ -18,7 +18,7 @@ _KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*"
 
 
 @attrs.frozen
-class Refusal:
+class Refusal(Exception):
     """An error with which the service refuses a request.
 
     Attributes:
@@ -41,13 +41,7 @@ class Refusal:
     message: str
     field: str | None = None
     hints: tuple[str, ...] = ()
-    headers: Mapping[str, str] = attrs.field(factory=dict, hash=False)
-
-
-class RequestRefused(Exception):
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
+    headers: Mapping[str, str] = attrs.Factory(dict)
 
 
 def refusal_error(
@@ -59,10 +53,10 @@ def refusal_error(
     hints: tuple[str, ...] = (),
     headers: Mapping[str, str] | None = None,
     knob: str = "",
-) -> RequestRefused:
+) -> Refusal:
     # If `knob`, the name of an attribute of `Behaviour`, is given, a hint says that this attribute decided the refusal.
     decided = (f"decided by Behaviour.{knob}",) if knob else ()
-    return RequestRefused(Refusal(status, code, message, field, (*hints, *decided), headers or {}))
+    return Refusal(status, code, message, field, (*hints, *decided), headers or {})
 
 
 def sanitize_name(name: str) -> str:

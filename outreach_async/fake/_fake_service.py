@@ -13,7 +13,7 @@ import attrs
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import format_http_date
 from outreach_async.fake._create_contact import email_key
-from outreach_async.fake._error_responses import RENDERERS, RequestRefused
+from outreach_async.fake._error_responses import RENDERERS, Refusal
 from outreach_async.fake._handlers import Context, execute
 from outreach_async.fake._request import ParsedRequest, encode, parse_request
 from outreach_async.fake._stored_records import Contact
@@ -37,11 +37,11 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     try:
         status, document = execute(call, context)
         body = encode(document).encode()
-    except RequestRefused as refused:
-        call.hints += refused.refusal.hints
-        fields |= refused.refusal.headers
+    except Refusal as refusal:
+        call.hints += refusal.hints
+        fields |= refusal.headers
         renderer = context.behaviour.error_renderer
-        status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refused.refusal)
+        status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refusal)
     if call.hints:
         fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
     return Response(status, {**_JSON_HEADERS, **headers, **fields}, b"" if call.request.method == "HEAD" else body)

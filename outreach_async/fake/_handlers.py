@@ -1,4 +1,4 @@
-"""Execute the five operations of the service (rule W1). Every error is raised as `RequestRefused`.
+"""Execute the five operations of the service (rule W1). Every error is raised as `Refusal`.
 
 The module contains authentication (rules A2 to A4), pagination (P1 to P11), and the rendering of records as JSON items (W4).
 """
@@ -207,7 +207,6 @@ class Context:
 
 
 def execute(call: ParsedRequest, context: Context) -> HandlerResult:
-    """Check the credential and the limits of a request, and execute its operation."""
     behaviour = context.behaviour
     if call.routing_error is not None:
         raise call.routing_error

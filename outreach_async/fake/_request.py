@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake._error_responses import RequestRefused, refusal_error, sanitize_name
+from outreach_async.fake._error_responses import Refusal, refusal_error, sanitize_name
 from outreach_async.transport._wire import Request
 
 Query = Mapping[str, tuple[str, ...]]
@@ -148,14 +148,13 @@ class ParsedRequest:
     operation: str = "unknown"
     target: RequestTarget = _NO_TARGET
     body: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    routing_error: RequestRefused | None = None
-    body_error: RequestRefused | None = None
+    routing_error: Refusal | None = None
+    body_error: Refusal | None = None
     hints: list[str] = attrs.Factory(list)
     request_id: str | None = None
 
 
 def parse_request(request: Request) -> ParsedRequest:
-    """Parse a request. Errors are stored in the result, not raised."""
     call = ParsedRequest(request)
     try:
         call.target = parse_target(request.target)
@@ -165,8 +164,8 @@ def parse_request(request: Request) -> ParsedRequest:
         if request.method != route.method:
             message, allowed = f"only {route.method} is allowed on this path", {"allow": route.method}
             raise refusal_error(405, "method_not_allowed", message, headers=allowed)
-    except RequestRefused as refused:
-        call.routing_error = refused
+    except Refusal as refusal:
+        call.routing_error = refusal
         return call
     call.operation = route.operation
     unknown = [name for name in call.target.query if name not in route.parameters]
@@ -177,6 +176,6 @@ def parse_request(request: Request) -> ParsedRequest:
         call.hints.append("the body's content-type is not application/json")
     try:
         call.body = parse_object(request.body)
-    except RequestRefused as refused:
-        call.body_error = refused
+    except Refusal as refusal:
+        call.body_error = refusal
     return call
