@@ -99,7 +99,10 @@ class OutreachClient:
     ) -> Self:
         r"""Create a client from a configuration file, as `load_config(path, profile).client(workspace, ...)` does.
 
-        The arguments and errors are those of `outreach_async.config.load_config` and `Config.client`. No request is sent.
+        The arguments are those of `outreach_async.config.load_config` and `Config.client`. No request is sent.
+
+        Raises:
+            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
 
         Example:
             ```python

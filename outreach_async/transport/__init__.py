@@ -50,23 +50,7 @@ bytes; a request without a body may then receive them as its response. To preven
 arrives alone after the next request was sent. A creation that is answered `added` with the id of an earlier response is never
 certain, and its connection is closed. A copy without an id is not noticed.
 
-respx works without configuration, because a client uses httpx by default:
-
-```python
-import anyio
-import respx
-from outreach_async import OutreachClient
-
-
-@respx.mock
-async def main() -> None:
-    respx.get("https://api.example/workspaces/space_1/all-fields").respond(json={"status": "ok", "data": []})
-    async with OutreachClient("https://api.example") as client:
-        print(await client.workspaces.fields())  # -> []
-
-
-anyio.run(main)
-```
+respx works without configuration, because a client uses httpx by default.
 
 Proxies and TLS
 ---------------

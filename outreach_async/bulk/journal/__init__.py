@@ -27,28 +27,8 @@ separate prefix for each journal. A store that ignores the condition of a write 
 therefore creates its first object twice, and raises JournalError if the store replaces it. A run creates a folder only with the
 first object of its journal. If the folder is later removed, renamed or unmounted, the run stops with JournalError.
 
-```python
-import anyio
-from pathlib import Path
-from outreach_async import ObjectJournal, OutreachClient
-
-url = Path("journal").absolute().as_uri()  # or "s3://bucket/imports/may"
-
-
-async def main() -> None:
-    rows = [{"email": f"user{number}@company.example"} for number in range(100)]
-    async with OutreachClient() as client:
-        async with client.contacts.create_many(rows, concurrency=4, journal=url) as outcomes:
-            async for outcome in outcomes:
-                outcomes.drain()
-        await client.contacts.create_many(rows, journal=url, resume=True)  # on any machine
-    report = ObjectJournal(url).report()
-    print(report.state, "with", report.rows, "rows,", report.uncertain, "uncertain")
-    # -> finished with 100 rows, 0 uncertain
-
-
-anyio.run(main)
-```
+A run with `journal="s3://bucket/imports/may"` is resumed by the same call with `resume=True`, on any machine, and
+`ObjectJournal(url).report()` reads it.
 
 Object stores charge for each write. An outcome therefore waits up to one second (`ObjectJournal(url, linger=...)`) to be written
 together with others, and `async for` returns it only after the write. At most 1,000 rows (or `concurrency`, if that is higher)
