@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
 BODY_LIMIT = 4096  # maximum number of bytes of a response body that an error stores
-_INVISIBLE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+# Some of them count as printable, but people cannot see them, so they can encode a hidden message.
+INVISIBLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001d159\U000e0000-\U000e0fff]"
 )
 
 
@@ -38,7 +39,7 @@ def strip_invisible(text: str) -> str:
     """Return text of the service without characters that control a terminal, reverse text or show nothing."""
     if text.isascii() and text.isprintable():
         return text
-    return _INVISIBLE.sub("", re.sub(r"[\t\n\r\u2028\u2029]+", " ", text))
+    return INVISIBLE.sub("", re.sub(r"[\t\n\r\u2028\u2029]+", " ", text))
 
 
 def shorten(text: str, limit: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -15,6 +14,7 @@ from outreach_async._service.responses import Secrets, mask_string
 from outreach_async._service.retry import explain_status
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
+    INVISIBLE,
     DeadlineExceeded,
     InvalidRequest,
     OutreachError,
@@ -37,10 +37,6 @@ MAX_TEXT: Final = 160  # maximum number of characters of a string in an answer
 MAX_PROSE: Final = 500  # of prose, such as a message of an audit
 MAX_ERROR: Final = 800  # of an error
 
-_INVISIBLE: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
-)
-"""Characters that `str.isprintable` accepts, but that people cannot see. They can encode a hidden message."""
 _MAX_INTEGER: Final = 2**53  # the largest integer that every JSON parser reads exactly
 _NOT_FOUND: Final = 404
 
@@ -48,7 +44,7 @@ _NOT_FOUND: Final = 404
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:
     """Return a string as one line, cut after `limit` characters. What people cannot see, or what moves other text, is escaped."""
     cut = text[:limit] if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
-    return "".join(_escape(each) if not each.isprintable() or _INVISIBLE.fullmatch(each) else each for each in cut)
+    return "".join(_escape(each) if not each.isprintable() or INVISIBLE.fullmatch(each) else each for each in cut)
 
 
 def _escape(character: str) -> str:
