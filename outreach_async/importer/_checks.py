@@ -120,8 +120,8 @@ def _is_plainly_valid(text: str, country: str | None) -> bool:
     if text[0] == "+":
         if not _INTERNATIONAL.fullmatch(text):
             return False
-        pattern, length = _international_pattern(digits[:_MAX_CODE_LENGTH])
-        return pattern is not None and pattern.fullmatch(digits, length) is not None
+        regions, length = _find_regions(digits[:_MAX_CODE_LENGTH])
+        return any(_build_pattern(region).fullmatch(digits, length) for region in regions)
     if country and _NATIONAL.fullmatch(text):
         pattern, prefix = _national_patterns(country)
         dialled = prefix.match(digits) if prefix else None
@@ -145,14 +145,15 @@ def _validate_phone(text: str, country: str | None) -> str | None:
 
 
 @cache
-def _international_pattern(beginning: str) -> tuple[re.Pattern[str] | None, int]:
+def _find_regions(beginning: str) -> tuple[tuple[str, ...], int]:
+    """Return the regions of the calling code with which a number begins, the main one first, and the length of the code."""
     import phonenumbers
 
     for length in range(1, _MAX_CODE_LENGTH + 1):
         regions = phonenumbers.region_codes_for_country_code(int(beginning[:length]))
         if regions and "001" not in regions:
-            return _build_pattern(regions), length
-    return None, 0
+            return regions, length
+    return (), 0
 
 
 @cache
@@ -164,15 +165,15 @@ def _national_patterns(region: str) -> tuple[re.Pattern[str] | None, re.Pattern[
     if metadata is None or metadata.national_prefix_transform_rule is not None:
         return None, None
     prefix = metadata.national_prefix_for_parsing
-    return _build_pattern((region,)), re.compile(prefix) if prefix else None
+    return _build_pattern(region), re.compile(prefix) if prefix else None
 
 
 @cache
-def _build_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
+def _build_pattern(region: str) -> re.Pattern[str]:
     from phonenumbers import PhoneMetadata
 
-    regional = filter(None, (PhoneMetadata.metadata_for_region(region, None) for region in regions))
-    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for metadata in regional for kind in _NUMBER_KINDS]
+    metadata = PhoneMetadata.metadata_for_region(region, None)
+    numbers: list[PhoneNumberDesc | None] = [getattr(metadata, kind) for kind in _NUMBER_KINDS] if metadata else []
     patterns = [number.national_number_pattern for number in numbers if number is not None]
     return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Final
@@ -38,25 +38,19 @@ def detect_delimiter(sample: Sequence[str]) -> tuple[str, int, tuple[str, ...]]:
     return delimiter, 0, _DELIMITER_NOTES[delimiter]
 
 
-def parse_records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, int, list[str] | csv.Error]]:
-    """Yield, for each record, the numbers of its first and last line from 1, and its cells or its error."""
-    # Parsing continues after an error. A cell with an unclosed quote extends to the end of the input.
-    reader, line = csv.reader(lines, delimiter=delimiter, strict=True), 0  # else an unclosed quote would silently hide rows
+def parse_records(reader: Iterator[list[str]]) -> Iterator[list[str] | csv.Error]:
+    """Yield the cells of each record, or its error. A cell with an unclosed quote extends to the end of the input."""
     while True:
         try:
-            for cells in reader:
-                if cells:
-                    yield line + 1, reader.line_num, cells
-                line = reader.line_num
-        except csv.Error as error:
-            yield line + 1, reader.line_num, error
-            line = reader.line_num
+            yield from reader
+        except csv.Error as error:  # parsing continues
+            yield error
         else:
             return
 
 
 def _score(sample: Sequence[str], delimiter: str) -> tuple[float, int]:
-    records = [cells for _, _, cells in parse_records(sample, delimiter)]
+    records = [cells for cells in parse_records(csv.reader(sample, delimiter=delimiter, strict=True)) if cells]
     if records and isinstance(records[-1], csv.Error) and str(records[-1]) == UNCLOSED_MESSAGE:
         records.pop()  # the sample ends within a record
     header, *rows = records or [[]]
@@ -98,22 +92,24 @@ class CsvFile(File):
 
     def _read_all(self, size: int, max_length: int) -> Iterator[Block]:
         """Yield a block with the header alone, and the blocks below it."""
-        lines = islice(read_lines(self.source, self.encoding), self._skip, None)
-        block, length, limit = Block([], [], {}, {}), 0, 1
+        skip, block, length, limit = self._skip, Block([], [], {}, {}), 0, 1
+        # `strict`, because otherwise an unclosed quote would silently hide rows.
+        reader = csv.reader(islice(read_lines(self.source, self.encoding), skip, None), delimiter=self.delimiter, strict=True)
+        end = skip
         try:
-            for first, last, cells in parse_records(lines, self.delimiter):
-                line, text = first + self._skip, ""
-                if isinstance(cells, csv.Error) or len(cells) > _MAX_CELLS or len(text := "".join(cells)) > MAX_ROW_SIZE:
-                    block.faults[len(block.lines)] = self._describe_fault(cells, line, last + self._skip)
-                    kept = [] if isinstance(cells, csv.Error) or text else cells[:_MAX_CELLS]
+            for record in parse_records(reader):
+                line, end = end + 1, reader.line_num + skip
+                cells = [] if isinstance(record, csv.Error) else record
+                text = "".join(cells)
+                if cells is not record or len(cells) > _MAX_CELLS or len(text) > MAX_ROW_SIZE:
+                    block.faults[len(block.lines)] = self._describe_fault(record, line, end)
+                    cells = cells[:_MAX_CELLS] if len(cells) > _MAX_CELLS else []
                 elif not text or text.isspace():  # spreadsheet programs save blank rows above and below a table
                     continue
-                else:
-                    kept = cells
                 block.lines.append(line)
-                block.cells.append(kept)
+                block.cells.append(cells)
                 length += len(text)
-                if len(block.lines) == limit or length > max_length:
+                if length > max_length or len(block.lines) == limit:
                     yield block
                     block, length, limit = Block([], [], {}, {}), 0, size
         except InvalidRequest:  # an unreadable part follows
