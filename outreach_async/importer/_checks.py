@@ -395,7 +395,7 @@ class Checks:
 
     def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
         """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
-        rows = [*map(self.restore, rows)]
+        rows = [*self.restored(rows)]
         sent = {at: row.sent for at, row in enumerate(rows) if row.fault is None}
         return self.find(Table.of(sent, self._columns), dict(enumerate(rows)))
 
@@ -405,7 +405,7 @@ class Checks:
 
     def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield the rows. The first finding of level `error` becomes the row's `fault`, so the row is not sent."""
-        rows = map(self.restore, rows) if self._cells_level == "off" else rows
+        rows = self.restored(rows)
         with_cells = self._cells_level == "error"
         if not self._error_checks and not with_cells:
             yield from rows
@@ -416,6 +416,9 @@ class Checks:
             findings = self._find(sent, readable if with_cells else {}, self._error_checks)
             for at, row in enumerate(chunk):
                 yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
+
+    def restored(self, rows: Iterable[Row]) -> Iterable[Row]:
+        return map(self.restore, rows) if self._cells_level == "off" else rows
 
     def restore(self, row: Row) -> Row:
         """Return the row. Without the check `cells`, every cell is sent as it is, because no finding would show a change."""

@@ -107,7 +107,7 @@ async def test_an_unreadable_row_is_refused_with_its_error() -> None:
     assert "as in the header, got 3" in str(refused[0][1])
 
 
-@pytest.mark.parametrize(("count", "length", "chunks"), [(2500, 0, [0, 1000, 2000]), (100, 100_000, [0, 42, 84])])
+@pytest.mark.parametrize(("count", "length", "chunks"), [(1250, 0, [0, 500, 1000]), (100, 100_000, [0, 42, 84])])
 async def test_progress_is_shown_and_few_long_rows_are_held_at_a_time(count: int, length: int, chunks: list[int]) -> None:
     rows = [(f"p{at}@a.example", "x" * length) for at in range(count)]
     file, shown = open_file(table(rows), format="csv"), list[int]()

@@ -254,7 +254,7 @@ class ImportJob:
         if self.checks is None:
             return with_ids(rows, columns, targets)
         checks = Checks(columns, self.checks)
-        return checks.guarded(with_ids(map(checks.restore, rows), columns, targets))  # a row restored later would lose its ids
+        return checks.guarded(with_ids(checks.restored(rows), columns, targets))  # a row restored later would lose its ids
 
 
 async def prepare(
