@@ -55,10 +55,10 @@ class CreatedContact(CreateContactResponse):
 
 
 def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
-    return frozenset({status, Outcome.ADDED}) if maybe_applied else _CERTAIN_OUTCOMES.get(status) or frozenset({status})
+    return frozenset({status, Outcome.ADDED}) if maybe_applied else CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
 
-_CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
+CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}  # shared, because nearly every outcome needs one
 
 
 class Target(NamedTuple):

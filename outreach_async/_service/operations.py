@@ -16,7 +16,14 @@ from outreach_async._service.codec import FIELD_ORDER, DecodeError, decode_model
 from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
 from outreach_async._service.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._service.retry import Idempotency
-from outreach_async._vocabulary import CUSTOM_CODE, DUPLICATE_OUTCOMES, ID_PREFIXES, SERVICE_OUTCOMES, Outcome
+from outreach_async._vocabulary import (
+    CUSTOM_CODE,
+    DUPLICATE_OUTCOMES,
+    ID_PREFIXES,
+    MAX_MAILBOX_DISPLAY,
+    SERVICE_OUTCOMES,
+    Outcome,
+)
 from outreach_async.errors import strip_invisible
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
 from outreach_async.transport._secret import Secret, reveal
@@ -67,12 +74,12 @@ PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
 
 
 def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
-    display = validation.require_display("display", display, mailboxes=False)
+    display = validation.require_number("display", display, least=1)
     return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
 
 
 def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
-    display = validation.require_display("display", display, mailboxes=True)
+    display = validation.require_number("display", display, least=1, most=MAX_MAILBOX_DISPLAY)
     return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
 
 

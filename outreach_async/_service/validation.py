@@ -94,12 +94,6 @@ def require_number(field: str, value: object, *, least: int, most: int = _MAX_IN
     return value
 
 
-def require_display(field: str, value: object, *, mailboxes: bool) -> int:
-    """Return a page size after checking that it is at least 1. A page of mailboxes may have at most 2,000 items."""
-    # The API documentation states no maximum for other pages.
-    return require_number(field, value, least=1, most=vocabulary.MAX_MAILBOX_DISPLAY if mailboxes else _MAX_INTEGER)
-
-
 def require_seconds(field: str, value: object) -> float | None:
     """Return a time limit in seconds as a `float`, after checking it; `None` is valid."""
     if value is None:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self, TypedDict, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from outreach_async._service.validation import require_display, require_seconds, type_name
+from outreach_async._service.validation import require_number, require_seconds, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
@@ -148,7 +148,7 @@ class AuditRun:
             WorkspaceReader,
             state=self.state,
             resources=self._resources,
-            display=require_display("display", display, mailboxes=True),
+            display=require_number("display", display, least=1, most=MAX_MAILBOX_DISPLAY),
             deadline=deadline,
             with_campaigns=campaigns,
             readings=readings,

@@ -90,8 +90,9 @@ URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `
 Files `run.db-wal` and `run.db-shm` are part of the journal: move or copy them with it, and only when no run writes it. Other
 programs may read it with SQLite, which may remove these files. A half commit or a changed row raises JournalError.
 
-`earlier="unknown"` continues a run that had no journal, or whose journal is damaged or lost, and implies `resume=True`. Every
-row without an outcome then counts as possibly sent, so `skipped` is never certain, not even when this run is resumed later. A
+`earlier="unknown"` continues a run that had no journal, or whose journal is damaged, lost or restored from an older copy, and
+implies `resume=True`. Without it, contacts that the other run created are reported as if they had existed before. With it, every
+row without an outcome counts as possibly sent, so `skipped` is never certain, not even when this run is resumed later. A
 damaged journal and its log are renamed to `run.db.damaged` (or `run.db.damaged-1`, ...). A new journal starts without the old
 outcomes; its event `damaged` contains the reason and the new name. An intact journal is resumed with its outcomes. Any other
 file is refused.

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, Target, possible_outcomes
+from outreach_async._service.contacts import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._service.operations import AttemptInfo
 from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
@@ -102,7 +102,7 @@ def unsent_outcome(  # noqa: PLR0917 - the fields of an outcome, in their order
     return build_outcome(index, row, status, None, possible, 0, cause, repeats, target)
 
 
-_UNCHANGED, _NOT_APPLIED = frozenset({Outcome.UNCHANGED}), frozenset({Outcome.NOT_APPLIED})
+_UNCHANGED, _NOT_APPLIED = CERTAIN_OUTCOMES[Outcome.UNCHANGED], CERTAIN_OUTCOMES[Outcome.NOT_APPLIED]
 _set_index, _set_contact, _set_status, _set_id, _set_possible, _set_attempts, _set_error, _set_repeats, _set_target = (
     getattr(ContactOutcome, field.name).__set__ for field in attrs.fields(ContactOutcome)
 )

@@ -511,16 +511,16 @@ class DirectFeed:
             async with self._lock:
                 return await self._resolve(END if self._stopped else await self._source.pull())
         row = END if self._stopped else next(self._source.iterator, END)
-        if row is END:
-            self._stopped = True
-            return None
-        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        try:
-            return self._parser.parse(index, row)
-        except ListingNeeded:
-            self._pulled_count = index
-            async with self._lock:  # it is free
-                return await self._resolve(row)
+        if row is not END:
+            try:
+                parsed = self._parser.parse(self._pulled_count, row)
+            except ListingNeeded:
+                pass
+            else:
+                self._pulled_count += 1
+                return parsed
+        async with self._lock:  # it is free
+            return await self._resolve(row)
 
     async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
         if row is END:

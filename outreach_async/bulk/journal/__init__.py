@@ -45,10 +45,6 @@ An object that is missing, torn, changed or from another journal raises JournalE
 generation of objects, and the damaged objects are kept. But if the last object is deleted, nothing shows that it is missing, and
 rows that were marked in it may be reported as `skipped`, although this run created their contacts. So no lifecycle rule of the
 bucket may delete objects of an unfinished run.
-
-With any kind of journal, use `earlier="unknown"` if another run may have sent rows of this input and its journal is not
-available: its disk or its objects were lost, or an older copy was restored. Otherwise, contacts that the other run created are
-reported as if they had existed before.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import MsgspecError
 
 from outreach_async import errors
-from outreach_async._service.contacts import Target
+from outreach_async._service.contacts import CERTAIN_OUTCOMES, Target
 from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import ID_PREFIXES, Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, build_outcome, is_superseded
@@ -168,7 +168,6 @@ _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.UNKNOWN,
     Outcome.UNCHANGED,
 )
-_CERTAIN: Final = {status: frozenset({status}) for status in _STATUSES}  # shared, because nearly every outcome needs one
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
 _ERROR_CLASSES: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
@@ -225,7 +224,7 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object, targe
     if id_ is not None:
         id_ = msgspec.json.decode(id_, type=str) if id_.startswith('"') else _ID_PREFIX + id_
     if possible is None:
-        statuses = _CERTAIN.get(status) or frozenset({status})
+        statuses = CERTAIN_OUTCOMES.get(status) or frozenset({status})
     elif isinstance(possible, str):
         statuses = frozenset(map(Outcome, msgspec.json.decode(possible)))
     else:
