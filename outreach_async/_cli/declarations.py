@@ -20,7 +20,6 @@ SHARED: Final = {str(option.name): option for option in build_parameters(_DECLAR
 """Maps each attribute of `Options` to its option, which is accepted before and after the name of the command."""
 _CONNECTION: Final = ("config", "profile", "base_url", "backend", "timeout", "rate", "headers", "verbose")
 _SHARES: Final = {
-    "connection": _CONNECTION,
     "reading": (*_CONNECTION, "workspaces", "as_json"),
     "writing": (*_CONNECTION, "workspaces", "as_json", "owner_key"),
 }

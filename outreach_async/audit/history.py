@@ -360,17 +360,6 @@ class History:
         ):
             yield db
 
-    def _explain(self, error: Exception) -> OutreachError:
-        text = str(error).partition("\n")[0]
-        name = getattr(error, "sqlite_errorname", "" if isinstance(error, OSError) else "SQLITE_ERROR")  # text that is not UTF-8
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-            return HistoryError(f"history {self.path} is damaged: {text}; {_MOVE}")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return HistoryError(f"history {self.path}: {text}; wait until the other program has ended, and try again")
-        return HistoryError(
-            f"history {self.path}: {text}; nothing was stored: free disk space or check its permissions, and try again"
-        )
-
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         if not self.exists:
@@ -412,7 +401,16 @@ class History:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:
-            raise self._explain(error) from error
+            text = str(error).partition("\n")[0]
+            name = getattr(
+                error, "sqlite_errorname", "" if isinstance(error, OSError) else "SQLITE_ERROR"
+            )  # text that is not UTF-8
+            message = f": {text}; nothing was stored: free disk space or check its permissions, and try again"
+            if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
+                message = f" is damaged: {text}; {_MOVE}"
+            elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                message = f": {text}; wait until the other program has ended, and try again"
+            raise HistoryError(f"history {self.path}{message}") from error
 
     def _require_history(self) -> None:
         """Check the header without locks or recovery, because SQLite might change a file that is not a history."""
