@@ -51,9 +51,11 @@ def resolve_transport(base_url: str | None, transport: object, limit: int) -> Tr
                 f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
             )
         return transport
-    url = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
-    if not url:
+    url: object = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
+    if url is None or url == "":
         raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
+    if not isinstance(url, str):
+        raise InvalidRequest(f"base_url: expected a URL, got {type_name(url)}; pass a client as transport=HttpxTransport(client)")
     return create_transport(url, "httpx", limit)
 
 

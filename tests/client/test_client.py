@@ -38,6 +38,10 @@ def sent(script: Script) -> dict[str, Any]:
         ({"base_url": ""}, "base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL"),
         ({"base_url": "https://api.example", "transport": Script()}, "base_url: expected either .*, got both; .*"),
         ({"base_url": "api.example"}, "base_url: expected a URL .+; pass a URL such as .+"),
+        (
+            {"base_url": httpx.AsyncClient(), "timeout": 0},
+            "base_url: expected a URL, got AsyncClient; .+",
+        ),
         ({"transport": object()}, "transport: expected a transport, got object; wrap a client, .+"),
         ({"transport": Script}, "transport: expected a transport, got type; wrap a client, .+"),
         ({"transport": httpx.AsyncClient()}, r"transport: expected a .+, got AsyncClient; .* HttpxTransport\(client\)"),

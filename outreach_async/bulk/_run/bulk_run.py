@@ -14,6 +14,7 @@ import attrs
 
 from outreach_async._engine.call import CallOptions, Throttle
 from outreach_async._engine.engine import Engine
+from outreach_async._files.objects import is_url, open_objects
 from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import masked_repr, require_choice, require_number, require_seconds, type_name
@@ -66,9 +67,6 @@ def create_run(
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
-    address = service_address(engine.transport)
-    ledger_options = _create_ledger_options(options, identity, address)
-    journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     source = Source(rows, options.numbers)
     throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
     targets = Targets(Target(identity["workspace"], identity["options"]["campaign"]), campaigns(throttle))
@@ -84,6 +82,10 @@ def create_run(
         throttle=throttle,
         total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
     )
+    # Last, because these options depend on others, which must be valid by then.
+    address = service_address(engine.transport)
+    ledger_options = _create_ledger_options(options, identity, address)
+    journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     return BulkRun(plan, journal_options, ledger_options)
 
 
@@ -122,21 +124,18 @@ def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], ad
         ledger = Ledger(ledger)
     elif not isinstance(ledger, Ledger):
         raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
-    _require_ledger_options(options, request["duplicates"])
+    if is_url(ledger.location):
+        open_objects(str(ledger.location), "ledger")
     age: Any = options.max_age.total_seconds() if isinstance(options.max_age, timedelta) else options.max_age
     if age is not None and not (isinstance(age, int | float) and 0 <= age < math.inf):
         raise InvalidRequest(f"max_age: expected at least 0 seconds, got {masked_repr(age)}; pass 0 to send every row again")
+    _require_ledger_options(options, request["duplicates"])
     known = Identity(identity["workspace"], {**request, "repeats": options.repeats}, address=address)
     fields = {name: value for name, value in request.items() if name != "campaign"}
     return LedgerOptions(ledger, known, options.repeats, fields, age, ignore_changes=options.changed == "ignore")
 
 
 def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:
-    if duplicates == "skip" and options.changed == "send":
-        raise InvalidRequest(
-            'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'
-            ' "update_missing_fields", or changed="ignore" to send only new contacts'
-        )
     for name in "journal", "resume", "spool":
         if getattr(options, name):
             raise InvalidRequest(f"{name}: conflicts with ledger, which has a journal of its own; omit {name}")
@@ -144,6 +143,11 @@ def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:
         raise InvalidRequest("earlier: conflicts with ledger; to send every row again, pass max_age=0")
     if options.repeats in WHOLE_INPUT:
         raise InvalidRequest(f'repeats: {options.repeats!r} conflicts with ledger; pass "serial" or "error"')
+    if duplicates == "skip" and options.changed == "send":
+        raise InvalidRequest(
+            'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'
+            ' "update_missing_fields", or changed="ignore" to send only new contacts'
+        )
 
 
 class Outcomes(AsyncIterator[ContactOutcome]):
