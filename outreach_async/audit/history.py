@@ -402,9 +402,8 @@ class History:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:
             text = str(error).partition("\n")[0]
-            name = getattr(
-                error, "sqlite_errorname", "" if isinstance(error, OSError) else "SQLITE_ERROR"
-            )  # text that is not UTF-8
+            unnamed = "" if isinstance(error, OSError) else "SQLITE_ERROR"  # such as text that is not UTF-8
+            name = getattr(error, "sqlite_errorname", unnamed)
             message = f": {text}; nothing was stored: free disk space or check its permissions, and try again"
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
                 message = f" is damaged: {text}; {_MOVE}"
