@@ -68,15 +68,16 @@ class _Resource:
     _throttle: Throttle | None = attrs.field(default=None, repr=False)  # of a run; by default, the client's
 
     def _list(
-        self, build: Callable[..., PageBuilder[T]], space: object, pages: tuple[Any, Any, Any], keep: str, limits: CallOptions
+        self, build: Callable[..., PageBuilder[T]], space: object, pages: tuple[Any, Any, Any], keep: str, *limits: Seconds
     ) -> Pager[T]:
+        options = self._settings.call_options(*limits)
         require_choice("undecodable", keep, ("raise", "keep"))
         (page, display, most), workspace = pages, default_to(space, self._settings.workspace)
         build_page = build(workspace, display, self._settings.request_defaults, keep=keep == "keep")
         require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
         if most is not None:
             require_number("max_items", most, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), limits, self._throttle), page, most)
+        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, most)
 
 
 class Campaigns(_Resource):
@@ -116,8 +117,7 @@ class Campaigns(_Resource):
                 print(campaign.id, campaign.status)  # -> camp_1 live
             ```
         """
-        limits = self._settings.call_options(timeout, deadline)
-        return self._list(operations.list_campaigns, workspace, (page, display, max_items), undecodable, limits)
+        return self._list(operations.list_campaigns, workspace, (page, display, max_items), undecodable, timeout, deadline)
 
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
         """Return the steps of a campaign (section "List steps of a campaign" of the service's API documentation).
@@ -164,8 +164,7 @@ class Mailboxes(_Resource):
             print(len(await client.mailboxes.list().collect()))  # -> 2
             ```
         """
-        limits = self._settings.call_options(timeout, deadline)
-        return self._list(operations.list_mailboxes, workspace, (page, display, max_items), undecodable, limits)
+        return self._list(operations.list_mailboxes, workspace, (page, display, max_items), undecodable, timeout, deadline)
 
 
 class Workspaces(_Resource):
