@@ -134,7 +134,7 @@ class MailboxStats:
         if not days and not self.sent:
             return {}
         figures: dict[str, Any] = {
-            name: _remaining(seeded[name], window, days) + _sum_window(getattr(self, counter), day, window)
+            name: _remaining(seeded[name], window, days, up=counter == "sent") + _sum_window(getattr(self, counter), day, window)
             for name, (counter, window) in WINDOWS.items()
             if name in seeded
         }
@@ -145,17 +145,19 @@ class MailboxStats:
             ("avg_click_rate", 0, self.clicks, sent),
         ):
             if old := seeded.get(name):
-                old_part, old_whole = (_remaining(count, FORTNIGHT, passed) for count in (old.part, old.whole))
-                figures[name] = Share(old_part + part, old_whole + whole)
+                old_whole = _remaining(old.whole, FORTNIGHT, passed, up=True)
+                figures[name] = Share(_remaining(old.part, FORTNIGHT, passed, up=False) + part, old_whole + whole)
         return figures
 
 
 NO_STATS: Final = MailboxStats()
 
 
-def _remaining(total: int, days: int, passed: int) -> int:
-    """Return what a window of some days still has of a total that was spread evenly over the window, rounded up."""
-    return -(-total * max(0, days - passed) // days)
+def _remaining(total: int, days: int, passed: int, *, up: bool) -> int:
+    """Return what a window of some days still has of a total that was spread evenly over the window."""
+    # Sent e-mails are rounded up, and their opens and bounces down, so that no rate rises.
+    left = total * max(0, days - passed)
+    return -(-left // days) if up else left // days
 
 
 def _sum_window(counts: Counter[int], last: int, days: int) -> int:

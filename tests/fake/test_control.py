@@ -282,6 +282,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
         "omit body",
     ),
     ("POST", "/faults", {"fault": {"name": "status", "code": 200, "headers": {"a b": "c"}}}, "fault.headers", "status(code"),
+    ("POST", "/faults", {"fault": {"name": "malformed", "kind": "x"}}, "fault.kind", "pass one of them"),
     ("POST", "/faults", {"fault": {"name": "latency", "seconds": -1}}, "fault.seconds", "use a number in this range"),
     (
         "POST",

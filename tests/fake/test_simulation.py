@@ -256,6 +256,16 @@ def test_a_seeded_percentage_is_weighted_by_the_seeded_counts() -> None:
     assert [boxes_of(fake)[1][name] for name in bare] == [10, 40, 100, 20.83, 45, 0]
 
 
+def test_the_bounce_and_open_rates_of_a_seeded_mailbox_do_not_rise_with_time() -> None:
+    fake = quiet_world()
+    fake.add_mailbox(SPACE, **NOTHING | {"sent_30days": 700, "bounced_30days": 3, "opened_14days": (33, 330)})
+    for _ in range(29):
+        fake.advance(days=1)
+        item = boxes_of(fake)[1]
+        assert item["bounced_30days"] / item["sent_30days"] <= 3 / 700
+        assert item["opened_14days"] <= 10
+
+
 DAMAGE: dict[str, Any] = {
     "sent_today": -1,
     "sent_30days": None,

@@ -153,8 +153,10 @@ FAULT_FACTORIES: Final[Mapping[str, Callable[..., Fault]]] = {"ok": lambda: faul
 
 _HEADER_VALUE: Final = msgspec.Meta(pattern=r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$")
 
-# Types that replace annotations of a fault's arguments, which JSON cannot express or which the functions do not check.
+# Types that replace annotations of a fault's arguments: JSON cannot express the annotation, the function does not check the
+# argument, or its error says more.
 _ARGUMENT_TYPES: Final[Mapping[str, Any]] = {
+    "kind": str,
     "retry_after": _Duration | Annotated[str, _HEADER_VALUE] | None,
     "body": str | None,
     "headers": dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9a-z!#$%&'*+.^_`|~-]+$")], Annotated[str, _HEADER_VALUE]] | None,
