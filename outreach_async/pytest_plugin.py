@@ -75,14 +75,32 @@ _MARKER_HELP = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--outreach-behaviour` and the options of the conformance suite."""
-    from outreach_async.conformance import add_options
-
     parser.getgroup("outreach_async").addoption(
         "--outreach-behaviour",
         metavar="BEHAVIOUR",
         help="default behaviour of the fake outreach service: documented, strict, lenient, pairwise or a .toml file",
     )
-    add_options(parser)
+    # Here, because pytest loads the suite's conftest too late.
+    group = parser.getgroup(
+        "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
+    )
+    group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
+    group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
+    allowing = (
+        "create contacts with the owner key in OUTREACH_OWNER_KEY; pass the workspace id again to confirm; default: only read"
+    )
+    group.addoption("--allow-writes", metavar="ID", help=allowing)
+    group.addoption(
+        "--outreach-campaign",
+        metavar="ID",
+        help="id of a draft campaign, to which two of the created contacts are added",
+    )
+    header = "header to send; its value is read from an environment variable; example: authorization=API_TOKEN; repeatable"
+    group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
+    record = "file for the measured behaviour; if it exists, its values are first compared with the new ones; default %(default)s"
+    group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
+    drift = "what to do if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
+    group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -53,53 +53,8 @@ Limits of the measurement, by knob:
     order                               not measured with few rows, or with rows that fit two orders
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pytest
-
-    from outreach_async.conformance._calibration import Calibration, calibrate
-    from outreach_async.conformance._interface_rules import Breach, check
-    from outreach_async.conformance._target import Access
+from outreach_async.conformance._calibration import Calibration, calibrate
+from outreach_async.conformance._interface_rules import Breach, check
+from outreach_async.conformance._target import Access
 
 __all__ = ["Access", "Breach", "Calibration", "calibrate", "check"]
-
-
-def __getattr__(name: str) -> Any:
-    # Every run of pytest imports this package for `add_options`, so importing it must be cheap.
-    if name in __all__:
-        from importlib import import_module
-
-        modules = map(import_module, (f"{__name__}.{module}" for module in ("_target", "_calibration", "_interface_rules")))
-        return next(getattr(module, name) for module in modules if hasattr(module, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-def add_options(parser: pytest.Parser) -> None:
-    # The pytest plugin calls this function, because pytest loads the suite's conftest too late to add options there.
-    group = parser.getgroup(
-        "outreach_async conformance", "outreach_async conformance: pytest --pyargs outreach_async.conformance"
-    )
-    group.addoption("--outreach-live", metavar="URL", help="base URL of the service to check")
-    group.addoption("--outreach-workspace", metavar="ID", help="id of the workspace to read")
-    allowing = (
-        "create contacts with the owner key in OUTREACH_OWNER_KEY; pass the workspace id again to confirm; default: only read"
-    )
-    group.addoption("--allow-writes", metavar="ID", help=allowing)
-    group.addoption(
-        "--outreach-campaign",
-        metavar="ID",
-        help="id of a draft campaign, to which two of the created contacts are added",
-    )
-    header = "header to send; its value is read from an environment variable; example: authorization=API_TOKEN; repeatable"
-    group.addoption("--outreach-header", action="append", default=[], metavar="NAME=VARIABLE", help=header)
-    record = "file for the measured behaviour; if it exists, its values are first compared with the new ones; default %(default)s"
-    group.addoption("--outreach-record", default="behaviour.toml", metavar="FILE", help=record)
-    drift = "what to do if the measured behaviour differs from the file; accept rewrites the file; default %(default)s"
-    group.addoption("--outreach-drift", choices=["fail", "warn", "accept"], default="fail", help=drift)

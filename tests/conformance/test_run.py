@@ -15,7 +15,6 @@ import pytest
 from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
-from outreach_async import conformance
 from outreach_async.conformance._calibration import build_access, build_calibration, find_drifts, measure_service, merge_earlier
 from outreach_async.conformance._target import (
     Dialogue,
@@ -118,14 +117,6 @@ async def test_throttling_with_status_200_is_not_a_refusal() -> None:
     fake = service(Behaviour(rate_limit=RateLimit(8), error_renderer="200_with_error"))
     found = (await measure_service(FakeTransport(fake), READER, max_throttled=0)).findings
     assert not {knob: finding for knob, finding in found.items() if finding.is_only("reject")}
-
-
-def test_the_public_names_can_be_imported() -> None:
-    assert {name: getattr(conformance, name).__name__ for name in conformance.__all__} == {
-        name: name for name in conformance.__all__
-    }
-    with pytest.raises(AttributeError, match="no attribute 'guess'"):
-        conformance.guess  # noqa: B018 - the attribute access is the test
 
 
 def findings(**possible: tuple[Any, ...]) -> dict[str, KnobFinding]:

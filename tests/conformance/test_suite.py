@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -169,11 +165,3 @@ def test_measuring_one_service_from_several_processes_is_refused(suite: Suite) -
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*expected one process, got a pytest-xdist worker; run pytest without -n*"])
     assert len(fake.requests) == 0
-
-
-def test_its_options_import_nothing_heavy(tmp_path: Path) -> None:
-    heavy = ("anyio", "attrs", "httpx", "json")
-    code = f"import outreach_async.conformance, sys; print([name for name in {heavy} if name in sys.modules])"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}  # coverage imports modules
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
