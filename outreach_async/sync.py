@@ -28,6 +28,7 @@ In the short examples of this module, `client` is an open `SyncClient`.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -39,6 +40,7 @@ from threading import Lock
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
+from weakref import finalize
 
 import anyio
 import attrs
@@ -138,6 +140,22 @@ class ClientLoop:
 
     def __init__(self) -> None:
         self.portal: BlockingPortal | None = None
+        self._process = os.getpid()
+
+    def start(self, exits: ExitStack) -> None:
+        """Start the event loop. The stack stops it."""
+        exits.callback(setattr, self, "portal", None)  # calls after the end of the loop raise an error
+        self.portal, self._process = exits.enter_context(start_blocking_portal()), os.getpid()
+        exits.callback(self._abandon_after_fork)
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    def _abandon_after_fork(self) -> None:
+        # A forked child has no thread that runs the event loop. Without this, its end would wait for the event loop forever.
+        if self.portal is not None and self._is_inherited:
+            self.portal._event_loop_thread_id = None  # noqa: SLF001 - there is no other way to end a portal of another process
 
     def run(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T:
         work = _Interruptible(self.require_portal(), lambda: function(*arguments, **options))
@@ -177,12 +195,16 @@ class ClientLoop:
             failed = True
             raise
         finally:
-            work.await_step(leaving.set, held)
+            if not self._is_inherited:
+                work.await_step(leaving.set, held)
 
     def require_portal(self) -> BlockingPortal:
         if self.portal is None:
             remedy = "use it inside `with SyncClient() as client:`"
             raise InvalidRequest(f"client: expected an open client, got a closed one; {remedy}")
+        if self._is_inherited:
+            got = "one that was opened before this process was forked"
+            raise InvalidRequest(f"client: expected a client of this process, got {got}; make a new client")
         return self.portal
 
 
@@ -230,10 +252,11 @@ class SyncClient:
         """Start the event loop, and open the client."""
         if self._loop.portal is None:
             with ExitStack() as exits:
-                exits.callback(setattr, self._loop, "portal", None)  # calls after the end of the loop raise an error
-                self._loop.portal = exits.enter_context(start_blocking_portal())
+                self._loop.start(exits)
                 exits.enter_context(self._loop.hold(self._client))
                 self._exits = exits.pop_all()
+            # A client that was not closed is closed when the program ends, which would otherwise wait for it forever.
+            self._exits.callback(finalize(self, self._exits.__exit__, SystemExit, SystemExit(), None).detach)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -83,6 +85,35 @@ def test_every_method_has_a_mirror_with_its_parameters() -> None:
         for name in names - {"from_config"}:
             assert inspect.signature(getattr(mirror, name)).parameters == inspect.signature(getattr(original, name)).parameters
     assert inspect.signature(SyncContacts.create_many).return_annotation == "SyncRun"
+
+
+OPEN_AT_THE_END = """
+import os
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.sync import SyncClient
+fake = FakeService()
+fake.add_workspace("space_1")
+client = SyncClient(transport=FakeTransport(fake), workspace="space_1").__enter__()
+child = os.fork() if hasattr(os, "fork") else None
+if child != 0:
+    assert len(client.workspaces.fields()) == 36
+    assert child is None or os.waitpid(child, 0)[1] == 0
+else:
+    try:
+        client.workspaces.fields()
+    except InvalidRequest as error:
+        assert str(error).endswith("got one that was opened before this process was forked; make a new client")
+    else:
+        raise AssertionError
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.covers
+def test_an_open_client_holds_up_neither_the_end_of_its_process_nor_a_forked_child() -> None:
+    # From Python 3.12 on, `fork` warns that the process has threads.
+    subprocess.run([sys.executable, "-W", "ignore", "-c", OPEN_AT_THE_END], check=True, timeout=60)
 
 
 def test_a_list_can_be_iterated_over_again_and_fetches_pages_on_demand(fake: FakeService, client: SyncClient) -> None:
