@@ -51,7 +51,8 @@ Logs need no hook: `OUTREACH_LOG=info` writes retries (except in bulk runs and a
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -282,14 +283,11 @@ __all__ = [
 ]
 
 
-class Hook(Protocol):
-    """A callable that receives the events of a client. It runs inside the call and must not block.
+Hook: TypeAlias = Callable[[Event], None]
+"""A callable that receives the events of a client. It runs inside the call and must not block.
 
-    Example:
-        ```python
-        hook: Hook = [].append
-        ```
-    """
-
-    def __call__(self, event: Event, /) -> None:
-        """Handle an event."""
+Example:
+    ```python
+    hook: Hook = [].append
+    ```
+"""

@@ -140,7 +140,8 @@ def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
     manager = definition.session._fixturemanager  # noqa: SLF001 - not public either
 
     def backend(anyio_backend: Any, outreach_virtual_time: VirtualTime) -> Any:
-        return outreach_virtual_time.backend(anyio_backend)
+        name, others = (anyio_backend, {}) if isinstance(anyio_backend, str) else anyio_backend
+        return name, outreach_virtual_time.options(name, others)
 
     if hasattr(pytest, "register_fixture"):
         pytest.register_fixture(name=_BACKEND, func=backend, node=definition, params=last.params, ids=last.ids)

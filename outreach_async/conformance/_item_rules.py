@@ -201,9 +201,8 @@ def _campaign_totals(measured: Measurement) -> Iterator[Subject]:
     """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
     # The item after the steps is empty if the campaign is no longer on the first page.
     later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
-    for exchange, location, listed, document in _campaigns(measured):
-        templates = [template for step in extract_rows(document) for template in extract_rows(step, "templates")]
-        yield exchange, location, listed, later.get(str(listed.get("id")), {}), templates
+    for exchange, location, listed, _ in _campaigns(measured):
+        yield exchange, location, listed, later.get(str(listed.get("id")), {}), exchange.templates
 
 
 def _rated_items(measured: Measurement) -> Iterator[Subject]:
@@ -226,8 +225,7 @@ def _unique_names(measured: Measurement) -> Iterator[Subject]:
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield page.exchange, "the page", page.ids
     for exchange in survey.steps.values():
-        templates = [template for step in exchange.rows for template in extract_rows(step, "templates")]
-        yield exchange, "the response", _collect_strings([*exchange.rows, *templates], "id")
+        yield exchange, "the response", _collect_strings([*exchange.rows, *exchange.templates], "id")
     yield survey.fields, "the response", _collect_strings(survey.fields.rows, "code")
 
 

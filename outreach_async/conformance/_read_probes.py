@@ -58,6 +58,10 @@ class HttpExchange:
     def rows(self) -> list[dict[str, Any]]:
         return extract_rows(self.payload or {})
 
+    @property
+    def templates(self) -> list[dict[str, Any]]:
+        return [template for step in self.rows for template in extract_rows(step, "templates")]
+
 
 @attrs.frozen
 class SampledPage:
@@ -68,12 +72,8 @@ class SampledPage:
     size: int
 
     @property
-    def document(self) -> dict[str, Any]:
-        return self.exchange.payload or {}
-
-    @property
     def item_count(self) -> int | None:
-        data = self.document.get("data")
+        data = (self.exchange.payload or {}).get("data")
         return len(data) if isinstance(data, list) else None
 
     @property
@@ -118,11 +118,6 @@ class WorkspaceSurvey:
         """The requests and responses of all lists, except failed requests for pages after the first page."""
         yield from (page.exchange for page in self.pages if not page.index or page.exchange.payload is not None)
         yield from (*self.steps.values(), self.fields)
-
-    @property
-    def templates(self) -> list[dict[str, Any]]:
-        steps = [step for exchange in self.steps.values() for step in exchange.rows]
-        return [template for step in steps for template in extract_rows(step, "templates")]
 
     @property
     def first_page_number(self) -> int:
@@ -371,10 +366,11 @@ _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)
 
 
 def _collect_percentages(survey: WorkspaceSurvey) -> list[float]:
+    templates = [template for exchange in survey.steps.values() for template in exchange.templates]
     return [
         *_collect_numbers(survey.campaign_pages.rows, ("opens", "interested", "replies", "bounces")),
         *_collect_numbers(survey.mailbox_pages.rows, ("opened_14days", "avg_open_rate", "avg_click_rate")),
-        *_collect_numbers(survey.templates, ("opened", "clicked", "replied", "unsubscribed")),
+        *_collect_numbers(templates, ("opened", "clicked", "replied", "unsubscribed")),
     ]
 
 

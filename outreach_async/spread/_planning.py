@@ -129,18 +129,6 @@ class Part:
         """
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
-    def read_rows(self) -> Iterator[tuple[str, Row]]:
-        r"""Yield the rows of the part in order, each with the location of its file, unless the file has changed.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            (part,) = plan(["people.csv"]).parts
-            print([row.line for _, row in part.read_rows()])  # -> [2]
-            ```
-        """
-        return ((planned.location, row) for planned, row in planned_rows(self))
-
 
 def require_unchanged(part: Part) -> None:
     for file in part.files:
@@ -148,7 +136,7 @@ def require_unchanged(part: Part) -> None:
 
 
 def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
-    """Yield the rows of a part in order, each with its file; see `Part.read_rows`."""
+    """Yield the rows of a part in order, each with its file, unless a file has changed."""
     for piece in part.pieces:
         planned = part.files[piece.file]
         rows = _read_piece(part.options, planned, piece)

@@ -136,7 +136,7 @@ class _RowsReport(BulkReport):
     @property
     def failed(self) -> int:
         """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
-        return _count_failed(self)
+        return sum(self.outcomes[outcome] for outcome in FAILED_OUTCOMES) - self.repeats
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be serialised to JSON.
@@ -284,7 +284,7 @@ def run_part(
 
 
 def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkReport, findings: PartFindings) -> PartReport:
-    failed = filter(is_reject, journal_of(part, journal).outcomes()) if _count_failed(report) else ()
+    failed = filter(is_reject, journal_of(part, journal).outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
         FailedRow(each.file.location, each.row.line, each.outcome.status.value, each.message, *each.outcome.target)
         for each in locate(part, failed)
@@ -328,7 +328,3 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
         first_findings=tuple(finding for report in ordered for finding in report.first_findings),
         **sums,
     )
-
-
-def _count_failed(report: BulkReport) -> int:
-    return sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES) - report.repeats

@@ -134,18 +134,6 @@ class VirtualTime:
 
         return {**kept, "loop_factory": create_loop}
 
-    def backend(self, given: str | tuple[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """Return the value of an `anyio_backend` fixture with the options added.
-
-        Example:
-            ```python
-            name, options = VirtualTime().backend(("asyncio", {"debug": True}))
-            print(name, sorted(options))  # -> asyncio ['debug', 'loop_factory']
-            ```
-        """
-        name, others = (given, {}) if isinstance(given, str) else given
-        return name, self.options(name, others)
-
     def _attach(self, read_time: Callable[[], float]) -> None:
         # The right side is evaluated first: `elapsed` still reads the clock of the previous run, so the times of all runs add up.
         self._elapsed_before, self._read_loop_time = self.elapsed, read_time

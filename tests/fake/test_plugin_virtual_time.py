@@ -121,20 +121,19 @@ def test_it_stands_still_outside_event_loops() -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend_value", "expected_options"),
+    ("name", "others", "expected_options"),
     [
-        ("asyncio", {}),
-        (("asyncio", {"debug": True, "use_uvloop": True, "loop_factory": asyncio.new_event_loop}), {"debug": True}),
-        ("trio", {}),
-        (("trio", {"strict_exception_groups": True, "clock": None}), {"strict_exception_groups": True}),
+        ("asyncio", {}, {}),
+        ("asyncio", {"debug": True, "use_uvloop": True, "loop_factory": asyncio.new_event_loop}, {"debug": True}),
+        ("trio", {}, {}),
+        ("trio", {"strict_exception_groups": True, "clock": None}, {"strict_exception_groups": True}),
     ],
     ids=["asyncio", "asyncio with options", "trio", "trio with options"],
 )
 def test_options_of_a_backend_are_kept_except_those_that_set_a_clock(
-    backend_value: Any, expected_options: dict[str, Any]
+    name: str, others: dict[str, Any], expected_options: dict[str, Any]
 ) -> None:
-    name, options = VirtualTime().backend(backend_value)
-    assert name == (backend_value if isinstance(backend_value, str) else backend_value[0])
+    options = VirtualTime().options(name, others)
     chosen = options.pop("loop_factory" if name == "asyncio" else "clock")
     assert chosen is not None
     assert options == expected_options

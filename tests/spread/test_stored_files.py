@@ -21,7 +21,7 @@ from support.s3 import BUCKET, SECRET, Proxy, environment, serve_s3
 from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.spread import plan
-from outreach_async.spread._planning import require_unchanged
+from outreach_async.spread._planning import planned_rows, require_unchanged
 from outreach_async.spread._stored_files import StoredObject, parse_location, read_version
 
 CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
@@ -98,7 +98,7 @@ def test_an_object_reads_like_a_file(data: bytes, reads: list[tuple[int, int]]) 
 )
 def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows: list[int]) -> None:
     made = plan([put(f"memory://formats/{name}", data)])
-    assert [len(list(part.read_rows())) for part in made.parts] == rows
+    assert [len(list(planned_rows(part))) for part in made.parts] == rows
     assert made.files[0].location == f"memory://formats/{name}"
 
 
@@ -107,7 +107,7 @@ def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows:
 def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     url = put("memory://changes/a.csv", b"E-mail\n" + b"".join(b"u%d@x.example\n" % at for at in range(30_000)))
     (part,) = plan([url]).parts
-    rows = part.read_rows()
+    rows = planned_rows(part)
     next(rows)
     put(url, CSV)
     with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since the import was planned"):
@@ -131,7 +131,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 def test_an_object_on_s3_is_read_with_hidden_credentials_of_the_environment(proxy: Proxy) -> None:
     made = plan([put(url := f"s3://{BUCKET}/a.csv", CSV)])
-    assert [row["email"] for part in made.parts for _, row in part.read_rows()] == ["ann@x.example", "bo@x.example"]
+    assert [row["email"] for part in made.parts for _, row in planned_rows(part)] == ["ann@x.example", "bo@x.example"]
     assert SECRET not in made.to_json().decode()
     proxy.forbids_reads = True
     with pytest.raises(InvalidRequest, match=rf"^{url}: .*403.*; check the URL, and the credentials") as caught:

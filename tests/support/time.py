@@ -15,7 +15,7 @@ from outreach_async.testing import VirtualTime, VirtualTimeLoop
 
 virtual_time = pytest.mark.parametrize(
     "anyio_backend",
-    [pytest.param(lambda name=name: VirtualTime().backend(name), id=name) for name in ("asyncio", "trio")],
+    [pytest.param(lambda name=name: (name, VirtualTime().options(name)), id=name) for name in ("asyncio", "trio")],
     indirect=True,
 )
 """Marks a test, or a module's tests, to run on both event loops in virtual time."""
