@@ -45,8 +45,7 @@ examples, `events` is a list of events, which the hook `events.append` fills.
 Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
 the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
 
-Logs need no hook: `OUTREACH_LOG=info` writes retries (except in bulk runs and audits) and the states of bulk runs to stderr.
-`OUTREACH_LOG=debug` also writes every attempt. For OpenTelemetry, see `outreach_async.otel`.
+Logs need no hook: see `outreach_async.guides.operating`. For OpenTelemetry, see `outreach_async.otel`.
 """
 
 from __future__ import annotations

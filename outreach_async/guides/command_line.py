@@ -26,21 +26,17 @@ print(len(json.loads(done.stdout)["data"]), "mailboxes")  # -> 214 mailboxes
 
 All commands
 ------------
-`--base-url fake:` runs a command on the embedded service. `--json` prints the result as JSON. `--rate 50` limits a command to 50
-requests per second. `completion -h` shows how to set up completion for bash, zsh and fish. `campaigns`, `mailboxes`, `steps` and
-`fields` print lists: a few columns on a terminal (all with `--columns all`), and all columns in a pipe. `--format csv|jsonl|json`
-and `--output boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every
-request.
+`--base-url fake:` runs a command on the embedded fake; `serve` serves it to clients in any language: see
+`outreach_async.fake.control`. `--json` prints the result as JSON. `--rate 50` limits a command to 50 requests per second.
+`completion -h` shows how to set up completion for bash, zsh and fish. `campaigns`, `mailboxes`, `steps` and `fields` print lists:
+a few columns on a terminal (all with `--columns all`), and all columns in a pipe. `--format csv|jsonl|json` and `--output
+boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every request.
 
 Imports
 -------
-`import` reads CSV, JSON Lines, Parquet and workbooks from a file, a pipe or `-`, and gzip of the first two. It prints where each
-column goes. For an unknown or ambiguous column, the error shows the option to add; `--ignore-unknown` skips unknown columns, but
-not ambiguous ones. Pass `--encoding` for any encoding other than UTF-8, and `--header-row N` if a title precedes the header.
-`outreach_async.importer` explains formats, columns and checks.
-
-The whole file is checked before the first contact is created; `--dry-run` stops after these checks. Findings are warnings,
-because the service decides; `--check error` rejects rows with invalid values.
+`import` reads a file, a pipe or `-`, checks all of it, and then creates the contacts; `--dry-run` stops after the checks. It
+prints where each column goes. For an unknown or ambiguous column, the error shows the option to add; `--ignore-unknown` skips
+unknown columns, but not ambiguous ones. `outreach_async.importer` explains formats, columns and checks.
 
 With `--ledger`, the same command sends what changed, every night: see `outreach_async.bulk.ledger`. With `--journal`, a file is
 sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged or lost,
@@ -57,12 +53,10 @@ Audits and briefs
 -----------------
 Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off
 and changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source.
-`--campaigns` also checks campaigns, steps and placeholders. This costs about one more request per campaign. `brief` shows open
-tasks and the changes since the last brief on one page. With `--history history.db`, `audit` and `brief` keep what they read,
-because the service returns only current totals: a brief compares with the last reading of each workspace, and `history show`
-prints the figures of each day. See `outreach_async.audit.history`.
-
-`audit --output-folder reports` writes an index, and for each workspace a page to send to a client, with nothing of the others.
+`--campaigns` also checks campaigns, steps and placeholders. This costs about one more request per campaign. `--output-folder`
+writes an index, and for each workspace a page to send to a client, with nothing of the others. `brief` shows open tasks and the
+changes since the last brief on one page. With `--history history.db`, both keep what they read: a brief compares with the last
+reading of each workspace, and `history show` prints the figures of each day. See `outreach_async.audit.history`.
 
 Every morning
 -------------
@@ -96,12 +90,6 @@ same file without `export`, as two units in `/etc/systemd/system`, started by `s
     Persistent=true
     [Install]
     WantedBy=timers.target
-
-The fake, and live services
----------------------------
-`outreach-async serve --world world.json --seed 3 --behaviour strict` serves the fake to clients in any language: see
-`outreach_async.fake.control`. Beyond loopback, add the name that clients use: `--host 0.0.0.0 --control-host fake`. To compare a
-live service with its API documentation, see `outreach_async.conformance`.
 
 Exit codes
 ----------

@@ -32,20 +32,14 @@ within a retry budget. `Retry-After` pauses every task of the client. A read tha
 Rates
 -----
 `OutreachClient(rate=50)` or `OUTREACH_RATE=50` limits all requests of a client and its copies, including retries: at most
-`rate * t + max(1, rate / 10)` in any `t` seconds. With or without a configured rate, a client learns the service's limit from
-refusals. Its calls, bulk runs and audits share the learned limit, and one queue in order of arrival. A client and its
-`with_options` copies share connections, slots, rate and budget.
-
-Several clients, processes and hosts can share one rate: see `outreach_async.shared_rate`.
-
-Errors
-------
-Every error is an `OutreachError`, and states whether the request may have left the machine (`maybe_sent`), and whether the
-service may have applied it (`maybe_applied`). Errors, tracebacks and logs never show a key.
+`rate * t + max(1, rate / 10)` in any `t` seconds. Its calls, bulk runs and audits share this rate, the limit that it learned
+from refusals, and one queue in order of arrival. A client and its `with_options` copies share connections, slots, rate and
+budget. Several clients, processes and hosts can share one rate: see `outreach_async.shared_rate`.
 
 When something fails during a bulk run
 --------------------------------------
-A run does not raise for a row: the row's outcome says what happened. Besides, if ..., the run ...:
+A run does not raise for a row: the row's outcome says what happened. Every error of a call or a run is an `OutreachError`, with
+`maybe_sent` and `maybe_applied` (see `outreach_async.guides.concepts`). If ..., the run ...:
 
     a response is lost          sends the row again; `possible` lists every possible status
     a 3xx, a 5xx, 408, 425      treats the request as possibly applied, as `possible` shows; every other 4xx proves that it was
@@ -73,13 +67,13 @@ to ten minutes, waits that long even for a service that it has not reached yet, 
 
 Logs, events and metrics
 ------------------------
-`OUTREACH_LOG=info` logs retries and the states of bulk runs to stderr; `debug` also logs every attempt. Records of the logger
-`outreach_async` have their values as fields, and contain no body, header or key.
+`OUTREACH_LOG=info` logs retries (except in bulk runs and audits) and the states of bulk runs to stderr; `debug` also logs every
+attempt. Records of the logger `outreach_async` have their values as fields, and contain no body, header or key. Errors and
+tracebacks never show a key either.
 
-`OutreachClient(..., hooks=[print])` calls a function with each event: calls, attempts, retries, rows and bulk states. An
-exception in a hook does not affect the call; see `outreach_async.hooks`. `hooks=[OtelHook()]` from `outreach_async.otel` emits
-OpenTelemetry spans and metrics. `audit --output outreach.prom` writes gauges for workspaces and domains to a file that
-node_exporter reads.
+`OutreachClient(..., hooks=[print])` calls a function with each event: see `outreach_async.hooks`. `hooks=[OtelHook()]` from
+`outreach_async.otel` emits OpenTelemetry spans and metrics. `audit --output outreach.prom` writes gauges for workspaces and
+domains to a file that node_exporter reads.
 
 Interpretations
 ---------------
