@@ -74,11 +74,6 @@ class _CallEvent:
 
 
 @attrs.frozen(kw_only=True)
-class _RunEvent:
-    run: int
-
-
-@attrs.frozen(kw_only=True)
 class _CallResult(_CallEvent):
     status_code: int | None = None
     request_id: str | None = None
@@ -86,7 +81,8 @@ class _CallResult(_CallEvent):
 
 
 @attrs.frozen(kw_only=True)
-class _RunResult(_RunEvent):
+class _RunResult:
+    run: int
     status_code: int | None = None
     request_id: str | None = None
     error: str | None = None
@@ -216,10 +212,11 @@ class BulkStateChanged(_RunResult):
 
 
 @attrs.frozen(kw_only=True)
-class BulkRateChanged(_RunEvent):
+class BulkRateChanged:
     """The current rate limit of a bulk run, reported about once a second while the run is throttled, and after each pause.
 
     Attributes:
+        run: Number of the run.
         limit: The client's rate limit in requests per second.
 
     Example:
@@ -228,6 +225,7 @@ class BulkRateChanged(_RunEvent):
         ```
     """
 
+    run: int
     limit: float
 
 

@@ -13,18 +13,9 @@ import attrs
 from outreach_async._service.retry import explain_status
 from outreach_async._service.validation import require_number
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
-from outreach_async.models import Number, Page, Undecodable
+from outreach_async.models import Campaign, Mailbox, Number, Page, Undecodable
 
-
-class HasId(Protocol):
-    """A list item with an id: a campaign or a mailbox."""
-
-    @property
-    def id(self) -> str:
-        """The id of the item."""
-
-
-T = TypeVar("T", bound=HasId)
+T = TypeVar("T", bound=Campaign | Mailbox)
 
 
 class SeenIds(Protocol):

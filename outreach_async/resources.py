@@ -21,7 +21,7 @@ from outreach_async._service.validation import choose_contact, require_choice, r
 from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
-from outreach_async.pagination import HasId, Pager
+from outreach_async.pagination import Pager
 from outreach_async.transport._secret import drop_frames, hide
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore
     from outreach_async.bulk.ledger import Changed, Ledger
 
-T = TypeVar("T", bound=HasId)
+T = TypeVar("T", bound=Campaign | Mailbox)
 
 RowValue: TypeAlias = "NewContact | ContactRow | Mapping[str, Any] | tuple[NewContact | Mapping[str, Any], Target]"
 """A row of `create_many`: a contact, with its target if it has its own."""

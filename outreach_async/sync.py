@@ -52,7 +52,7 @@ from outreach_async.bulk._rows import Source
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
-from outreach_async.pagination import Collected, HasId, PageCursor, Pager, next_items
+from outreach_async.pagination import Collected, PageCursor, Pager, next_items
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.transport._secret import hide
 from outreach_async.transport._wire import Response
@@ -70,7 +70,7 @@ __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Item = TypeVar("Item", bound=HasId)
+Item = TypeVar("Item", bound=Campaign | Mailbox)
 
 _BATCH_SIZE: Final = 500  # maximum number of rows passed between the threads at once
 _LINGER: Final = 0.02  # maximum number of seconds to wait for a batch to fill, which limits the delay of outcomes

@@ -40,17 +40,9 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Limits of the measurement, by knob:
-
-    overwrite_unsent, overwrite_blank   not measured: no operation reads a contact back
-    unknown_custom, unknown_body        `ignore` and `store` look the same: no operation reads a contact back
-    rate_limit                          not measured, to limit the load; the report shows whether a request was throttled
-    over_max                            `clamp` and `serve` look the same if no list has more items than its maximum `display`
-    campaign_max_display                not measured if `over_max` is `serve`, or if it is `clamp` and there are few campaigns
-    email_key                           `lower` and `gmail` look the same: no contact at gmail.com is created
-    numbers, list_date                  with few values, a single form looks the same as `mixed`
-    percent_digits                      with fewer than 12 different values, 1 and 2 decimal places look the same
-    order                               not measured with few rows, or with rows that fit two orders
+If several values of a knob match, `measured.undecided` has them, and `measured.reasons` says why, as do the summary and the file
+of the suite. With few values, `numbers` and `list_date` may be `mixed`. Three knobs are never measured: `overwrite_unsent` and
+`overwrite_blank`, because no operation reads a contact back, and `rate_limit`, to limit the load.
 """
 
 from outreach_async.conformance._calibration import Calibration, calibrate

@@ -144,8 +144,7 @@ def _check_end(sequence: PageSequence, after: SampledPage) -> Iterator[Fault]:
 
 @stated(_page_sequences, {"P1-repeat": "no item is on two pages"})
 def _check_repeats(sequence: PageSequence, is_stable: bool) -> Iterator[Fault]:  # noqa: FBT001 - a subject has only values
-    """Yield a fault for each page that repeats an item of an earlier page."""
-    # If the list is not sorted by creation time, yield a fault only for a page that has several items and repeats all of them.
+    # If the list is not sorted by creation time, the fault is only a page that has several items and repeats all of them.
     seen: set[str] = set()
     if len({page.total for page in sequence.pages}) > 1:
         return  # items added or removed during the run shift all later items

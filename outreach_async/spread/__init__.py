@@ -49,9 +49,8 @@ Dask; half of that with aiohttp) and 100 MB of memory, for any number of rows. W
     100,000,000       1,000       10/s      116      2     24
 
 Each workspace needs its own plan, and its own calls of `import_part` or `create_many` with its own `journal`. A journal on an
-object store takes 19 bytes per row and 95 bytes per object, and object stores charge per write. An object has up to 512
-outcomes, and is written at most one second after the first of them; one more is written before each window of 64 to 1,000 rows,
-which are sent in about two seconds. A million rows at 100/s take 15,000 objects, and slower imports more per row.
+object store takes 19 bytes per row and 95 bytes per object, and object stores charge per write. A million rows at 100/s take
+15,000 objects, and slower imports more per row.
 
 Plan
 ----

@@ -127,8 +127,6 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True)
 class _RowsReport(BulkReport):
-    """A report that lists failed rows and findings."""
-
     failures: tuple[FailedRow, ...] = ()
     findings: int = 0
     first_findings: tuple[CellFinding, ...] = ()
