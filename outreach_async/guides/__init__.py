@@ -32,8 +32,4 @@ client, over httpx. Extras add the rest, and `all` adds everything:
     xlsx, parquet, validate        workbooks; Parquet files and data frames; checks of e-mail addresses and phone numbers
     lake, dask, redis              files and journals in object stores; imports on a Dask cluster; one rate for several hosts
     otel, prometheus, mcp          OpenTelemetry spans and metrics; audit metrics for Prometheus; tools for assistants
-
-In a copy of the repository, `uv run --extra cli outreach-async demo` needs no virtual environment of yours, and
-`python tests/tools/api_pages.py api` (group `docs`) builds these guides as pages that a browser can search, beginning with
-`api/index.html`, and `api/llms.txt` for coding assistants.
 """

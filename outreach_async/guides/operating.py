@@ -77,23 +77,20 @@ domains to a file that node_exporter reads.
 
 Interpretations
 ---------------
-The API documentation leaves much open. The client works with every interpretation, and the fake implements the most plausible
-one; `Behaviour` selects others, and `outreach_async.fake.behaviour` lists those without a setting.
+The API documentation leaves much open. The client works with every interpretation. The fake implements the most plausible
+one, and its `Behaviour` selects others: see `outreach_async.fake.behaviour`.
 
     pages start at 0 or 1;     starts at 1, and reads page 0 last if the end shows that pages start at 0; with `page=0`,
-      pages past the end       continues if page 1 is a copy of page 0. The fake: from 1; an empty page
-    a `display` over the       refuses more than 2,000 mailboxes; never treats a short page as the last. The fake: 400
-      maximum
-    the order of lists during  removes duplicates and reports their number. The fake: oldest first
-      inserts
+      pages past the end       continues if page 1 is a copy of page 0
+    a too large `display`      refuses more than 2,000 mailboxes; never treats a short page as the last
+    lists during inserts       removes duplicates and reports their number
     error statuses and bodies  any status from 300 is a `StatusError`, with the message found in the body; 400 or 422 for a
                                contact is a `ContactRejected`; an error with status 200 is an `UnexpectedResponse`
     authentication of reads;   none, pass `headers=` if needed; obeys 429 and `Retry-After`
       rate limits
     undocumented statuses,     kept as strings
       types, letters; fields   kept in `.extra`
-    a skipped duplicate and    makes no claim whether it joins the campaign. The fake: it does not
+    a skipped duplicate and    makes no claim whether it joins the campaign
       its campaign
-    when two e-mails are       never has two in flight that might be equal. The fake: trimmed, ignoring case
-      equal
+    equal e-mails              never has two in flight that might be equal
 """

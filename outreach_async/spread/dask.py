@@ -86,7 +86,6 @@ _TIMEOUT: Final = 1.0  # of a request to the scheduler, in seconds: shorter than
 _CHECK_INTERVAL: Final = 2.0  # seconds without a finished part until the driver checks whether the scheduler has workers
 _MAX_SUBMISSIONS: Final = 50  # of a part: one that kills its workers must not be submitted forever
 _CLOSING: Final = frozenset({Status.closing, Status.closed, Status.failed})
-_USAGE_FIELDS: Final = tuple(attrs.fields_dict(RateUsage))
 
 
 class RatePlugin(SchedulerPlugin):
@@ -107,7 +106,7 @@ class RatePlugin(SchedulerPlugin):
         """Set the maximum rate of all tasks together. The limit learned from the service does not change."""
         self._rates.setdefault(service, RateCoordinator()).limit = limit
 
-    def renew(self, service: str, task: str, worker: str, usage: list[Any]) -> tuple[float, float, float] | None:
+    def renew(self, service: str, task: str, worker: str, usage: dict[str, Any]) -> dict[str, Any] | None:
         """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task."""
         # A worker loses a task if the task is cancelled, if the driver disconnects, or if the worker does not respond for too
         # long.
@@ -115,8 +114,7 @@ class RatePlugin(SchedulerPlugin):
         if state is None or state.processing_on is None or state.processing_on.address != worker:
             return None
         rate = self._rates.setdefault(service, RateCoordinator())
-        share = rate.step(RateUsage(**dict(zip(_USAGE_FIELDS, usage, strict=True))), time.monotonic())
-        return share.rate, share.expires_in, share.hold
+        return attrs.asdict(rate.step(RateUsage(**usage), time.monotonic()))
 
 
 class LeasedRate:
@@ -144,9 +142,8 @@ class LeasedRate:
             if not reply.set_running_or_notify_cancel():  # the request has timed out
                 return
             try:
-                task, worker, sent = self._task, self._worker.address, list(attrs.astuple(usage))
-                share = await scheduler.outreach_async_share(service=self._service, task=task, worker=worker, usage=sent)
-                reply.set_result(share)
+                place, sent = {"task": self._task, "worker": self._worker.address}, attrs.asdict(usage)
+                reply.set_result(await scheduler.outreach_async_share(service=self._service, usage=sent, **place))
             except (OSError, RuntimeError, ValueError) as error:
                 reply.set_exception(error)
 
@@ -159,10 +156,7 @@ class LeasedRate:
             raise TransportError(
                 f"rate: the Dask scheduler does not respond ({type(error).__name__}); check that it is running", maybe_sent=False
             ) from None
-        if share is None:
-            return self._stop()
-        rate, expires_in, hold = share
-        return RateShare(rate=rate, expires_in=expires_in, hold=hold)
+        return self._stop() if share is None else RateShare(**share)
 
     def _stop(self) -> RateShare:
         """End the run, and return a share that permits no more requests."""

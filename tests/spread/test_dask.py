@@ -232,8 +232,8 @@ def scheduler_with(worker: str | None) -> Any:
     return SimpleNamespace(tasks={"task": SimpleNamespace(processing_on=processing_on)}, handlers={})
 
 
-def leased(scheduler: Any, task: str = "task", worker: str = "one") -> tuple[float, float, float] | None:
-    return scheduler.handlers["outreach_async_share"]("api", task, worker, list(attrs.astuple(USAGE)))  # type: ignore[no-any-return] # a fake
+def leased(scheduler: Any, task: str = "task", worker: str = "one") -> dict[str, float] | None:
+    return scheduler.handlers["outreach_async_share"]("api", task, worker, attrs.asdict(USAGE))  # type: ignore[no-any-return] # a fake
 
 
 def test_tasks_share_one_rate_which_can_change() -> None:
@@ -242,9 +242,9 @@ def test_tasks_share_one_rate_which_can_change() -> None:
     scheduler.handlers["outreach_async_limit"]("api", 50.0)
     share = leased(scheduler)
     assert share is not None
-    assert share[0] == pytest.approx(50.0)
+    assert share["rate"] == pytest.approx(50.0)
     scheduler.handlers["outreach_async_limit"]("api", 20.0)
-    assert (leased(scheduler) or (0,))[0] == pytest.approx(20.0)
+    assert (leased(scheduler) or {})["rate"] == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(("owner", "task"), [("two", "task"), (None, "task"), ("one", "gone")])
