@@ -163,14 +163,15 @@ def test_a_dns_record_is_code_and_names_keep_their_direction_to_themselves() -> 
 
 @pytest.mark.covers
 @pytest.mark.thorough
-def test_a_page_without_its_extra_says_which_one_to_install() -> None:
+def test_a_format_without_its_extra_says_which_one_to_install() -> None:
     script = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        "from outreach_async.audit.reports import REPORT_FORMATS, write\n"
+        "import sys; sys.modules |= {'jinja2': None, 'prometheus_client': None}\n"
+        "from outreach_async.audit.reports import write\n"
         "from support.audit_reports import make_report\n"
         "print(write(make_report(), 'markdown')[:7])\n"
-        "try: write(make_report(), 'html')\n"
-        "except Exception as error: print(type(error).__name__, error)"
+        "for form in ('html', 'prometheus'):\n"
+        "    try: write(make_report(), form)\n"
+        "    except Exception as error: print(type(error).__name__, error)"
     )
 
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True, cwd=Path(__file__).parents[1])
@@ -178,6 +179,7 @@ def test_a_page_without_its_extra_says_which_one_to_install() -> None:
     assert done.stdout.splitlines() == [
         "# Mailb",
         "InvalidRequest form: html needs the extra 'html'; run pip install 'outreach_async[html]'",
+        "InvalidRequest prometheus_client is not installed; run: pip install 'outreach_async[prometheus]'",
     ]
 
 

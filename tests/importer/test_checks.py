@@ -229,7 +229,7 @@ def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Re
 
 def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> None:
     found = Checks(COLUMNS, CheckPolicy.of()).findings(
-        [row("a@a.example"), row(" info@gamil.com", "12", "Germny"), row("", fault="torn")]
+        [row("a@a.example"), row(" Info@Gamil.com", "12", "Germny"), row("", fault="torn")]
     )
     assert list(found) == [1]
     assert [(each.check, each.level, each.code) for each in found[1]] == [

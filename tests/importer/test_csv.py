@@ -19,6 +19,7 @@ from support.files import csv_text, pack, read, refused
 from outreach_async._service.validation import to_contact
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._csv_file import CsvFile
 
 open_csv = partial(open_file, format="csv")
@@ -208,10 +209,11 @@ def test_an_unreadable_file_is_refused_before_its_first_row(content: str, messag
 
 def test_the_rows_before_an_unreadable_part_are_read_first() -> None:
     file = open_csv(io.BytesIO(b'email,title\na@b.example,x\nb@b.example,"y\n'))
-    rows = file.rows(map_columns(file.headers))
-    assert next(rows).line == 2
-    with pytest.raises(InvalidRequest, match="is never closed"):
-        next(rows)
+    columns = map_columns(file.headers)
+    for rows in (file.rows(columns), Checks(columns, CheckPolicy.of(["error"])).guarded(file.rows(columns))):
+        assert next(rows).line == 2
+        with pytest.raises(InvalidRequest, match="is never closed"):
+            next(rows)
 
 
 def test_a_missing_file_or_a_folder_is_refused(tmp_path: Path) -> None:
