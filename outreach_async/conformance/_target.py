@@ -126,8 +126,6 @@ DOMAIN: Final = "conformance.example"
 NO_MATCH: Final = "no value of this knob matches this behaviour"
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the service's API documentation."""
-OMITTED: Final = object()
-"""`Requests.creation` omits each key of `upload_options` with this value."""
 
 _MAX_SHOWN: Final = 500
 _MAX_BODY_READ: Final = 20_000
@@ -210,16 +208,18 @@ class Requests(Access):
         *,
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
+        omit: str = "",
     ) -> Request:
-        """Return a request that creates a contact. `options` are those of `upload_options`."""
-        given = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
-        body = {
+        """Return a request that creates a contact. `options` are those of `upload_options`; `omit` is a key to leave out."""
+        given: dict[str, Any] = {"duplicates": duplicates, "strict_validation": False, "campaign": None, **(options or {})}
+        body: dict[str, Any] = {
             "owner_key": self.owner_key if key is None else key,
             "workspace": self.workspace,
             "email": email,
-            "upload_options": {name: value for name, value in given.items() if value is not OMITTED},
+            "upload_options": given,
             **(fields or {}),
         }
+        (body if omit in body else given).pop(omit, None)
         return Request("POST", "/contacts", {**self.headers, "content-type": "application/json"}, json.dumps(body).encode())
 
     def format_response(self, response: Response) -> str:

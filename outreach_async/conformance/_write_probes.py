@@ -5,7 +5,6 @@ Every created contact has an e-mail address that does not exist. Contacts are pe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +13,6 @@ import attrs
 from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance._target import (
     NO_MATCH,
-    OMITTED,
     OUTCOMES,
     Dialogue,
     InconclusiveError,
@@ -93,10 +91,7 @@ def create_trial(access: Requests, survey: WorkspaceSurvey) -> Dialogue[TrialCre
     fields = (yield from send_once(access.creation(access.address("fields"), fields=given))) if given else None
     incomplete = {}
     for member in _REQUIRED_MEMBERS:
-        creation = access.creation(access.address(f"without-{member}"))
-        body = json.loads(creation.body)
-        del (body if member in body else body["upload_options"])[member]
-        incomplete[member] = yield from send_once(attrs.evolve(creation, body=json.dumps(body).encode()))
+        incomplete[member] = yield from send_once(access.creation(access.address(f"without-{member}"), omit=member))
     return TrialCreations(outcomes, other_new, fields, incomplete)
 
 
@@ -166,7 +161,7 @@ def _probe_unknown(creation: Request, name: str) -> Dialogue[KnobFinding]:
 
 def probe_missing_campaign(access: Requests) -> Dialogue[KnobFinding]:
     """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
-    left_out = is_accepted((yield access.creation(access.address("no-campaign"), options={"campaign": OMITTED})))
+    left_out = is_accepted((yield access.creation(access.address("no-campaign"), omit="campaign")))
     empty = is_accepted((yield access.creation(access.address("empty-campaign"), options={"campaign": ""})))
     forms = {"without the key campaign": left_out, "with an empty campaign": empty}
     how = "; ".join(f"a create request {form} was {'accepted' if fits else 'refused'}" for form, fits in forms.items())
