@@ -22,6 +22,7 @@ from outreach_async.conformance._item_rules import (
     Fault,
     StatedRule,
     Subject,
+    Subjects,
     find_misfits,
     find_unrelated,
     is_count,
@@ -170,30 +171,21 @@ def _check_mailbox_count(page: SampledPage) -> Iterator[Fault]:
 # Creating contacts.
 
 
-def _trial_creations(measured: Measurement, outcomes: Collection[str]) -> Iterator[Subject]:
-    if measured.trial:
-        for outcome in outcomes:
-            exchange = measured.trial.outcomes[outcome]
-            yield exchange, "the response", outcome, exchange
+def _creations(kind: str = "") -> Subjects:
+    """Return a function that yields create requests: for a `known` or `new` contact, with all `fields`, or by outcome."""
 
+    def find(measured: Measurement) -> Iterator[Subject]:
+        if trial := measured.trial:
+            sent = [("known", outcome, trial.outcomes[outcome]) for outcome in OUTCOMES[1:]]
+            sent += [("new", "added", exchange) for exchange in (trial.outcomes["added"], *trial.other_new.values())]
+            sent += [("fields", "added", trial.fields)] if trial.fields else []
+            yield from ((each, "the response", outcome, each) for own, outcome, each in sent if kind in {"", own, outcome})
 
-_duplicate_creations = partial(_trial_creations, outcomes=OUTCOMES[1:])
-
-
-def _full_creations(measured: Measurement) -> Iterator[Subject]:
-    if measured.trial and measured.trial.fields:
-        yield measured.trial.fields, "the response", "added", measured.trial.fields
-
-
-def _new_creations(measured: Measurement) -> Iterator[Subject]:
-    if measured.trial:
-        for exchange in (measured.trial.outcomes["added"], *measured.trial.other_new.values()):
-            yield exchange, "the response", "added", exchange
+    return find
 
 
 def _created(measured: Measurement) -> Iterator[Subject]:
-    subjects = chain(_duplicate_creations(measured), _new_creations(measured), _full_creations(measured))
-    return (subject for subject in subjects if subject[0].payload is not None)
+    return (subject for subject in _creations()(measured) if subject[0].payload is not None)
 
 
 def _incomplete_creations(measured: Measurement) -> Iterator[Subject]:
@@ -221,11 +213,16 @@ def _check_outcome(rule: str, expected: str, exchange: HttpExchange) -> Iterator
 
 
 for _id, _statement, _subjects, _check in (
-    ("A1", "a request with the owner_key in its body creates a contact", _new_creations, _check_accepted),
-    ("C19", "contacts can be created with every field that `all-fields` returns", _full_creations, _check_accepted),
-    ("E1", "creating a duplicate contact is not an error", partial(_trial_creations, outcomes=["skipped"]), _check_accepted),
-    ("C1", "a contact with the same e-mail address in the same workspace is a duplicate", _duplicate_creations, _check_outcome),
-    ("C2-added", "a new contact has the status added, whatever the duplicates option", _new_creations, _check_outcome),
+    ("A1", "a request with the owner_key in its body creates a contact", _creations("new"), _check_accepted),
+    ("C19", "contacts can be created with every field that `all-fields` returns", _creations("fields"), _check_accepted),
+    ("E1", "creating a duplicate contact is not an error", _creations("skipped"), _check_accepted),
+    (
+        "C1",
+        "a contact with the same e-mail address in the same workspace is a duplicate",
+        _creations("known"),
+        _check_outcome,
+    ),
+    ("C2-added", "a new contact has the status added, whatever the duplicates option", _creations("new"), _check_outcome),
 ):
     stated(_subjects, {_id: _statement}, writes=True)(partial(_check, _id))
 
