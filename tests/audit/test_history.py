@@ -318,6 +318,7 @@ def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path
         ("UPDATE about SET value = 'https://other.example' WHERE name = 'address'", "a row of about has changed"),
         ("DROP VIEW campaign_days", "the definition of campaign_days has changed"),
         ("DELETE FROM about", "it does not name its service"),
+        ("UPDATE findings SET rule = CAST(X'ff' AS TEXT)", "Could not decode to UTF-8 column"),
     ],
 )
 def test_a_changed_row_is_damage(path: Path, statement: str, what: str) -> None:

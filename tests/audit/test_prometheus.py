@@ -115,10 +115,12 @@ def test_different_names_stay_different(names: list[str]) -> None:
     assert len({escape_label(name) for name in names}) == len(names)
 
 
-def test_an_output_file_has_the_gauges_and_the_verdict_is_still_printed(
+def test_an_output_file_is_replaced_by_one_with_the_gauges_and_the_verdict_is_still_printed(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = tmp_path / "outreach.prom"
+    path, reader = tmp_path / "outreach.prom", tmp_path / "reader"  # as another program that has opened the file
+    path.write_text(old := "# HELP outreach_audit_timestamp_seconds old\n", encoding="utf-8")
+    reader.hardlink_to(path)
     ended = shell("audit", *server_options, "--workspace", "space_none", "--output", str(path))
     series = parse(path.read_text(encoding="utf-8"))
 
@@ -126,6 +128,7 @@ def test_an_output_file_has_the_gauges_and_the_verdict_is_still_printed(
     assert "Not everything could be read." in ended.out
     assert figure(series, "workspace_unreadable", workspace="space_none") == 1
     assert KEY not in path.read_text(encoding="utf-8")
+    assert reader.read_text(encoding="utf-8") == old
 
 
 @pytest.mark.thorough
