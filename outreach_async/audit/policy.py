@@ -157,7 +157,7 @@ def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
 
 def require_rule(name: str, remedy: str, where: str = "rule") -> Rule:
     """Return the rule with an id, in upper or lower case."""
-    known, id_ = rules.CATALOGUE, name.strip().upper()
+    known, id_ = rules.CATALOGUE, str(name).strip().upper()
     if id_ not in known:
         hint = suggest_name(id_, known) or ";"
         raise InvalidRequest(f"{where}: expected the id of a rule, such as OA120, got {quote(name)}{hint} {remedy}")

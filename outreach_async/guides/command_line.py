@@ -51,11 +51,11 @@ during an import, the command ends with an error that states the change and what
 
 Audits and briefs
 -----------------
-Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off
-and changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source.
-`--campaigns` also checks campaigns, steps and placeholders. This costs about one more request per campaign. `--output-folder`
-writes an index, and for each workspace a page to send to a client, with nothing of the others. `brief` shows open tasks and the
-changes since the last brief on one page. With `--history history.db`, both keep what they read: a brief compares with the last
+Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off and
+changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source. `--campaigns`
+also checks campaigns, steps and placeholders. This costs about one more request per campaign. `--output-folder` writes an index,
+and for each workspace a page to send to a client, with nothing of the others. `brief` shows open tasks and the changes since the
+last brief on one page. With `--history history.db`, `audit` and `brief` keep what they read: a brief compares with the last
 reading of each workspace, and `history show` prints the figures of each day. See `outreach_async.audit.history`.
 
 Every morning

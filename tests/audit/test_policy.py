@@ -136,3 +136,5 @@ def test_every_rule_is_explained_and_an_unknown_one_refused_with_the_nearest() -
     refusal = r"rule: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA12\d'\?"
     with pytest.raises(InvalidRequest, match=refusal):
         explain("OA12")
+    with pytest.raises(InvalidRequest, match=r"rule: expected the id of a rule, such as OA120, got '7'; pass a key of"):
+        explain(7)  # type: ignore[arg-type]
