@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -300,6 +301,25 @@ async def test_a_run_in_a_shared_folder_takes_over_from_an_earlier_one(fake: Fak
         await run_twice()
     assert (later[0]["unchanged"], sum(later[0].values())) == (len(earlier), 20)
     assert statuses(await run(Script(), ledger, rows)) == ["unchanged"] * 20
+
+
+async def test_a_run_that_was_taken_over_while_it_stood_still_sends_nothing_more(fake: FakeService, tmp_path: Path) -> None:
+    ledger = Ledger((tmp_path / "contacts").as_uri(), inline=True)
+    rows = [{"email": f"user{number}@a.example"} for number in range(20)]
+    sent: list[int] = []
+
+    async def stand_still() -> None:
+        slow = client(Slow(fake)).contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=1)
+        async with slow as outcomes:
+            async for _ in outcomes:
+                await run(fake, ledger, rows)
+                throttle: Any = outcomes._pipeline._throttle
+                throttle.journal.writer.database.last_write = -math.inf
+                sent.append(len(fake.requests))
+
+    with pytest.raises(JournalError, match="another run has taken over"):
+        await stand_still()
+    assert len(fake.requests) <= sent[0] + 1  # the row in flight
 
 
 async def test_leaving_a_run_early_keeps_its_outcomes_and_marks_no_contact_as_gone(fake: FakeService, ledger: Ledger) -> None:
