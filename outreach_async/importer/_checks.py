@@ -121,7 +121,10 @@ def _is_plainly_valid(text: str, country: str | None) -> bool:
         if not _INTERNATIONAL.fullmatch(text):
             return False
         regions, length = _find_regions(digits[:_MAX_CODE_LENGTH])
-        return any(_build_pattern(region).fullmatch(digits, length) for region in regions)
+        for region in regions:  # noqa: SIM110 - `any` takes half as long again
+            if _build_pattern(region).fullmatch(digits, length):
+                return True
+        return False
     if country and _NATIONAL.fullmatch(text):
         pattern, prefix = _national_patterns(country)
         dialled = prefix.match(digits) if prefix else None
@@ -376,6 +379,17 @@ _QUICK_CHECKS: Final[Mapping[str, Callable[[Collection[str]], bool]]] = {  # tru
     "typo": lambda addresses: _load_typo_domains().keys().isdisjoint(_split_parts(addresses)),
 }
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
+_MAX_DOUBTFUL: Final = 8  # values
+
+
+def _find_doubtful(values: list[str], are_fine: Callable[[Collection[str]], bool]) -> list[str]:
+    """Return the values of each part that is not fine: one address with a problem must not cost a check of every other."""
+    if are_fine(values):
+        return []
+    if len(values) <= _MAX_DOUBTFUL:
+        return values
+    half = len(values) // 2
+    return _find_doubtful(values[:half], are_fine) + _find_doubtful(values[half:], are_fine)
 
 
 class Checks:
@@ -432,8 +446,8 @@ class Checks:
         countries = {*names}
         for check in checks:
             cells, distinct = sent.columns[check.at], sent.distinct[check.at]
-            if (are_fine := _QUICK_CHECKS.get(check.name)) and are_fine(distinct):
-                continue
+            if are_fine := _QUICK_CHECKS.get(check.name):
+                distinct = _find_doubtful([*distinct], are_fine)
             keys: Sequence[Hashable] = cells
             values: dict[Any, Any]
             if check.name not in _COUNTRY_CHECKS:

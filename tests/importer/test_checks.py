@@ -241,6 +241,15 @@ def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> Non
     assert found[1][-1].message == "country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?"
 
 
+def test_one_bad_address_among_many_costs_no_check_of_all_others() -> None:
+    addresses = [f"p{at}@a.example" for at in range(500)]
+    addresses[123] = "a@@a.example"
+    doubtful = checks._find_doubtful(addresses, checks._are_plain)
+    assert "a@@a.example" in doubtful
+    assert len(doubtful) <= 8
+    assert list(Checks(COLUMNS, CheckPolicy.of()).findings([*map(row, addresses)])) == [123]
+
+
 def test_the_country_of_a_row_applies_to_its_phone_and_state() -> None:
     checks = Checks(COLUMNS, CheckPolicy.of())
     assert checks.findings([row("a@a.example", "0161 496 0000", "UK"), row("a@a.example", "", "USA", "WA")]).keys() == {0, 1}
