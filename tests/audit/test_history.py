@@ -559,6 +559,7 @@ def test_an_error_of_the_block_that_reads_tables_is_not_damage(path: Path) -> No
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_a_year_of_an_agency_takes_less_than_20_megabytes(path: Path) -> None:
     world, chance = agency(), random.Random(2)  # noqa: S311 - a sample
     history = History(path)

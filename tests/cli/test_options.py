@@ -85,20 +85,20 @@ def test_the_walk_knows_every_command_and_shared_option() -> None:
 @pytest.fixture
 def attempt(
     shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., object]:
-    """Return a function that runs a command and returns everything that it did, without durations."""
+) -> Iterator[Callable[..., object]]:
+    """Yield a function that runs a command and returns everything that it did, without durations."""
     monkeypatch.setenv("OUTREACH_BASE_URL", server_options[1])
     monkeypatch.setenv("OUTREACH_WORKSPACE", server_options[3])
     path, journal = save_contacts(tmp_path, "email\nann@a.example\n"), str(tmp_path / "run.db")
     assert shell("import", path, "--journal", journal).code == 0
     paths = {"file": path, "journal": journal, "history": str(tmp_path / "history.db"), "folder": str(tmp_path / "tables")}
     assert shell("audit", "--history", paths["history"]).code == 0
-    world = service.dump()
+    world, handlers, level = service.dump(), LOGGER.handlers, LOGGER.level
 
     def run(name: str, *options: str) -> object:
         service.load(world)
         before = len(service.requests)
-        LOGGER.handlers = LOGGER.handlers[:1]  # without that of an earlier --verbose
+        LOGGER.handlers = handlers[:1]  # without that of an earlier --verbose
         arguments = (part.format(**paths) for part in ARGUMENTS[name])
         ended: Ended = shell(*name.split(), *arguments, *options)
         requests = [
@@ -107,7 +107,9 @@ def attempt(
         ]
         return ended.code, re.sub(r"\d+\.\d+ s.*|\d{4}-\d\d.*", "", ended.out), ended.err, requests
 
-    return run
+    yield run
+    LOGGER.handlers = handlers
+    LOGGER.setLevel(level)
 
 
 # `backend` is left out, because every backend sends the same bytes; another test runs each of them.
