@@ -48,6 +48,14 @@ Dask; half of that with aiohttp) and 100 MB of memory, for any number of rows. W
     10,000,000          100       10/s       12      1     23
     100,000,000       1,000       10/s      116      2     24
 
+When the service is not the limit, workers of a process pool with journals in files create this many contacts per second (the
+range of three runs on two CPUs, which the service shares; eight workers are computed from the CPU time of a row):
+
+    workers              httpx            aiohttp          httptools
+    1                   850 to 980    1,900 to 2,800    7,000 to 10,000
+    2               1,400 to 2,200    3,600 to 6,000   11,000 to 13,000
+    8 on 8 CPUs     6,500 to 9,700  17,000 to 27,000   56,000 to 64,000
+
 Each workspace needs its own plan, and its own calls of `import_part` or `create_many` with its own `journal`. A journal on an
 object store takes 19 bytes per row and 95 bytes per object, and object stores charge per write. A million rows at 100/s take
 15,000 objects, and slower imports more per row.
