@@ -115,7 +115,7 @@ def test_different_names_stay_different(names: list[str]) -> None:
     assert len({escape_label(name) for name in names}) == len(names)
 
 
-def test_an_output_file_is_replaced_by_one_with_the_gauges_and_the_verdict_is_still_printed(
+def test_an_output_file_is_replaced_and_the_verdict_is_still_printed(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
     path, reader = tmp_path / "outreach.prom", tmp_path / "reader"  # as another program that has opened the file

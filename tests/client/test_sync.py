@@ -19,13 +19,13 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
+from outreach_async._client_loop import ClientLoop
 from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import (
     CallerRows,
-    ClientLoop,
     SyncCampaigns,
     SyncClient,
     SyncContacts,
@@ -111,7 +111,7 @@ else:
 
 @pytest.mark.thorough
 @pytest.mark.covers
-def test_an_open_client_holds_up_neither_the_end_of_its_process_nor_a_forked_child() -> None:
+def test_an_open_client_delays_neither_the_end_of_a_process_nor_of_a_fork() -> None:
     # From Python 3.12 on, `fork` warns that the process has threads.
     subprocess.run([sys.executable, "-W", "ignore", "-c", OPEN_AT_THE_END], check=True, timeout=60)
 

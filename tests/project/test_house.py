@@ -31,6 +31,7 @@ SMALL_MODULES = {
     "_service/__init__.py": "a package",
     "bulk/_arrow_cells.py": "only data frames and Parquet files need pyarrow",
     "bulk/_run/__init__.py": "a package",
+    "conformance/__init__.py": "public names and a guide",
     "conformance/conftest.py": "pytest looks for this name",
     "conformance/test_conformance.py": "pytest looks for this name",
     "guides/__init__.py": "a package",
