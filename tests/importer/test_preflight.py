@@ -73,7 +73,7 @@ async def test_errors_refuse_rows_and_warnings_do_not() -> None:
     assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
 
 
-async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused_beside_other_rows() -> None:
+async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> None:
     found, refused = await preflight_of([("a@a.example", ""), ("NULL", ""), (" ", "US")])
     assert (found.counts(), [row.line for row, _ in refused]) == ({}, [3, 4])
 
