@@ -75,9 +75,9 @@ compares with the last.
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json` (`schema()` describes it), `csv`,
 `markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for the textfile collector of node_exporter), and
-`reports.folder` a page for each workspace. Write gauges to a temporary file beside it, and rename it with `os.replace`, as
-`audit --output FILE.prom` does: node_exporter may read half of a file. `audit(client, ids, names={"space_1": "acme"})` shows
-names beside ids everywhere, and as the label `name` of gauges.
+`reports.folder` a page for each workspace. Write gauges to a temporary file in the same folder under a name without `.prom`, and
+rename it with `os.replace`: node_exporter may read a file that is half written. `audit --output FILE.prom` does that.
+`audit(client, ids, names={"space_1": "acme"})` shows names beside ids everywhere, and as the label `name` of gauges.
 
 Streaming
 ---------

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 # Single values.
 
-# email-validator accepts every address that matches, in lower case and without unusual points, but takes fifty times as long.
+# email-validator accepts every address that matches, in lower case and without unusual dots, but takes fifty times as long.
 _PLAIN_ADDRESSES: Final = re.compile(
     r"(?:[a-z0-9_+.-]+@[a-z0-9.-]+\.(?!(?:arpa|invalid|local|localhost|onion|test)\n)[a-z]{2,}\n)*"
 )
-_UNUSUAL_POINTS: Final = re.compile(r"[\n.@-][.@-]")  # also dashes; at the start of a line or a part, or next to each other
+_UNUSUAL_DOTS: Final = re.compile(r"[\n.@-][.@-]")  # also dashes; at the start of a line or a part, or next to each other
 _SAFE_LENGTH: Final = 63  # in such a short address, no part can exceed its own length limit
 
 
@@ -41,7 +41,7 @@ def check_email(text: str) -> str | None:
 def _are_plain(addresses: Collection[str]) -> bool:
     lines = "\n".join(("", *addresses, ""))
     is_safe = lines.isascii() and lines.count("\n") == len(addresses) + 1 and max(map(len, addresses), default=0) <= _SAFE_LENGTH
-    return is_safe and bool(_PLAIN_ADDRESSES.fullmatch(lines.lower(), 1)) and not _UNUSUAL_POINTS.search(lines)
+    return is_safe and bool(_PLAIN_ADDRESSES.fullmatch(lines.lower(), 1)) and not _UNUSUAL_DOTS.search(lines)
 
 
 def check_role(text: str) -> str | None:

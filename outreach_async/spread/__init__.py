@@ -31,7 +31,7 @@ if __name__ == "__main__":
 Choose the smallest tool that is enough
 ---------------------------------------
     one machine, any number of rows      `create_many` with a journal, or `outreach-async import`. One process creates about
-                                         1,000 contacts per second of CPU time, and more than 2,000 with aiohttp
+                                         1,000 contacts per second of CPU time, and about 2,000 with aiohttp
     one machine, more than one CPU       this package and a `ProcessPoolExecutor`, as above
     files on an object store             this package, with URLs of the files; one process sends hundreds of requests per second
     machines that may be lost            this package and an engine, with the journals on storage that outlives the machines

@@ -125,7 +125,7 @@ def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], ad
     elif not isinstance(ledger, Ledger):
         raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
     if is_url(ledger.location):
-        open_objects(str(ledger.location), "ledger")
+        open_objects(str(ledger.location), "ledger")  # refuses an unusable URL before the run starts; no request is sent
     age: Any = options.max_age.total_seconds() if isinstance(options.max_age, timedelta) else options.max_age
     if age is not None and not (isinstance(age, int | float) and 0 <= age < math.inf):
         raise InvalidRequest(f"max_age: expected at least 0 seconds, got {masked_repr(age)}; pass 0 to send every row again")
