@@ -4,8 +4,11 @@ msgspec decodes each body first, because it is strict and supports attrs classes
 objects that contain unknown fields are decoded again. Bodies that msgspec rejects are decoded again by the cattrs
 converter in `structuring`, which reports every fault with its path. `structuring` and cattrs are imported on first use.
 
-If msgspec rejects a body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24 times as
-much memory as the body. Only the first fault of such a body is reported.
+A lone surrogate escape, such as half of an emoji in a name that the service cut, is decoded as U+FFFD. RFC 8259 allows it, but
+msgspec rejects it, so a rejected body is searched for them, and decoded again if it has any.
+
+If msgspec rejects any other body above 1 MiB, the body is not decoded again, because the decoded dicts and lists can take 24
+times as much memory as the body. Only the first fault of such a body is reported.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class DecodeError(ValueError):
 
 
 def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
-    fault = None
+    fault, whole = None, body
     try:
         model: T = _decoder(kind).decode(body)  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         items = getattr(model, "data", None)
@@ -77,8 +80,11 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
             _keep_unknown_members(model, items, body, keys)
         return model  # noqa: TRY300 - an `else` would obscure which errors are caught
     except _DECODE_ERRORS as error:
-        if fully is False or (fully is None and len(body) > _LARGE_BODY):
+        whole = replace_lone_surrogates(body)
+        if whole == body and (fully is False or (fully is None and len(body) > _LARGE_BODY)):
             fault = _first_fault(body, error)
+    if whole != body:
+        return decode_model(kind, whole, fully=fully)
     if fault is None:
         value = decode_json(body)
         if not isinstance(value, dict):
@@ -92,6 +98,7 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
     try:
         return decode_model(kind, body)
     except DecodeError:
+        body = replace_lone_surrogates(body)
         if (decoded := _decode_items(kind, body)) is None:
             raise
     page, items = decoded
@@ -128,8 +135,27 @@ def decode_json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except _DECODE_ERRORS as error:
+        whole = replace_lone_surrogates(body)
         fault = _invalid_json_fault(body, error)
+    if whole != body:
+        return decode_json(whole)
     raise DecodeError([fault])
+
+
+_MAX_LONE_SURROGATES: Final = 2**16  # of a body; replacing one takes about 90 bytes of memory
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
+
+
+def replace_lone_surrogates(body: bytes) -> bytes:
+    r"""Replace each `\ud800` to `\udfff` in a JSON body that is half of a pair by `\ufffd`, which has the same length."""
+    if b"\\u" not in body or b"\0" in body:  # no JSON has a NUL
+        return body
+    # Backslashes that are themselves escaped are hidden, so that every other backslash begins an escape.
+    whole, count = _LONE_SURROGATE.subn(rb"\\ufffd", body.replace(rb"\\", b"\0\0"), _MAX_LONE_SURROGATES)
+    return body if count == _MAX_LONE_SURROGATES else whole.replace(b"\0\0", rb"\\")
 
 
 def _first_fault(body: bytes, error: Exception) -> str:

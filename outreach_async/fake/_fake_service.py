@@ -36,7 +36,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     headers: Mapping[str, str] = {}
     try:
         status, document = execute(call, context)
-        body = encode(document).encode()
+        body = encode(document).encode(errors="backslashreplace")  # a seeded lone surrogate becomes its JSON escape
     except Refusal as refusal:
         call.hints += refusal.hints
         fields |= refusal.headers

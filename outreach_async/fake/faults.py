@@ -526,7 +526,7 @@ def inject(fault: Fault, serve: Callable[[], Response]) -> Exchange:
     elif isinstance(fault, DriftFault) and response is not None:
         with suppress(ValueError):  # a response that is not JSON stays unchanged
             drifted = _apply_drift(json.loads(response.body), fault.path, fault.change)
-            response = attrs.evolve(response, body=json.dumps(drifted, ensure_ascii=False).encode())
+            response = attrs.evolve(response, body=json.dumps(drifted, ensure_ascii=False).encode(errors="backslashreplace"))
     return Exchange(response, fault if isinstance(fault, WireFault) else None, struck=fault.label)
 
 

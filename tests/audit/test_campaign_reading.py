@@ -20,6 +20,7 @@ from outreach_async._service.retry import RetryPolicy
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
 from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.models import Mailbox
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -58,6 +59,19 @@ async def test_one_steps_request_is_sent_for_each_campaign_and_one_for_the_field
     assert [(row.id, row.sent) for row in report.campaigns.rows] == [
         ("camp_0", 1000), ("camp_1", 1000), ("camp_2", 1000), ("camp_3", None),
     ]  # fmt: skip
+
+
+async def test_a_name_that_the_service_cut_inside_an_emoji_hides_no_campaign() -> None:
+    fake = FakeService(seed=1)
+    space = fake.add_workspace()
+    fake.add_mailbox(space)
+    cut, _ = (fake.add_campaign(space, name=name) for name in ("Sale \ud83d", "Whole"))
+    async with OutreachClient(transport=FakeTransport(fake), workspace=space) as client:
+        assert {each.name async for each in client.campaigns.list()} == {"Sale \ufffd", "Whole"}
+        report = await audit(client, [space], campaigns=True)
+        assert (await client.campaigns.steps(cut)).status == "ok"
+    assert report.campaigns is not None
+    assert (report.campaigns.checked, [finding for finding in report.findings if finding.rule == "OA911"]) == (2, [])
 
 
 async def test_an_audit_without_campaigns_asks_only_for_mailboxes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +59,7 @@ UNREADABLE = {
     "Infinity": b'{"status": "added", "id": null, "details": -Infinity}',
     "a number beyond floats": b'{"status": "added", "id": null, "details": null, "new": 1e400}',
     "a number of 5,000 digits": b'{"status": "added", "id": null, "details": null, "new": ' + b"9" * 5000 + b"}",
-    "a lone surrogate": b'{"status": "\\ud800", "id": null, "details": null}',
+    "100,000 lone surrogates": b'{"status": "%b", "id": null, "details": null}' % (b"\\ud800" * 100_000),
     "a surrogate in UTF-8": b'{"status": "\xed\xa0\x80", "id": null, "details": null}',
     "a byte that is no UTF-8": b'{"status": "\xff", "id": null, "details": null}',
     "a byte that is no UTF-8 in a name": b'{"\xff": 1, "status": "added", "id": null, "details": null}',
@@ -196,6 +197,38 @@ def test_any_bytes_are_decoded_without_loss_or_are_a_fault(body: bytes, name: st
 def test_any_json_is_decoded_unchanged(value: Any, seed: int) -> None:
     assert exactly(decode_json(write_json(value, seed))) == exactly(value)
     assert exactly(decode_json(encode({"value": value}))) == exactly({"value": value})
+
+
+_ESCAPED = st.lists(
+    st.sampled_from(
+        ["\\ud83d", "\\ude00", "\\uD83D", "\\udCfF", "\\\\", "\\n", '\\"', "\\u0041", "\\u005c", "ud83d", "é", "\U0001f600", ""]
+    ),
+    max_size=6,
+).map("".join)
+
+
+def _with_whole_characters(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_with_whole_characters(name): _with_whole_characters(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [*map(_with_whole_characters, value)]
+    return re.sub("[\ud800-\udfff]", "\ufffd", value) if isinstance(value, str) else value
+
+
+@unhurried
+@given(st.lists(_ESCAPED, min_size=6, max_size=6))
+@example(  # of the six texts, three have no half
+    ["\\ud83d", "\\\\ud83d", "\\ud83d\\ude00", "\\\\ud83d\\ude00", "\\ud83d\\ud83d\\ude00\\ude00", "\\ud83d\\\\ude00"]
+)
+def test_each_half_of_an_emoji_is_read_as_the_replacement_character(texts: list[str]) -> None:
+    name, status, id_, details, new, deep = texts
+    unknown = f'"x{name}": ["{new}", {{"{deep}": "{deep}"}}]'
+    body = f'{{"status": "{status}", "id": "{id_}", "details": "{details}", {unknown}}}'.encode()
+    expected = _with_whole_characters(json.loads(body))
+    assert decode_json(body) == decode_model(CreateContactResponse, body).to_dict() == expected
+    page = b'{"status": "ok", "headers": [], "data": [1, %b], "total_found": 2, "current_page": 1, "total_pages": 1}'
+    (kept, other) = decode_page(Page[Mailbox], page % body).undecodable
+    assert (kept.id, other.id, other.fields) == (None, expected["id"], expected)
 
 
 def test_the_last_of_two_members_with_the_same_name_counts() -> None:

@@ -72,6 +72,7 @@ def test_a_key_split_by_invisible_characters_or_with_some_in_it_is_masked() -> N
         (b'{"message": "slow down"}', "slow down"),
         (b'{"detail": "slow down"}', "slow down"),
         (b'{"details": {"message": "slow\\ndown"}}', "slow down"),
+        (b'{"error": "no campaign Sale \\ud83d"}', "no campaign Sale \ufffd"),
         (b'{"errors": [{"field": "zip"}]}', '[{"field": "zip"}]'),
         (b'{"error": "", "message": null, "detail": "slow down"}', "slow down"),
         (b'{"error": {}, "other": 1}', '{"error": {}, "other": 1}'),
