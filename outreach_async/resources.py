@@ -310,7 +310,7 @@ class Contacts(_Resource):
                 a URL as for `journal`. Only new rows, changed rows, and rows whose last outcome is uncertain are sent; the others
                 are `unchanged`. Make the same call after a crash, and with each new input.
             max_age: Age of an entry in the ledger, in seconds or as a `timedelta`, from which its row is sent again: others may
-                have edited the contact. With 0, every row is sent.
+                have edited the contact. With 0, every row is sent, also with `changed="ignore"`.
             changed: `"send"` sends a row that differs from the last row of its contact. `"ignore"` does not; `duplicates="skip"`
                 needs this.
             resume: Continue the run of an existing journal after a crash or a suspension, with the same rows, options and address

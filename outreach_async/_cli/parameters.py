@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -94,7 +95,9 @@ class _AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
         """Return the age in seconds."""
         if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))) is None:
             self.fail(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {value!r}.", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
+        if (seconds := float(found[1]) * _UNITS[found[2]]) == math.inf:
+            self.fail("expected an age that fits a float, got more; pass a smaller number.", param, ctx)
+        return seconds
 
 
 TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as above

@@ -69,7 +69,7 @@ def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:
     return " or ".join(show_name(by_folded[each]) for each in get_close_matches(name.casefold(), by_folded, n=3, cutoff=cutoff))
 
 
-def _format_number(value: object) -> str:
+def show_number(value: object) -> str:
     return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _MAX_INTEGER else str(value)
 
 
@@ -88,9 +88,9 @@ def require_number(field: str, value: object, *, least: int, most: int = _MAX_IN
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
     if value < least:
-        raise InvalidRequest(f"{field}: expected at least {least}, got {_format_number(value)}; pass a larger number")
+        raise InvalidRequest(f"{field}: expected at least {least}, got {show_number(value)}; pass a larger number")
     if value > most:
-        raise InvalidRequest(f"{field}: expected at most {most}, got {_format_number(value)}; pass a smaller number")
+        raise InvalidRequest(f"{field}: expected at most {most}, got {show_number(value)}; pass a smaller number")
     return value
 
 
@@ -101,9 +101,9 @@ def require_seconds(field: str, value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: expected seconds as a number or None, got {type_name(value)}; pass a number such as 30.0")
     if not value > 0:
-        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {_format_number(value)}; pass a positive number")
+        raise InvalidRequest(f"{field}: expected more than 0 seconds, got {show_number(value)}; pass a positive number")
     if value > sys.float_info.max and isinstance(value, int):
-        raise InvalidRequest(f"{field}: expected seconds that fit a float, got {_format_number(value)}; pass a smaller number")
+        raise InvalidRequest(f"{field}: expected seconds that fit a float, got {show_number(value)}; pass a smaller number")
     return float(value)
 
 
@@ -112,7 +112,7 @@ def require_rate(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
     if not 0 < value <= sys.float_info.max:
-        raise InvalidRequest(f"{field}: {expected}, got {_format_number(value)}; {remedy}")
+        raise InvalidRequest(f"{field}: {expected}, got {show_number(value)}; {remedy}")
     return float(value)
 
 

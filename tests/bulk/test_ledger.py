@@ -32,7 +32,7 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async.bulk.ledger import Ledger
+from outreach_async.bulk.ledger import Changed, Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import Event, RowEnded
@@ -242,6 +242,27 @@ async def test_old_entries_are_sent_again(fake: FakeService, file: Ledger) -> No
     assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "changed": 1}
 
 
+@pytest.mark.parametrize("changed", ["send", "ignore"])
+@pytest.mark.parametrize(("moved", "max_age"), [(-86400, 0), (-86400, 1e6), (1e6, 1e5), (0, 0), (60, 1e5), (-60, None)])
+async def test_rows_without_a_fresh_entry_are_sent_whether_they_differ_or_not(
+    fake: FakeService, file: Ledger, moved: float, max_age: float | None, changed: Changed
+) -> None:
+    clock: Any = file.wall
+    await run(fake, file, [ANN, BO])
+    clock.now += moved
+    _, report = await run(fake, file, [ANN, {**BO, "city": "Oslo"}], max_age=max_age, changed=changed)
+    is_fresh = max_age is None or 0 <= moved < max_age
+    assert report.outcomes[Outcome.OVERWRITTEN] == ((changed == "send") if is_fresh else 2)
+
+
+@pytest.mark.parametrize("now", [math.nan, math.inf, -1.0, 1e18, 10**400, "1790000000", True, None])
+async def test_a_clock_that_returns_no_time_is_refused_before_anything_is_sent(now: Any, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "contacts.ledger", inline=True, wall=lambda: now)
+    with pytest.raises(InvalidRequest, match=r"^wall: expected the Unix time in seconds, .*, got .*; pass a function such as"):
+        await run(Script(), ledger, [ANN])
+    assert names(tmp_path) == []
+
+
 async def test_changes_can_be_ignored(fake: FakeService, file: Ledger) -> None:
     await run(fake, file, [ANN], duplicates="skip", changed="ignore")
     found = await run(fake, file, [{**ANN, "city": "Rome"}, BO], duplicates="skip", changed="ignore")
@@ -258,7 +279,18 @@ async def test_changes_can_be_ignored(fake: FakeService, file: Ledger) -> None:
         ({"earlier": "unknown"}, "earlier: conflicts with ledger; to send every row again, pass max_age=0"),
         ({"repeats": "last"}, 'repeats: \'last\' conflicts with ledger; pass "serial" or "error"'),
         ({"changed": "maybe"}, "changed: "),
-        ({"max_age": -1}, "max_age: "),
+        *(
+            ({"max_age": age}, f"max_age: expected at least 0 seconds, or a timedelta, got {got}; pass 0 to send every row")
+            for age, got in [
+                (-1, "-1"),
+                (timedelta(-1), "-86400.0"),
+                (10**400, "a number of 1329 bits"),
+                (math.nan, "nan"),
+                (math.inf, "inf"),
+                (True, "bool"),
+                ("30d", "str"),
+            ]
+        ),
         ({"ledger": 7}, "ledger: expected a path, URL or Ledger, got int"),
         ({"ledger": "ftp://host/x", "duplicates": "skip"}, "ledger: expected a path or a URL that starts with one of s3://"),
         ({"duplicates": "skip", "total": -1}, "total: expected at least 0"),

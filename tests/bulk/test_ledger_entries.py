@@ -16,7 +16,16 @@ from support.scenarios import SPACE
 from outreach_async import Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, Effect, FoldedRun, Generation, SentRow, Standing, _divide
+from outreach_async.bulk.ledger._entries import (
+    ALL_TIMES,
+    CAMPAIGN_BITS,
+    Effect,
+    FoldedRun,
+    Generation,
+    SentRow,
+    Standing,
+    _divide,
+)
 from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
 from outreach_async.errors import JournalError
 
@@ -58,7 +67,7 @@ def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow
         last = {row[0]: row for rows, *_ in runs for row in rows if row[3] != Effect.NONE}
         with closing(Generation(path)) as opened:
             places = dict(zip(last, opened.locate(last), strict=True))
-            found = {key: (opened.judge(place, *last[key][1:3], 0), opened.id_at(place)) for key, place in places.items()}
+            found = {key: (opened.judge(place, *last[key][1:3], ALL_TIMES), opened.id_at(place)) for key, place in places.items()}
             assert (found, opened.count) == (known, len(known))
             assert opened.count_entries()[1] == len(gone)
             assert opened.locate([1, 2**64 - 1]) == [-1, -1]
@@ -89,7 +98,7 @@ def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_pa
 def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     with closing(Generation(fold(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
-        found = [opened.judge(0, 5, target, 0) for target in (1, 2, None)]
+        found = [opened.judge(0, 5, target, ALL_TIMES) for target in (1, 2, None)]
     assert found == [Standing.UNCHANGED, Standing.NEW, Standing.NEW]
 
 

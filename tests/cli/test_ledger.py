@@ -191,6 +191,10 @@ def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) 
         (("--changed", "ignore"), "--changed: needs a ledger; pass --ledger PATH."),
         (("--ledger", __file__, *OVERWRITE), f"--ledger: {__file__} is not a ledger"),
         (("--ledger", "l", *OVERWRITE, "--max-age", "old"), "Invalid value for '--max-age': expected a number and a unit"),
+        (
+            ("--ledger", "l", *OVERWRITE, "--max-age", "9" * 400),
+            "Invalid value for '--max-age': expected an age that fits a float",
+        ),
     ],
 )
 def test_what_contradicts_a_ledger_is_refused(served: Served, arguments: tuple[str, ...], message: str) -> None:

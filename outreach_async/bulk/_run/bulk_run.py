@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import timedelta
@@ -17,7 +16,7 @@ from outreach_async._engine.engine import Engine
 from outreach_async._files.objects import is_url, open_objects
 from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
-from outreach_async._service.validation import masked_repr, require_choice, require_number, require_seconds, type_name
+from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._progress import BulkProgress
@@ -126,13 +125,12 @@ def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], ad
         raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
     if is_url(ledger.location):
         open_objects(str(ledger.location), "ledger")  # refuses an unusable URL before the run starts; no request is sent
-    age: Any = options.max_age.total_seconds() if isinstance(options.max_age, timedelta) else options.max_age
-    if age is not None and not (isinstance(age, int | float) and 0 <= age < math.inf):
-        raise InvalidRequest(f"max_age: expected at least 0 seconds, got {masked_repr(age)}; pass 0 to send every row again")
-    _require_ledger_options(options, request["duplicates"])
     known = Identity(identity["workspace"], {**request, "repeats": options.repeats}, address=address)
     fields = {name: value for name, value in request.items() if name != "campaign"}
-    return LedgerOptions(ledger, known, options.repeats, fields, age, ignore_changes=options.changed == "ignore")
+    ignore = options.changed == "ignore"
+    ledger_options = LedgerOptions(ledger, known, options.repeats, fields, options.max_age, ignore_changes=ignore)
+    _require_ledger_options(options, request["duplicates"])
+    return ledger_options
 
 
 def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:

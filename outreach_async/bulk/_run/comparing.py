@@ -20,8 +20,16 @@ from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParse
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._records import MarkedWindow
-from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries
-from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS, TARGET_BITS, Generation, Standing, minutes
+from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
+from outreach_async.bulk.ledger._entries import (
+    ALL_TIMES,
+    CAMPAIGN_BITS,
+    DIGEST_BITS,
+    TARGET_BITS,
+    Generation,
+    Standing,
+    fresh_times,
+)
 from outreach_async.bulk.ledger._folding import encode_row
 from outreach_async.errors import InvalidRequest
 
@@ -73,7 +81,9 @@ class MarkedRow(NamedTuple):
 class Comparer:
     """Compares rows with the entries of a ledger. It remembers which entries the run's own rows have made out of date."""
 
-    def __init__(self, options: LedgerOptions, entries: Generation, parser: RowParser, *, only_counts: bool = False) -> None:
+    def __init__(
+        self, options: LedgerOptions, entries: Generation, parser: RowParser, now: float, *, only_counts: bool = False
+    ) -> None:
         self.counts = LedgerCounts()
         self.unchanged: Counter[Target] = Counter()
         """The number of unchanged rows for each target, if nobody receives their outcomes."""
@@ -88,9 +98,7 @@ class Comparer:
         self._sharing: dict[Target, bool] = {}
         self._parser = parser
         self._only_counts = only_counts
-        age = options.max_age
-        self._oldest = 0 if age is None else minutes(options.ledger.wall() - age) + 1
-        """The time in minutes since the ledger's epoch before which an entry is too old."""
+        self._fresh = fresh_times(now, options.max_age)
         self._ignores_changes = options.ignore_changes
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
@@ -153,7 +161,7 @@ class Comparer:
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
-        entries, seen, sent, oldest = self._entries, self.seen, self._sent, self._oldest
+        entries, seen, sent, fresh = self._entries, self.seen, self._sent, self._fresh
         checks, only_counts = entries.checks, self._only_counts
         settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()
         last, number, unchanged, places = _NO_TARGET, _NO_NUMBER, 0, entries.locate(rows.keys)
@@ -169,7 +177,7 @@ class Comparer:
                 place >= 0
                 and checks[place] == digest << TARGET_BITS | number
                 and key >> CAMPAIGN_BITS not in sent
-                and not (oldest and entries.is_older(place, oldest))
+                and (fresh is ALL_TIMES or entries.time_at(place) in fresh)
             ):
                 row = None  # nearly always
             else:
@@ -203,10 +211,12 @@ class Comparer:
             return row
         contact, standing = rows.keys[position] >> CAMPAIGN_BITS, Standing.NEW
         if place >= 0:
-            standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._oldest)
+            standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
         if standing is Standing.UNCHANGED and self._sent.get(contact, digest) != digest:
             standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
-        if standing is Standing.UNCHANGED or (standing is Standing.CHANGED and self._ignores_changes):
+        if standing is Standing.CHANGED and self._ignores_changes:
+            standing = Standing.UNCHANGED if self._entries.time_at(place) in self._fresh else Standing.EXPIRED
+        if standing is Standing.UNCHANGED:
             return None
         row = row or self._parser.parse(rows.first + position, rows.originals[position])
         if isinstance(row, ParsedRow):
@@ -260,7 +270,7 @@ def count_changes(
             campaign=campaign,
             copy_detector=CopyDetector(),
         )
-        comparer = Comparer(options, entries, RowParser(requests, targets=targets))
+        comparer = Comparer(options, entries, RowParser(requests, targets=targets), read_clock(options.ledger))
         while batch := [*islice(remaining, _BATCH_SIZE)]:
             settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
             for each in settled:
@@ -299,7 +309,7 @@ class LedgerFeed(WindowedFeed):
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
         run = ledger.run
-        self.comparer = Comparer(ledger.options, run.entries, parser, only_counts=only_counts)
+        self.comparer = Comparer(ledger.options, run.entries, parser, ledger.started_at, only_counts=only_counts)
         self._marked_count = 0
         self._share = 1.0
 

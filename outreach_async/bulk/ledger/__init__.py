@@ -27,7 +27,8 @@ What is sent
     changed    the row differs from the last row of its contact, or the options differ; `duplicates` decides what the service does
     uncertain  an earlier attempt was not answered; `possible` has every status that this attempt leaves open. The row is sent in
                each run until the service answers the only attempt of one
-    expired    the entry is older than `max_age`: others may have edited the contact. `max_age=0` sends every row
+    expired    the entry is older than `max_age`, or its time is in the future: others may have edited the contact. `max_age=0`
+               sends every row, also with `changed="ignore"`
     unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
 
 Rows that the service rejects leave the ledger as it is, so they are sent again. `gone` counts the contacts of the ledger that a
@@ -88,19 +89,21 @@ knows.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
 from outreach_async._files.objects import is_url
 from outreach_async._service.contacts import Target
+from outreach_async._service.validation import show_number, type_name
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.bulk.journal._store import WriterThread
@@ -110,6 +113,9 @@ from outreach_async.bulk.ledger._stores import FileStore, LedgerStore, ObjectSto
 from outreach_async.errors import InvalidRequest
 
 __all__ = ["Changed", "Ledger", "LedgerReport"]
+
+_LAST_TIME: Final = 253_402_300_799
+"""The end of the year 9999. Larger numbers are not seconds, but perhaps nanoseconds."""
 
 Changed = Literal["send", "ignore"]
 """What a run with a ledger does with a row that differs from the last row of its contact: `send` sends the row. `ignore` sends
@@ -201,6 +207,15 @@ class Ledger:
         location = os.fspath(self.location)
         return ObjectStore(location, inline=self.inline) if is_url(location) else FileStore(Path(location), inline=self.inline)
 
+    def _now(self) -> float:
+        now: Any = self.wall()
+        if isinstance(now, bool) or not isinstance(now, int | float) or not 0 <= now <= _LAST_TIME:
+            got = show_number(now) if isinstance(now, int | float) else type_name(now)
+            raise InvalidRequest(
+                f"wall: expected the Unix time in seconds, from 0 to {_LAST_TIME}, got {got}; pass a function such as time.time"
+            )
+        return float(now)
+
     def exists(self) -> bool:
         """Return whether the ledger exists.
 
@@ -239,6 +254,18 @@ class Ledger:
                 return LedgerReport(opened.count, uncertain, gone, runs, known.address, targets, pending)
 
 
+def _to_age(age: Any) -> float | None:
+    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    if seconds is None:
+        return None
+    expected, remedy = "expected at least 0 seconds, or a timedelta", "pass 0 to send every row again, or None for no limit"
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidRequest(f"max_age: {expected}, got {type_name(age)}; {remedy}")
+    if not 0 <= seconds <= sys.float_info.max:
+        raise InvalidRequest(f"max_age: {expected}, got {show_number(seconds)}; {remedy}")
+    return float(seconds)
+
+
 @attrs.frozen
 class LedgerOptions:
     """The validated ledger options of a run."""
@@ -248,8 +275,13 @@ class LedgerOptions:
     repeats: Repeats
     request: Mapping[str, Any]
     """The options that are part of a request, without its target."""
-    max_age: float | None
+    max_age: float | None = attrs.field(converter=_to_age)
     ignore_changes: bool
+
+
+def read_clock(ledger: Ledger) -> float:
+    """Return the Unix time by the ledger's clock; an error if it is not a time."""
+    return ledger._now()  # noqa: SLF001 - not a method for users
 
 
 @contextmanager
@@ -279,17 +311,19 @@ class OpenLedger:
     """A ledger that has been opened by a run, and the journal of this run."""
 
     options: LedgerOptions
+    started_at: float
     run: LedgerRun
     journal: OpenJournal
 
 
 async def open_ledger(options: LedgerOptions) -> OpenLedger:
     """Open the ledger of a run, in a thread. An earlier run that was not added to the ledger is added first."""
+    now = read_clock(options.ledger)
 
     def open_run() -> LedgerRun:
         store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
         try:
-            return start(store, options.identity, options.ledger.wall)
+            return start(store, options.identity, now)
         except BaseException:
             store.close()
             raise
@@ -297,4 +331,4 @@ async def open_ledger(options: LedgerOptions) -> OpenLedger:
     thread = WriterThread(inline=options.ledger.inline)
     run = await thread.run_opening(open_run)
     journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats=options.repeats, earlier="known")
-    return OpenLedger(options, run, OpenJournal(journal, run.writer, thread))
+    return OpenLedger(options, now, run, OpenJournal(journal, run.writer, thread))

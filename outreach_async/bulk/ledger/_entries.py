@@ -172,8 +172,8 @@ class Generation:
             places.append(place if place < end and stored[place] == key else -1)
         return places
 
-    def judge(self, place: int, digest: int, target: int | None, oldest: int) -> Standing:
-        """Compare a row with its entry. `oldest` is the time in minutes before which an entry is too old."""
+    def judge(self, place: int, digest: int, target: int | None, fresh: range) -> Standing:
+        """Compare a row with its entry. `fresh` has the times of entries that are not too old, as `fresh_times` returns them."""
         known, known_target = self.checks[place] >> TARGET_BITS, self.checks[place] & _MAX_TARGET
         if known == _UNCERTAIN:
             return Standing.UNCERTAIN
@@ -181,10 +181,11 @@ class Generation:
             return Standing.NEW
         if known != digest:
             return Standing.CHANGED
-        return Standing.EXPIRED if self.is_older(place, oldest) else Standing.UNCHANGED
+        return Standing.UNCHANGED if self.time_at(place) in fresh else Standing.EXPIRED
 
-    def is_older(self, place: int, oldest: int) -> bool:
-        return self._states[place] & _MAX_TIME < oldest
+    def time_at(self, place: int) -> int:
+        """Return the time of an entry, in minutes since the ledger's epoch."""
+        return self._states[place] & _MAX_TIME
 
     def id_at(self, place: int) -> str | None:
         _, state, stored = read_entry(self.entries, place)
@@ -239,6 +240,18 @@ def read_entry(entries: memoryview, place: int) -> StoredEntry:
 def minutes(seconds: float) -> int:
     """Convert a Unix time to minutes since the ledger's epoch."""
     return min(max(0, int(seconds - _EPOCH) // 60), _MAX_TIME)
+
+
+ALL_TIMES: Final = range(_MAX_TIME + 1)
+
+
+def fresh_times(now: float, max_age: float | None) -> range:
+    """Return the times of the entries that are not too old, in minutes since the ledger's epoch."""
+    # 0 means that every row is sent, so no time is fresh, whatever the clock says. The age of an entry from the future is
+    # unknown: the clock was ahead then, or is behind now.
+    if max_age is None:
+        return ALL_TIMES
+    return range(minutes(now - max_age) + 1, minutes(now) + 1) if max_age else range(0)
 
 
 def create(path: Path, address: str | None, secret: bytes) -> None:

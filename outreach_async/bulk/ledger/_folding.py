@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from secrets import token_bytes
@@ -84,8 +84,8 @@ class LedgerRun:
             stack.callback(self.entries.close)
 
 
-def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> LedgerRun:
-    """Fold the journal of a run that was not folded, if there is one. Then start a new run."""
+def start(store: LedgerStore, identity: Identity, now: float) -> LedgerRun:
+    """Fold the journal of a run that was not folded, if there is one. Then start a new run, at the Unix time `now`."""
     # Another process may fold its run after this one has loaded the generation. Once this process holds the journal, no other can
     # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
     for _ in range(_MAX_ATTEMPTS):
@@ -106,7 +106,7 @@ def start(store: LedgerStore, identity: Identity, wall: Callable[[], float]) -> 
             if journal.exists():
                 _fold_earlier(store, opened, journal)
                 continue
-            started = {"ledger": opened.name, "at": wall()}
+            started = {"ledger": opened.name, "at": now}
             writer = journal.writer(attrs.evolve(identity, options={**identity.options, **started}), resume=False)
             stack.callback(writer.close)
             if not store.is_current():  # another process has folded its run since the generation was loaded
