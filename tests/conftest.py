@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from support.cli import Served, Shell
@@ -84,6 +85,9 @@ def pytest_collection_finish() -> None:
     # Also remove the options of this run, such as `--cov`, from the environment, so that pytest runs started by tests do not use
     # them. Workers have already read them.
     os.environ.pop("PYTEST_ADDOPTS", None)
+    # At its first property, Hypothesis registers its random generator, and warns if nothing seems to refer to it. Frozen objects
+    # are not found as referrers, so on Python 3.14, the first property of each process would fail after `gc.freeze`.
+    given(st.none())(lambda _: None)()
     gc.collect()
     gc.freeze()
 
