@@ -45,13 +45,15 @@ test runs about thirty times. Together, the runs cover every combination of the 
 settings with which every run failed: `failed under 18 of 28 behaviours: it fails with first_page=0, or with past_end='clamp'`.
 `--outreach-behaviour` sets the default behaviour.
 
-`outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`.
+`outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`. Set other
+event loops with a fixture named `anyio_backend`. Tests that pytest-asyncio or pytest-trio runs can use every other fixture.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Sequence
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,11 +177,29 @@ def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
     return behaviours[0]
 
 
+def _explain_real_time(test: pytest.Function) -> str | None:
+    """Return why the event loop of an async test would not run in virtual time; `None` if it does."""
+    if not iscoroutinefunction(getattr(getattr(test.obj, "hypothesis", None), "inner_test", test.obj)):
+        return None  # a sync test may pass the options of the clock to an event loop
+    fault = "outreach_virtual_time: expected a test that anyio's plugin runs, got"
+    for name in ("asyncio", "trio"):  # of a mark, and of the plugin that runs the tests with it
+        if test.get_closest_marker(name) and test.config.pluginmanager.has_plugin(name):
+            remedy = f"mark it with @pytest.mark.anyio, not with @pytest.mark.{name}, and do not set {name}_mode"
+            return f"{fault} one that pytest-{name} runs; {remedy}"
+    backends: Sequence[Any] = test._fixtureinfo.name2fixturedefs.get(_BACKEND, ())  # noqa: SLF001 - pytest has no public attribute
+    if backends and backends[-1].func.__module__ == __name__:
+        return None
+    got = "another one, or one without the argument outreach_virtual_time, or with a parameter anyio_backend"
+    return f"{fault} {got}; mark it with @pytest.mark.anyio, add the argument, and set event loops in a fixture anyio_backend"
+
+
 @pytest.fixture
-def outreach_virtual_time() -> VirtualTime:
+def outreach_virtual_time(request: pytest.FixtureRequest) -> VirtualTime:
     """The clock of the test's event loop and of the fake. Waits advance it instead of taking time."""
     from outreach_async.testing import VirtualTime
 
+    if fault := _explain_real_time(request.node):
+        pytest.fail(fault, pytrace=False)
     return VirtualTime()
 
 

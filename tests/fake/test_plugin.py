@@ -398,16 +398,64 @@ def pytest_configure(config):
     suite.passes(WAITING, 2, "-W", "ignore::pytest.PytestRemovedIn10Warning")
 
 
-def test_the_fake_says_if_the_event_loop_cannot_be_replaced(suite: Suite) -> None:
-    output = suite.output_of(
+ANOTHER_PLUGIN = """
+import asyncio
+import inspect
+
+import pytest
+
+class Plugin:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem):
+        if not pyfuncitem.get_closest_marker("asyncio") or not inspect.iscoroutinefunction(pyfuncitem.obj):
+            return None
+        asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+        return True
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "asyncio: run by another plugin")
+    config.pluginmanager.register(Plugin(), "asyncio")
+"""
+WAITS = "    await anyio.sleep(86_400)\n"
+IN_REAL_TIME = {
+    "a mark of another plugin": f"@pytest.mark.asyncio\nasync def test_it(outreach_virtual_time):\n{WAITS}",
+    "a fixture requested too late": f"async def test_it(request):\n    request.getfixturevalue('outreach_virtual_time')\n{WAITS}",
+    "an event loop of its own": "@pytest.mark.parametrize('anyio_backend', ['asyncio'])\n"
+    f"async def test_it(outreach_virtual_time):\n{WAITS}",
+    "no mark": f"pytestmark = []\nasync def test_it(outreach_virtual_time):\n{WAITS}",
+}
+
+
+@pytest.mark.parametrize("test", IN_REAL_TIME.values(), ids=IN_REAL_TIME)
+def test_a_test_that_would_wait_in_real_time_fails_at_once(suite: Suite, test: str) -> None:
+    suite.pytester.makeconftest(ANOTHER_PLUGIN)
+    result = suite.run(test)
+    assert (result.ret, result.parseoutcomes().get("passed")) == (pytest.ExitCode.TESTS_FAILED, None)
+    output = result.stdout.str()
+    assert "outreach_virtual_time: expected a test that anyio's plugin runs, got" in output
+    assert "mark it with @pytest.mark.anyio" in output
+    assert ("one that pytest-asyncio runs" in output) == ("mark.asyncio" in test)
+
+
+def test_beside_another_plugin_virtual_time_and_sync_tests_work(suite: Suite) -> None:
+    suite.pytester.makeconftest(ANOTHER_PLUGIN)
+    suite.passes(
         """
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_real(outreach_virtual_time, outreach_fake):
-    outreach_fake.now
+async def test_marked_for_anyio(outreach_virtual_time):
+    await anyio.sleep(3600)
+    assert outreach_virtual_time.elapsed == 3600
+
+@pytest.mark.asyncio
+def test_sync(outreach_virtual_time):
+    anyio.run(anyio.sleep, 3600, backend_options=outreach_virtual_time.options("asyncio"))
+    assert outreach_virtual_time.elapsed == 3600
+
+@pytest.mark.asyncio
+async def test_real_time(outreach_client):
+    await outreach_client.contacts.create(ANN)
 """,
-        failed=1,
+        5,
     )
-    assert "virtual time: expected the event loop that drives this clock, got another event loop" in output
 
 
 def test_a_real_port_and_virtual_time_cannot_be_combined(suite: Suite) -> None:
