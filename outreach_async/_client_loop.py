@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
-from threading import Lock
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager, suppress
+from threading import Lock, get_native_id
 from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio
+from anyio import from_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
@@ -60,6 +62,42 @@ class _BlockFailed(Exception):
     """Stands for the exception that left a `with` block of the caller."""
 
 
+class _SharedLoop:
+    """An event loop that runs while any of its users needs it."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._exits = Lock(), 0, ExitStack()
+
+    @contextmanager
+    def use(self) -> Iterator[BlockingPortal]:
+        with self._lock:  # until the event loop has started or ended: the next one cannot start before
+            if not self._users:
+                self._portal = self._exits.enter_context(start_blocking_portal())
+            self._users += 1
+        try:
+            yield self._portal
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._exits.close()
+
+
+_SHARED: Final[dict[int, _SharedLoop]] = {}
+
+
+def run_loop(modules: Mapping[str, Any] = sys.modules) -> AbstractContextManager[BlockingPortal]:
+    """Return a context manager that runs an event loop beside the caller. Under gevent, the callers in an OS thread share it."""
+    # If gevent has replaced threads by greenlets, the event loop runs in the OS thread of its callers, and asyncio allows one.
+    gevent = modules.get("gevent.monkey")
+    if gevent is None or not gevent.is_module_patched("threading"):
+        return start_blocking_portal()
+    if vars(from_thread)["Lock"] is gevent.get_original("threading", "Lock"):
+        got = "a call after anyio was imported, whose locks would stop every greenlet"
+        raise InvalidRequest(f"gevent: expected monkey.patch_all() before other imports, got {got}; call it first in the program")
+    return _SHARED.setdefault(get_native_id(), _SharedLoop()).use()
+
+
 class ClientLoop:
     """The event loop of a client, in a separate thread."""
 
@@ -70,7 +108,7 @@ class ClientLoop:
     def start(self, exits: ExitStack) -> None:
         """Start the event loop. The stack stops it."""
         exits.callback(setattr, self, "portal", None)  # calls after the end of the loop raise an error
-        self.portal, self._process = exits.enter_context(start_blocking_portal()), os.getpid()
+        self.portal, self._process = exits.enter_context(run_loop()), os.getpid()
         exits.callback(self._abandon_after_fork)
 
     @property

@@ -21,7 +21,8 @@ with SyncClient() as client:
 Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection.
 `create_many` takes less than twice the CPU time of the async client. Ctrl-C raises KeyboardInterrupt in the calling thread; each
 `with` block then cancels its requests in flight. Threads can share a client, but each pager and run must be used in one thread.
-In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop.
+In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop. Greenlets of gevent can use
+clients as threads do, if the program calls `monkey.patch_all()` before its other imports.
 
 In the short examples of this module, `client` is an open `SyncClient`.
 """

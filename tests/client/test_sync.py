@@ -19,7 +19,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
-from outreach_async._client_loop import ClientLoop
+from outreach_async._client_loop import ClientLoop, run_loop
 from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
@@ -301,6 +301,43 @@ def test_an_error_of_a_block_propagates_unless_closing_fails() -> None:
         with pytest.raises(OSError, match="closing failed"), loop.hold(manager(fails=True)):
             raise KeyError("block")
     assert [str(error) for error in seen] == ["", ""]  # not the exception of the block, which belongs to another thread
+
+
+class Gevent:
+    """Stands for `gevent.monkey` after a call of `patch_all`, which has replaced these locks."""
+
+    def __init__(self, replaced: object) -> None:
+        self._replaced = replaced
+
+    def is_module_patched(self, name: str) -> bool:
+        return name == "threading"
+
+    def get_original(self, module: str, name: str) -> object:
+        assert (module, name) == ("threading", "Lock")
+        return self._replaced
+
+
+def test_where_threads_are_greenlets_the_clients_of_a_thread_share_a_loop() -> None:
+    modules = {"gevent.monkey": Gevent(replaced=object())}
+
+    def loop_of_another_thread() -> BlockingPortal:
+        with run_loop(modules) as loop:
+            return loop
+
+    with run_loop(modules) as first, run_loop(modules) as second, start_blocking_portal() as thread:
+        assert first is second
+        assert thread.call(loop_of_another_thread) is not first
+    with run_loop(modules) as later:
+        assert later is not first
+        assert later.call(threading.get_ident) != threading.get_ident()
+    with run_loop({}) as first, run_loop({}) as second:
+        assert first is not second
+
+
+def test_gevent_that_replaces_threads_too_late_is_named() -> None:
+    late = {"gevent.monkey": Gevent(replaced=threading.Lock)}
+    with pytest.raises(InvalidRequest, match=r"gevent: expected monkey.patch_all\(\) before other imports, .*; call it first"):
+        run_loop(late)
 
 
 @pytest.mark.thorough
