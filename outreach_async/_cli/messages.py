@@ -16,7 +16,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 _SAME_NAMES: Final = (
     "base_url campaign changed check concurrency deadline duplicates earlier encoding format header_row ignore_unknown journal "
-    "ledger map mapping max_age owner_key policy rate repeats resume sheet timeout workspace"
+    "ledger map mapping max_age owner_key policy rate repeats resume sheet stop_after_rejects timeout workspace"
 )
 _FLAGS: Final = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},
@@ -36,7 +36,6 @@ _REPLACEMENTS: Final = (
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
     (re.compile(r"\buse [^;()]*\(on the command line: (--backend [^()]*)\)"), r"pass \1"),
     # Remedies for which the command has no option.
-    (re.compile(r",? or (?:pass|turn off) stop_after_rejects[^;]*"), ""),
     (re.compile(r"; encode it with urllib\.parse\.quote"), "; percent-encode it"),
     # Workbooks are read in another process, so only the text of a python-calamine exception is known.
     (re.compile(r"\b(workbook(?: that can be read)?) \([A-Z][^()]*\)(?=[,:])"), r"\1"),
@@ -44,6 +43,7 @@ _REPLACEMENTS: Final = (
     # The command stores the rows in the journal if, and only if, it reads them from a stream.
     (re.compile(r"\bspool was true and is now false\b"), "FILE was standard input or a pipe, and is now a file"),
     (re.compile(r"\bspool was false and is now true\b"), "FILE was a file, and is now standard input or a pipe"),
+    (re.compile(r"\bstop_after_rejects=None\b"), "--stop-after-rejects never"),
     # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),

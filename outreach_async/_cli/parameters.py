@@ -100,6 +100,20 @@ class _AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
         return seconds
 
 
+class _LimitType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number from 1, or `never`."""
+
+    name = "limit"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """Return the number; `None` for `never`."""
+        if value is None or value == "never":
+            return None
+        if not re.fullmatch(r"0*[1-9][0-9]{0,17}", str(value), re.ASCII):
+            self.fail(f"expected a whole number from 1, or never, got {value!r}.", param, ctx)
+        return int(value)
+
+
 TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as above
     "AGE": _AgeType(),
     "CAMPAIGN": IdType("campaign"),
@@ -111,6 +125,7 @@ TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as abo
     "KEY": IdType("owner_key"),
     "LINE": click.IntRange(1),
     "DAYS": click.IntRange(1),
+    "N|never": _LimitType(),
     "NAME|ID": WorkspaceType(),
     "NAME|ID|GROUP|all": WorkspaceType(),
     "PATH|URL": _LocationType(path_type=Path),

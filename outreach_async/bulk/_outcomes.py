@@ -12,7 +12,7 @@ import attrs
 from outreach_async._service.contacts import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._service.operations import AttemptInfo
 from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 
 
@@ -313,6 +313,11 @@ class OutcomeCounts:
     def rows(self) -> int:
         return sum(counter.total() for counter in self._targets.values())
 
+    @property
+    def accepted(self) -> bool:
+        """Whether the service has accepted a row."""
+        return any(outcome in SERVICE_OUTCOMES for counter in self._targets.values() for outcome in +counter)
+
     def add(self, outcome: ContactOutcome) -> None:
         if outcome.target is not self._last:
             self._select(outcome.target)
@@ -405,27 +410,43 @@ OutcomeBuffer = CompletionOrder | InputOrder
 
 
 class RejectStreak:
-    """Detects that the first `rows` rows of a run are all rejected, whatever the reasons."""
+    """Detects that the service rejects the first `rows` rows that it answers, whatever the reasons."""
 
     def __init__(self, rows: int | None) -> None:
-        self.remaining = rows or 0  # 0 once a row was not rejected
+        self.remaining = rows or 0  # 0 once a row was accepted
         self._rows = rows
         self._reasons: Counter[str] = Counter()
 
-    def check(self, outcome: ContactOutcome) -> BulkStopped | None:
-        """Count one of the first outcomes. Return the error that stops the run if it is the last, and all were rejected."""
-        # A row that the service refused counts as rejected even if its status is `unknown`.
-        error = outcome.error
-        if error is None or not (outcome.status is Outcome.REJECTED or is_refusal(error)):
-            self.remaining = 0
+    def end(self) -> None:
+        """Look no further, because the service has accepted a row."""
+        self.remaining = 0
+
+    def check(self, outcome: ContactOutcome, *, rejected_before: bool, again: str) -> BulkStopped | None:
+        """Count the outcome of a row that was sent. Return the error that stops the run if it is the last, and all were rejected.
+
+        `again` says how a run that was stopped goes on.
+        """
+        if not is_rejection(outcome):
+            if outcome.error is None:
+                self.end()
+            return None  # an attempt without an answer says nothing about rows
+        # A row that was rejected before is rejected for a reason of its own. It says nothing about the input or the options.
+        if rejected_before:
             return None
-        self._reasons[str(error)] += 1
+        self._reasons[str(outcome.error)] += 1
         self.remaining -= 1
         if self.remaining:
             return None
         ((reason, count),) = self._reasons.most_common(1)
         share = "" if count == self._rows else f" ({count:,} of them with this error)"
         return BulkStopped(
-            f"run stopped: the first {self._rows:,} rows were all rejected{share}: {reason}; "
-            "fix the cause, or turn off stop_after_rejects"
+            f"run stopped: the first {self._rows:,} rows were all rejected{share}: {reason};"
+            f" fix the cause, or pass stop_after_rejects=None to go on despite it; then {again}"
         )
+
+
+def is_rejection(outcome: ContactOutcome) -> bool:
+    """Return whether the last answer of the service to a row was a refusal. A row that is not sent has no such answer."""
+    # A refusal does not prove that the row was not applied, for example if the status is 425. The outcome is then `unknown`.
+    error = outcome.error
+    return outcome.attempts > 0 and error is not None and is_refusal(error)

@@ -49,6 +49,8 @@ class ParsedRow:
     operation: Operation[CreateResult]
     target: Target
     maybe_sent: bool = False
+    rejected_before: bool = False
+    """Whether the service rejected the same row in an earlier run, as the ledger shows."""
 
 
 @attrs.frozen

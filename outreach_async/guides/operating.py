@@ -51,8 +51,10 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
     one row fails while others  ends the row as `unknown` after a few attempts; if no other row succeeds, the service counts as
       succeed                   down
     an unknown key, or an       raises `BulkStopped`; fix the cause and resume. If the rows came with several targets, only the
-      unknown workspace or      rows of the unknown one fail. The first 50 rows all rejected also stop the run
+      unknown workspace or      rows of the unknown one fail
       campaign of the run
+    the first 50 answers are    raises `BulkStopped`, because the whole input or an option may be wrong (`stop_after_rejects`).
+      rejections                Rows that are not sent, or that a ledger knows as rejected, do not count
     the process dies            on resume, sends the rows again that may have been sent, with every possible status in `possible`;
                                 the status of all other rows is certain
     the journal is resumed      raises `InvalidRequest`, even if the run was finished; with the same rows, a finished run is

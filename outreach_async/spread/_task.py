@@ -48,6 +48,7 @@ class Connection:
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Time limit for all attempts of a row together, in seconds, without waits and outages; `None` for no limit.
         max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
+        stop_after_rejects: Number of rows of a part after which it stops if the service rejects all of them; see `create_many`.
 
     Example:
         ```python
@@ -64,6 +65,7 @@ class Connection:
     timeout: float | None = 30.0
     deadline: float | None = 120.0
     max_outage: float = 900.0
+    stop_after_rejects: int | None = 50
 
     def __attrs_post_init__(self) -> None:
         if parse_base_url(self.base_url).headers:
@@ -75,6 +77,8 @@ class Connection:
         require_number("concurrency", self.concurrency, least=1)
         if self.rate is not None:
             require_rate("rate", self.rate)
+        if self.stop_after_rejects is not None:
+            require_number("stop_after_rejects", self.stop_after_rejects, least=1)
         for name in ("timeout", "deadline", "max_outage"):
             require_seconds(name, getattr(self, name))
 
@@ -257,6 +261,7 @@ def run_part(
                 earlier=earlier,
                 total=part.rows,
                 max_outage=connection.max_outage,
+                stop_after_rejects=connection.stop_after_rejects,
             )
             async with run as outcomes:
                 if on_start is not None:

@@ -20,6 +20,7 @@ from support.transport import Script, added, lost, status
 
 from outreach_async import (
     BulkReport,
+    BulkStopped,
     ContactOutcome,
     InvalidRequest,
     JournalError,
@@ -34,7 +35,7 @@ from outreach_async import (
 )
 from outreach_async.bulk.ledger import Changed, Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
-from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 
 pytestmark = virtual_time
@@ -396,9 +397,39 @@ async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted
     found, report = await run(fake, file, changed)
     assert [outcome.index for outcome in found] == list(range(500))
     assert (report.outcomes[Outcome.UNCHANGED], report.outcomes[Outcome.OVERWRITTEN]) == (490, 10)
-    bad = [*rows[:10], *({"email": "x", "town": "y"} for _ in range(3))]
+    bad = [*rows[:7], *({"email": f"@{number}"} for number in range(3))]
     with pytest.raises(Exception, match="the first 3 rows were all rejected"):
         await run(fake, file, bad, stop_after_rejects=3)
+
+
+@pytest.mark.parametrize("night", ["same", "other values", "accepted"])
+async def test_rows_that_were_rejected_before_do_not_stop_a_run(fake: FakeService, ledger: Ledger, night: str) -> None:
+    bad = [{"email": f"@{number}", "city": "Lyon"} for number in range(5)]
+    await run(fake, ledger, bad)
+    if night == "other values":
+        with pytest.raises(BulkStopped, match="the first 3 rows were all rejected"):
+            await run(fake, ledger, [{**row, "city": "Rome"} for row in bad], stop_after_rejects=3, concurrency=1)
+        return
+    if night == "accepted":
+        fake.behaviour = attrs.evolve(fake.behaviour, strict_fields=frozenset())
+    found = await run(fake, ledger, [*bad, ANN], stop_after_rejects=3, concurrency=1)
+    assert statuses(found) == ["rejected" if night == "same" else "added"] * 5 + ["added"]
+
+
+async def test_a_rejected_update_leaves_the_entry_as_it_is(fake: FakeService, ledger: Ledger) -> None:
+    ((added_ann,), _) = await run(fake, ledger, [ANN])
+    fake.faults.script("create_contact", faults.status(422))
+    assert statuses(await run(fake, ledger, [{**ANN, "city": "Rome"}])) == ["rejected"]
+    (known,), report = await run(fake, ledger, [ANN])
+    assert (known.status, known.id, report.ledger and report.ledger.unchanged) == ("unchanged", added_ann.id, 1)
+    assert counts(await run(fake, ledger, [{**ANN, "city": "Rome"}])) == {"changed": 1}
+
+
+async def test_a_rejection_does_not_hide_an_attempt_without_an_answer(fake: FakeService, ledger: Ledger) -> None:
+    for script, limit in (Script(lost(), status(422)), None), (Script(status(422)), 1):
+        (outcome,), _ = await run(script, ledger, [ANN], stop_after_rejects=limit)
+        assert (outcome.status, outcome.certain) == ("rejected", False)
+    assert counts(await run(fake, ledger, [ANN])) == {"uncertain": 1}
 
 
 async def test_rows_of_a_slow_stream_do_not_wait_for_a_window(fake: FakeService, file: Ledger) -> None:
@@ -602,7 +633,7 @@ async def test_a_ledger_of_a_newer_version_or_another_service_is_refused(fake: F
     with pytest.raises(InvalidRequest, match=r"belongs to the service at None, and base_url is https://api.example"):
         await run(elsewhere, file, [ANN])
     path = Path(file.location)
-    replace(path, read(path)[:7] + b"\2" + read(path)[8:])
+    replace(path, read(path)[:7] + b"\xff" + read(path)[8:])
     with pytest.raises(InvalidRequest, match="was written by a newer version of this library"):
         await run(fake, file, [ANN])
 

@@ -19,6 +19,7 @@ from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
+    TARGET_BITS,
     Effect,
     FoldedRun,
     Generation,
@@ -35,11 +36,11 @@ KEYS = st.integers(0, 40).map(lambda number: number * (2**64 // 41) & -1 << CAMP
 ROWS = st.lists(st.tuples(KEYS, st.integers(0, 3), st.integers(1, 3), st.sampled_from(Effect), st.sampled_from(IDS)), max_size=30)
 
 
-def fold(path: Path, rows: Sequence[SentRow], size: int = 0, **options: Any) -> Path:
+def fold(path: Path, rows: Sequence[SentRow], size: int = 0, at: float = 2e9, **options: Any) -> Path:
     """Fold rows into the next generation, whose file has the name of the path with one more letter."""
     new = path.with_name(path.name + "x")
     with closing(Generation(path)) as opened:
-        entries.fold(opened, new, FoldedRun(2e9, {}, TARGETS, size or len(rows), **options), rows)
+        entries.fold(opened, new, FoldedRun(at, {}, TARGETS, size or len(rows), **options), rows)
     return new
 
 
@@ -57,20 +58,47 @@ def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow
             path = fold(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
             doubtful = set[int]()
             for key, _, _, effect, id_ in rows:
-                if effect != Effect.NONE:
-                    uncertain = effect == Effect.POSSIBLE or key in doubtful
+                if effect not in {Effect.NONE, Effect.REJECTED}:
+                    uncertain = effect in {Effect.POSSIBLE, Effect.REJECTED_LAST} or key in doubtful
                     standing = Standing.UNCERTAIN if uncertain else Standing.UNCHANGED
                     known[key] = standing, id_ or known.get(key, (None, None))[1]
                     gone.discard(key)
-                if effect not in {Effect.NONE, Effect.APPLIED}:
+                if effect not in {Effect.NONE, Effect.REJECTED, Effect.APPLIED}:
                     doubtful.add(key)
-        last = {row[0]: row for rows, *_ in runs for row in rows if row[3] != Effect.NONE}
+        last = {row[0]: row for rows, *_ in runs for row in rows if row[3] not in {Effect.NONE, Effect.REJECTED}}
         with closing(Generation(path)) as opened:
             places = dict(zip(last, opened.locate(last), strict=True))
             found = {key: (opened.judge(place, *last[key][1:3], ALL_TIMES), opened.id_at(place)) for key, place in places.items()}
             assert (found, opened.count) == (known, len(known))
             assert opened.count_entries()[1] == len(gone)
             assert opened.locate([1, 2**64 - 1]) == [-1, -1]
+
+
+@given(st.lists(st.tuples(ROWS, st.booleans(), st.sampled_from([0, 1, 60, 91])), max_size=4), st.sampled_from([0, 10**5]))
+def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tuple[list[SentRow], bool, int]], size: int) -> None:
+    known: dict[tuple[int, int, int], int] = {}
+    today = 0
+    with TemporaryDirectory() as folder:
+        entries.create(path := Path(folder) / "0", "https://api.example", b"k" * 32)
+        for rows, is_whole, days in runs:
+            today += days
+            told = [row for row in rows if row[3] not in {Effect.NONE, Effect.POSSIBLE}]
+            known = {row: day for row, day in known.items() if today - day <= 90}
+            if is_whole:
+                known = {row: day for row, day in known.items() if row[0] not in {each[0] for each in told}}
+            for key, digest, target, effect, _ in told:
+                known.pop((key, digest, target), None)
+                if effect in {Effect.REJECTED, Effect.REJECTED_LAST}:
+                    known[key, digest, target] = today
+            with closing(Generation(path)) as opened:
+                seen = bytearray(opened.count) if is_whole else None
+            path = fold(path, rows, size, seen=seen, compared=TARGETS, at=2e9 + today * 86400)
+            with closing(Generation(path)) as opened:
+                pairs = [(row[0], row[1] << TARGET_BITS | row[2]) for row in sorted(known)]
+                assert [each[:2] for each in opened.rejects(0, 2**64)] == pairs
+                assert all(opened.was_rejected(*row) for row in known)
+                assert not any(opened.was_rejected(key, digest + 4, target) for key, digest, target in known)
+                assert not opened.was_rejected(0, 0, None)
 
 
 def test_rows_that_wait_on_the_disk_keep_their_order() -> None:

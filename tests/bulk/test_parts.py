@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.runs import client, rows
 from support.time import virtual_time
-from support.transport import Script, added, status
+from support.transport import Script, added, lost, status
 
-from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome
+from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, Response, RetryPolicy
 from outreach_async._cli.output import format_progress
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async._service.operations import AttemptInfo
@@ -171,11 +171,29 @@ async def test_a_run_stops_if_its_first_rows_are_all_rejected(tmp_path: Any, cod
 
 @virtual_time
 async def test_a_run_also_stops_if_its_first_rows_are_rejected_for_different_reasons() -> None:
-    invalid = ({"email": "a@b.example", f"field_{number % 3}": "x"} for number in range(1000))
-    pattern = r"the first 50 rows were all rejected \(17 of them with this error\): 'field_0': not a field"
+    script = Script(*(status(422, b'{"error": "no %d"}' % (number % 3)) for number in range(50)), added())
+    pattern = r"the first 50 rows were all rejected \(17 of them with this error\): .*422: no 0; fix the cause, or pass"
     with pytest.raises(BulkStopped, match=pattern):
-        await client(Script(added())).contacts.create_many(invalid, concurrency=1)
-    assert len(list(invalid)) == 950
+        await client(script).contacts.create_many(rows(1000), concurrency=1)
+    assert len(script.requests) == 50
+
+
+@virtual_time
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_only_answers_count_among_the_first_rows(accepted: bool) -> None:
+    mixed = [{"email": ""} if number % 2 else {"email": f"user{number}@a.example"} for number in range(200)]
+    # Every third row is lost twice, which is its last attempt, and the others are rejected.
+    answers: list[Response | Exception] = [lost(), lost(), status(422), status(422)] * 50
+    script = Script(*answers[:40], *([added()] if accepted else ()), *answers)
+    run = client(script, retry=RetryPolicy(attempts=2, jitter=lambda: 0.0)).contacts.create_many(
+        mixed, concurrency=1, stop_after_rejects=30
+    )
+    if accepted:
+        assert (await run).rows == 200
+        return
+    with pytest.raises(BulkStopped, match="the first 30 rows were all rejected"):
+        await run
+    assert len(script.requests) == 60
 
 
 @pytest.mark.thorough

@@ -240,8 +240,8 @@ def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
         ("warn or off (repeats='error')", "warn or off (--repeats error)"),
         ("journal: strict_validation was true", "--journal: --strict was true"),
         ("a.xlsx: not a readable workbook (Cannot detect it): save it", "a.xlsx: not a readable workbook: save it"),
-        ("fix it, or turn off stop_after_rejects", "fix it"),
-        ("mend that, or pass stop_after_rejects=None to go on", "mend that"),
+        ("mend that, or pass stop_after_rejects=None to go on", "mend that, or pass --stop-after-rejects never to go on"),
+        ("stop_after_rejects: expected 1", "--stop-after-rejects: expected 1"),
     ],
 )
 def test_a_message_of_the_library_names_options_instead_of_arguments(library: str, command: str) -> None:

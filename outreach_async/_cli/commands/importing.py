@@ -179,6 +179,7 @@ class ImportJob:
     ledger: files.JournalLocation | None = None
     max_age: float | None = None
     changed: Changed = "send"
+    stop_after_rejects: int | None = 50
     resume: bool = False
     earlier: Earlier = "known"
     rejects: Path | None = None
@@ -429,6 +430,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         ledger=job.ledger,
         max_age=job.max_age,
         changed=job.changed,
+        stop_after_rejects=job.stop_after_rejects,
         order="completion" if job.rejects is None and job.results is None else "input",
         resume=job.resume,
         earlier=job.earlier,

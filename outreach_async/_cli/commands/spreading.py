@@ -135,7 +135,8 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
         raise click.UsageError(
             "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
         )
-    shared = {"backend": options.backend, "timeout": options.timeout, "concurrency": settings["concurrency"]}
+    given = {name: settings[name] for name in ("concurrency", "stop_after_rejects")}
+    shared: dict[str, Any] = {"backend": options.backend, "timeout": options.timeout, **given}
     return Connection(base_url=options.base_url, workspace=options.workspace, **shared)
 
 

@@ -222,6 +222,7 @@ class Comparer:
         if isinstance(row, ParsedRow):
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
             row.maybe_sent = standing is Standing.UNCERTAIN
+            row.rejected_before = self._entries.was_rejected(rows.keys[position], digest, self._entries.targets.get(target))
             setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
             self.marked.append(MarkedRow(row, encode_row(rows.keys[position], digest, self.targets[target]), standing, place))
             if place >= 0 or self._shares_contacts(target):

@@ -198,6 +198,8 @@ class Pipeline:
         self._started_at = self._measured_at = anyio.current_time()
         self._rate_estimator = RateEstimator(self._started_at)
         self._delivered_count = self._recorder.counts.rows
+        if self._recorder.counts.accepted:  # by an earlier process
+            self._plan.reject_streak.end()
         self._state_reporter.start(group)
         self._recorder.feed.start(group)
         group.start_soon(self._timer.run)
@@ -291,7 +293,8 @@ class Pipeline:
                 worker.call.maybe_applied_earlier = row.maybe_sent
             outcome = await self._send(row, worker.call, deadline)
             if outcome is not None:
-                self._record_outcome(outcome)
+                self._recorder.record_outcome(outcome)
+                self._check_rejects(outcome, rejected_before=row.rejected_before)
             else:  # the row is left without an outcome; the run then counts as unfinished, even if this was the last row
                 self._input_exhausted = False
                 self._buffer.forget(row.index)
@@ -327,7 +330,7 @@ class Pipeline:
                 self._window_slots.take(slots)
             self._buffer.expect(row.index)
             if isinstance(row, ContactOutcome):
-                self._record_outcome(row)
+                self._recorder.record_outcome(row)
             elif row.key not in self._waiting_by_key:
                 self._waiting_by_key[row.key] = None
                 return row
@@ -349,9 +352,6 @@ class Pipeline:
         self._window_slots.take(len(group) - 1)
         for outcome in group:
             self._buffer.expect(outcome.index)
-        for outcome in group:
-            if outcome.error is not None:
-                self._check_rejects(outcome)
         self._deliver(group)
 
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
@@ -400,13 +400,12 @@ class Pipeline:
         self._failure = self._failure or error
         self._stop_pulling()
 
-    def _record_outcome(self, outcome: ContactOutcome) -> None:
-        self._recorder.record_outcome(outcome)
-        self._check_rejects(outcome)
-
-    def _check_rejects(self, outcome: ContactOutcome) -> None:
+    def _check_rejects(self, outcome: ContactOutcome, *, rejected_before: bool) -> None:
         streak = self._plan.reject_streak
-        if streak.remaining and (error := streak.check(outcome)) is not None:
+        if not streak.remaining:
+            return
+        error = streak.check(outcome, rejected_before=rejected_before, again=self._recorder.again)
+        if error is not None:
             self._throttle.halt(error)
             self._stop_run(error)
 

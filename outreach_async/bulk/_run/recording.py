@@ -28,6 +28,8 @@ class NullRecorder:
     """Recorder for a run without a journal: delivers each outcome at once. Its attributes are those of `JournalRecorder`."""
 
     resumable = False
+    again = "run again"
+    """How a run that was stopped goes on."""
     ledger: LedgerCounts | None = None
 
     def __init__(self, source: Source, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
@@ -56,6 +58,7 @@ class JournalRecorder:
     """Recorder for a run with a journal: marks rows before they are sent, and commits outcomes before they are delivered."""
 
     resumable = True
+    again = "resume the run"
     ledger: LedgerCounts | None = None
 
     def __init__(self, journal: OpenJournal, feed: WindowedFeed, deliver: Deliver) -> None:
@@ -150,6 +153,7 @@ class LedgerRecorder(JournalRecorder):
     """Recorder for a run with a ledger: only sent rows are in its journal, with their own numbers."""
 
     feed: LedgerFeed
+    again = "run again"
 
     def __init__(self, ledger: OpenLedger, feed: LedgerFeed, deliver: Deliver) -> None:
         super().__init__(ledger.journal, feed, deliver)

@@ -31,7 +31,9 @@ What is sent
                sends every row, also with `changed="ignore"`
     unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
 
-Rows that the service rejects leave the ledger as it is, so they are sent again. `gone` counts the contacts of the ledger that a
+A row that the service rejects changes nothing that the ledger knows about its contact, and is sent again in each run, because the
+service may accept it now. The ledger remembers for 90 days that it was rejected with these values: such a row does not count for
+`stop_after_rejects`, so rows that stay wrong in the input do not stop a run. `gone` counts the contacts of the ledger that a
 whole input did not have. The service cannot delete contacts, so nothing is done about them. With `duplicates="skip"`, the service
 would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
 
@@ -43,11 +45,12 @@ same values. So use one ledger for each table. A row is compared as JSON.
 
 The file
 --------
-A ledger takes about 32 bytes for each contact, and comparing a row takes a few microseconds. It contains no e-mails, names or
-keys: entries are keyed hashes. Each run writes a journal beside the ledger, `contacts.ledger.run-000007`, and adds it to the
-ledger when it ends. If its process is killed at any moment, the next run adds the journal first. The journal of the last run
-stays, and shows if an older copy of the ledger is restored. Copy or move a ledger together with its journals, and only when no
-run uses it. If an older copy is restored without the journals, run once with `max_age=0`.
+A ledger takes about 32 bytes for each contact, and 20 for each rejected row. Comparing a row takes a few microseconds. A ledger
+contains no e-mails, names or keys: entries are keyed hashes. Each run writes a journal beside the ledger,
+`contacts.ledger.run-000007`, and adds it to the ledger when it ends. If its process is killed at any moment, the next run adds
+the journal first. The journal of the last run stays, and shows if an older copy of the ledger is restored. Copy or move a ledger
+together with its journals, and only when no run uses it. If an older copy is restored without the journals, run once with
+`max_age=0`.
 
 A ledger belongs to the address of one service. Keep the file on a local disk; like journals in files, it is not supported on
 Windows. Two runs cannot use one ledger at the same time: the second is refused.
@@ -60,20 +63,22 @@ from a run that has not ended, which stops with JournalError before it sends any
 Schedulers
 ----------
 The job needs one command, and no state but the ledger, and may be started again at any time. `import` exits with 75 if the
-service was down for too long, with 3 if rows failed, and with 0 otherwise. `--map Campaign=campaign`, or a column `campaign`,
-sends each row to its own campaign, by id or name.
+service was down for too long, with 77 if the key was refused, with 3 if rows failed or the run ended early for another reason,
+and with 0 otherwise. A scheduler that counts 3 as a success hides a run that stopped. `--map Campaign=campaign`, or a column
+`campaign`, sends each row to its own campaign, by id or name.
 
     # cron: every night at two
     0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
 
-    # systemd: a service that is started again after a failure, and a timer with OnCalendar=02:00
+    # systemd: a timer with OnCalendar=02:00, and a service that is started again if the service was down or the process died.
+    # If rows failed or the run stopped, it fails, and waits for someone to look.
     [Service]
     Type=oneshot
     WorkingDirectory=/srv/crm
     EnvironmentFile=/etc/outreach.env
     ExecStart=/srv/crm/.venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
-    SuccessExitStatus=3
     Restart=on-failure
+    RestartPreventExitStatus=1 2 3 77
     RestartSec=15min
 
 In Airflow and Dagster, a task or an asset calls a function like `send_changes` of the example `tests/examples/nightly.py`, which

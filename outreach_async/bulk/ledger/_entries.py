@@ -31,15 +31,18 @@ from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest, JournalError
 
-# A file has the magic bytes and the version, the entries in the order of their keys, the ids that do not fit into an entry, the
-# metadata as JSON, and the footer.
+# A file has the magic bytes and the version, the entries in the order of their keys, the rejects in the same order, the ids that
+# do not fit into an entry, the metadata as JSON, and the footer.
 _MAGIC: Final = b"OALEDG" + sys.byteorder[:1].encode()  # the numbers in a file are in the order of the machine
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _HEADER: Final = _MAGIC + bytes([FORMAT_VERSION])
 _ENTRY: Final = Struct("=QQI12s")
 """The key; the digest and the target; the flag, the form of the id and the time; the id."""
-_FOOTER: Final = Struct("=QQ")
-"""The number of entries, and the size of the metadata. A digest of the whole file follows."""
+_REJECT: Final = Struct("=QQI")
+"""A row that the service rejected: its key; its digest and target; the time of the last rejection. It is not an entry, because it
+says nothing about the values of the contact: the row is sent again, but another rejection says nothing new about the run."""
+_FOOTER: Final = Struct("=QQQ")
+"""The number of entries, the number of rejects, and the size of the metadata. A digest of the whole file follows."""
 _DIGEST_SIZE: Final = 16
 _ID: Final = Struct("=QI")
 """The place and the length of an id that does not fit."""
@@ -58,6 +61,8 @@ _MAX_TIME: Final = (1 << 24) - 1
 _FORM_SHIFT: Final = 24
 _TEXT: Final = 15
 """The form of an id that does not fit. The form of another id is the number of its bytes; 0 if there is no id."""
+_MAX_REJECT_AGE: Final = 90 * 24 * 60
+"""Minutes after which a reject is forgotten, so that rows that left the input do not stay for ever."""
 _GONE: Final = 1 << 31
 """Flag of an entry whose row the last whole input of its campaign did not have."""
 _BUCKET_BITS: Final = 4
@@ -89,10 +94,22 @@ class Effect(IntEnum):
     """The contact has the row's values, but an earlier attempt may still arrive at the service."""
     POSSIBLE = 3
     """An attempt may have had an effect."""
+    REJECTED = 4
+    """The service rejected the row, and no attempt had an effect."""
+    REJECTED_LAST = 5
+    """The service rejected the last attempt, but an earlier one may have had an effect."""
+
+
+_EFFECTLESS: Final = frozenset({Effect.NONE, Effect.REJECTED})
+_UNSETTLED: Final = frozenset({Effect.POSSIBLE, Effect.REJECTED_LAST})
+_REJECTIONS: Final = frozenset({Effect.REJECTED, Effect.REJECTED_LAST})
 
 
 SentRow: TypeAlias = tuple[int, int, int, int, str | None]
 """A row that a run sent or may have sent: its key, digest, target, effect, and the id in its answer."""
+
+Reject: TypeAlias = tuple[int, int, int]
+"""A row that the service rejected: its key, its digest and target, and the time in minutes."""
 
 StoredEntry: TypeAlias = tuple[int, int, bytes]
 """An entry without its key, as it is stored."""
@@ -141,11 +158,13 @@ class Generation:
                 copyfileobj(file, copy, _CHUNK_SIZE)
                 copy.flush()
                 content = stack.enter_context(memoryview(stack.enter_context(mmap(copy.fileno(), 0, access=ACCESS_READ))))
-            self.count, ids_end, end = _check(path, content)
+            self.count, self.reject_count, ids_end, end = _check(path, content)
             self.metadata = msgspec.json.decode(content[ids_end:end], type=Metadata)
-            ids_start = len(_HEADER) + self.count * _ENTRY.size
+            rejects_start = len(_HEADER) + self.count * _ENTRY.size
+            ids_start = rejects_start + self.reject_count * _REJECT.size
             self.ids = stack.enter_context(content[ids_start:ids_end])
-            self.entries = stack.enter_context(content[len(_HEADER) : ids_start])
+            self._rejects = stack.enter_context(content[rejects_start:ids_start])
+            self.entries = stack.enter_context(content[len(_HEADER) : rejects_start])
             words = stack.enter_context(self.entries.cast("Q"))
             self.keys, self.checks = (stack.enter_context(words[at :: _ENTRY.size // 8]) for at in (0, 1))
             self._states = stack.enter_context(stack.enter_context(self.entries.cast("I"))[4 :: _ENTRY.size // 4])
@@ -187,6 +206,27 @@ class Generation:
         """Return the time of an entry, in minutes since the ledger's epoch."""
         return self._states[place] & _MAX_TIME
 
+    def was_rejected(self, key: int, digest: int, target: int | None) -> bool:
+        """Return whether the service rejected a row with these values in an earlier run."""
+        if target is None or not self.reject_count:
+            return False
+        return (key, digest << TARGET_BITS | target) in (each[:2] for each in self.rejects(key, key + 1))
+
+    def rejects(self, start: int, end: int) -> Iterator[Reject]:
+        """Yield the rejects whose keys are in a range, in the order of the keys."""
+        places = range(self.reject_count)
+        for place in places[bisect_left(places, start, key=self._reject_key) :]:
+            if (found := self._reject_at(place))[0] >= end:
+                return
+            yield found
+
+    def _reject_at(self, place: int) -> Reject:
+        key, check, time = _REJECT.unpack_from(self._rejects, place * _REJECT.size)
+        return key, check, time
+
+    def _reject_key(self, place: int) -> int:
+        return self._reject_at(place)[0]
+
     def id_at(self, place: int) -> str | None:
         _, state, stored = read_entry(self.entries, place)
         return self.decode_id(state >> _FORM_SHIFT & _TEXT, stored)
@@ -217,16 +257,17 @@ class Generation:
         return uncertain, gone, {target: sums[number] for target, number in self.targets.items()}
 
 
-def _check(path: Path, content: memoryview) -> tuple[int, int, int]:
-    """Check the whole file. Return the number of entries, and the offsets at which the ids and the metadata end."""
+def _check(path: Path, content: memoryview) -> tuple[int, int, int, int]:
+    """Check the whole file. Return the numbers of entries and of rejects, and the ends of the ids and of the metadata."""
     # This is as fast as the disk, and what is read later needs no check of its own.
     end = len(content) - _FOOTER.size - _DIGEST_SIZE
     if end >= len(_HEADER) and content[len(_MAGIC)] > FORMAT_VERSION:
         raise InvalidRequest(f"ledger: {path} was written by a newer version of this library; use that version")
-    if end < len(_HEADER) or _digest(content[:-_DIGEST_SIZE]).digest() != content[-_DIGEST_SIZE:]:
+    is_ours = end >= len(_HEADER) and content[: len(_HEADER)] == _HEADER
+    if not is_ours or _digest(content[:-_DIGEST_SIZE]).digest() != content[-_DIGEST_SIZE:]:
         raise damaged_error(path, "its checksum does not match")
-    count, size = _FOOTER.unpack_from(content, end)
-    return count, end - size, end
+    count, rejects, size = _FOOTER.unpack_from(content, end)
+    return count, rejects, end - size, end
 
 
 _digest: Final = partial(blake2b, digest_size=_DIGEST_SIZE)
@@ -255,13 +296,13 @@ def fresh_times(now: float, max_age: float | None) -> range:
 
 
 def create(path: Path, address: str | None, secret: bytes) -> None:
-    _write(path, [_HEADER, *_end(0, Metadata(address, secret))])
+    _write(path, [_HEADER, *_end(0, 0, Metadata(address, secret))])
 
 
 def fold(opened: Generation, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) -> int | None:
     """Write the next generation to `draft`, with the rows that a run sent. Return the number of entries that are gone."""
-    with TemporaryFile() as rows, TemporaryFile() as ids:
-        _write(draft, (merge := _Merge(opened, run, ids)).write(sent, rows))
+    with TemporaryFile() as rows, TemporaryFile() as ids, TemporaryFile() as rejects:
+        _write(draft, (merge := _Merge(opened, run, ids, rejects)).write(sent, rows))
     return merge.gone
 
 
@@ -278,9 +319,9 @@ def _write(path: Path, content: Iterable[bytes | bytearray | memoryview]) -> Non
     sync(path)
 
 
-def _end(count: int, metadata: Metadata) -> tuple[bytes, bytes]:
+def _end(count: int, rejects: int, metadata: Metadata) -> tuple[bytes, bytes]:
     text = msgspec.json.encode(metadata)
-    return text, _FOOTER.pack(count, len(text))
+    return text, _FOOTER.pack(count, rejects, len(text))
 
 
 def _divide(rows: Iterable[SentRow], bits: int, file: IO[bytes]) -> Iterator[list[SentRow]]:
@@ -304,11 +345,12 @@ def _divide(rows: Iterable[SentRow], bits: int, file: IO[bytes]) -> Iterator[lis
 class _Merge:
     """The merge of a generation with the rows of a run, part by part in the order of the keys."""
 
-    def __init__(self, opened: Generation, run: FoldedRun, ids: IO[bytes]) -> None:
+    def __init__(self, opened: Generation, run: FoldedRun, ids: IO[bytes], rejects: IO[bytes]) -> None:
         self.gone = None if run.seen is None else 0
         self._opened = opened
         self._run = run
         self._ids = ids
+        self._rejects = rejects
         self._time = minutes(run.at)
         self._targets = {**opened.metadata.targets, **run.targets}
         workspaces = Counter(target.workspace for target in self._targets.values())
@@ -322,13 +364,16 @@ class _Merge:
             end = self._opened.count if number == 1 << bits else self._opened.first_place(number << 64 - bits)
             yield (merged := self._merge(rows, first, end))
             count, first = count + len(merged) // _ENTRY.size, end
+            self._merge_rejects(rows, number - 1 << 64 - bits, number << 64 - bits)
+        reject_count = self._rejects.tell() // _REJECT.size
+        yield from _content(self._rejects)
         yield self._opened.ids
-        self._ids.seek(0)
-        yield from iter(partial(self._ids.read, _CHUNK_SIZE), b"")
+        yield from _content(self._ids)
         known, run = self._opened.metadata, self._run
         counts = {**run.counts} if self.gone is None else {**run.counts, "gone": self.gone}
         runs = [*known.runs, (known.generation + 1, int(run.at), counts)]
-        yield from _end(count, Metadata(known.address, known.secret, known.generation + 1, run.request, self._targets, runs))
+        metadata = Metadata(known.address, known.secret, known.generation + 1, run.request, self._targets, runs)
+        yield from _end(count, reject_count, metadata)
 
     def _merge(self, rows: Sequence[SentRow], first: int, end: int) -> bytearray:
         size, keys = _ENTRY.size, self._opened.keys[first:end]
@@ -343,6 +388,22 @@ class _Merge:
             copied = place + (place < len(keys) and keys[place] == key)
         pieces.append(old[copied * size :])
         return bytearray().join(pieces)
+
+    def _merge_rejects(self, rows: Sequence[SentRow], first: int, end: int) -> None:
+        """Write the rejects whose keys are in a range: those of the run, and earlier ones that it does not replace."""
+        last = {
+            (key, digest << TARGET_BITS | target): effect in _REJECTIONS
+            for key, digest, target, effect, _ in rows
+            if effect not in {Effect.NONE, Effect.POSSIBLE} and target <= _MAX_TARGET  # an attempt without an answer says nothing
+        }
+        # The last rejected values of a contact are kept, not all that it ever had. A run that ended early may have sent only some
+        # of the contact's rows.
+        replaced = {key for key, _ in last} if self._run.seen is not None else set[int]()
+        kept = {pair: self._time for pair, was_rejected in last.items() if was_rejected}
+        for key, check, time in self._opened.rejects(first, end):
+            if key not in replaced and (key, check) not in last and self._time - time <= _MAX_REJECT_AGE:
+                kept[key, check] = min(time, self._time)
+        self._rejects.write(b"".join(_REJECT.pack(*pair, time) for pair, time in sorted(kept.items())))
 
     def _mark_gone(self, entries: memoryview, first: int, end: int) -> None:
         """Mark the entries of the run's targets that its input did not have, and no longer those that it had."""
@@ -363,11 +424,11 @@ class _Merge:
             keys_of[key >> CAMPAIGN_BITS].add(key)
         doubtful = set[int]()
         for key, digest, target, effect, id_ in rows:
-            if effect == Effect.NONE or target > _MAX_TARGET:  # rows of campaigns that have no number are sent every time
+            if effect in _EFFECTLESS or target > _MAX_TARGET:  # rows of campaigns that have no number are sent every time
                 continue
             contact, known = key >> CAMPAIGN_BITS, digest
             # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
-            if effect == Effect.POSSIBLE or contact in doubtful:
+            if effect in _UNSETTLED or contact in doubtful:
                 known = _UNCERTAIN
             if effect != Effect.APPLIED:
                 doubtful.add(contact)
@@ -405,6 +466,11 @@ class _Merge:
         if form != _TEXT or self._opened.decode_id(form, stored) != id_:
             stored = _ID.pack(len(self._opened.ids) + self._ids.tell(), self._ids.write(id_.encode()))
         return _TEXT, stored
+
+
+def _content(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    yield from iter(partial(file.read, _CHUNK_SIZE), b"")
 
 
 def damaged_error(path: Path | str, reason: str) -> JournalError:

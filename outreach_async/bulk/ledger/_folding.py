@@ -171,7 +171,9 @@ def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -
     if row is None:
         return (Effect.POSSIBLE if index in possibly_sent else Effect.NONE), None
     outcome = records.decode_outcome([*row[:5], None, None, None], None, None, RUN_TARGET)
-    if outcome.status in {Outcome.REJECTED, Outcome.NOT_APPLIED}:
+    if outcome.status is Outcome.REJECTED:  # by the service: only rows that were sent are in the journal
+        return (Effect.REJECTED if outcome.certain else Effect.REJECTED_LAST), None
+    if outcome.status is Outcome.NOT_APPLIED:
         return (Effect.NONE if outcome.certain else Effect.POSSIBLE), None
     # If `not_applied` is possible, the answer itself cannot be trusted. An answer to the only attempt shows that the contact has
     # the values of the row, even if an earlier run leaves open whether the contact was new.
