@@ -30,7 +30,7 @@ _FLAGS: Final = {
 
 _LEADING_FIELD: Final = re.compile(rf"\A({'|'.join(_FLAGS)})(?=[:\[]|(?<=policy) )")
 _CHANGED: Final = re.compile(rf"\b({'|'.join(_FLAGS)}) (?=was .* and is now )")
-_ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b)?(?=[\s;,.)]|\Z)")
+_ARGUMENT: Final = re.compile(rf"\b({'|'.join(_FLAGS)})=(?:(['\"])(.*?)\2|True\b|(\d[\d.]*))?(?=[\s;,.)]|\Z)")
 _REPLACEMENTS: Final = (
     # A remedy for library and command, such as "resume with earlier='unknown' (on the command line: --resume --earlier unknown)".
     (re.compile(r"\b(?:pass|resume with) [^;()]*\([^();]*: (--resume[^();]*)\)"), r"run the import with \1"),
@@ -147,4 +147,4 @@ def translate_arguments(text: str) -> str:
     text = _CHANGED.sub(lambda found: f"{_FLAGS[found[1]]} ", text)
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
-    return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or ''}".rstrip(), text)
+    return _ARGUMENT.sub(lambda found: f"{_FLAGS[found[1]]} {found[3] or found[4] or ''}".rstrip(), text)

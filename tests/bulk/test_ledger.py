@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
+import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import timedelta
@@ -464,7 +467,7 @@ async def test_a_new_ledger_does_not_take_over_the_journal_of_another(fake: Fake
     path = Path(file.location)
     await run(fake, file, [ANN])
     remove(path)
-    with pytest.raises(InvalidRequest, match=r"has the journal 1, or is another ledger; restore .* or move the journals"):
+    with pytest.raises(JournalError, match=r"run-000001 is not that of a run with this ledger; restore .*, or move it away"):
         await run(fake, file, [ANN])
     remove(path.with_name("contacts.ledger.run-000001"))
     assert counts(await run(fake, file, [ANN], max_age=0)) == {"new": 1}
@@ -511,11 +514,98 @@ async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeSer
     journal = path.with_name("contacts.ledger.run-000002")
     replace(journal, read(journal)[:5000])
     with pytest.raises(
-        JournalError, match=r"the journal of its last run is damaged \(.*restore it, or move it away and run once with max_age=0"
+        JournalError, match=r"the last journal cannot be used: .* is damaged: .*; restore it .* or move it away and run once"
     ):
         await run(fake, file, [BO])
     journal.unlink()
     assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "new": 1}
+
+
+def replace_by_link(path: Path) -> None:
+    path.rename(moved := path.with_name("moved"))
+    path.symlink_to(moved)
+
+
+def execute(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+        db.commit()
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "an outcome is missing": lambda path: execute(path, "DELETE FROM outcome WHERE seq = 1"),
+    "all outcomes are missing": lambda path: execute(path, "DELETE FROM outcome"),
+    "an outcome has another row": lambda path: execute(path, "UPDATE outcome SET seq = 7 WHERE seq = 1"),
+    "an outcome has changed": lambda path: execute(path, "UPDATE outcome SET status = 5 WHERE seq = 1"),
+    "a window is missing": lambda path: execute(path, "DELETE FROM window"),
+    "a target is missing": lambda path: execute(path, "DELETE FROM target"),
+    "the file is empty": lambda path: path.write_bytes(b""),
+    "the file is torn": lambda path: path.write_bytes(path.read_bytes()[:5000]),
+    "the file is a text": lambda path: path.write_text("not a journal" * 100, encoding="utf-8"),
+    "the file is a link": replace_by_link,
+    "only the log is left": lambda path: path.rename(f"{path}-wal"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("is_finished", [True, False])
+async def test_no_part_of_a_damaged_journal_is_folded(fake: FakeService, file: Ledger, damage: str, *, is_finished: bool) -> None:
+    path, campaign = Path(file.location), fake.add_campaign(SPACE)
+    rows = [ANN, {**BO, "campaign": campaign}, *[{**ANN, "email": "cy@a.example"}] * (not is_finished)]
+    await run(fake, file, rows)
+    older, changed = read(path), [{**row, "city": "Oslo"} for row in rows]
+    async with client(Slow(fake)).contacts.create_many(changed, ledger=file, duplicates="overwrite", concurrency=2) as outcomes:
+        async for _ in outcomes:
+            if not is_finished:
+                outcomes.drain()
+    replace(path, older)
+    DAMAGE[damage](journal := path.with_name("contacts.ledger.run-000002"))
+    with pytest.raises(JournalError, match=r"^ledger .*; restore .*, or move it away and run once with max_age=0") as caught:
+        await run(fake, file, rows)
+    assert not re.search("resume|earlier", str(caught.value))
+    (path.parent / "away").mkdir()
+    for each in path.parent.glob(f"{journal.name}*"):
+        each.rename(path.parent / "away" / each.name)
+    found = await run(fake, file, rows, max_age=0)
+    assert set(statuses(found)) == {"overwriten"}
+    assert {contact["fields"].get("city") for contact in fake.contacts(SPACE)} == {row.get("city") for row in rows}
+
+
+async def test_a_journal_that_does_not_belong_to_the_ledger_is_refused(fake: FakeService, ledger: Ledger, tmp_path: Path) -> None:
+    await run(fake, ledger, [ANN])
+    place = f"{os.fspath(ledger.location)}{'/' if isinstance(ledger.location, str) else '.'}run-000002"
+    await client(fake).contacts.create_many([BO], journal=place)
+    with pytest.raises(
+        JournalError, match=r"^ledger .*run-000002 is not that of a run with this ledger; .* with max_age=0"
+    ) as caught:
+        await run(fake, ledger, [ANN])
+    assert not re.search("resume|earlier", str(caught.value))
+    journal = path_of(place)
+    journal.rename(tmp_path / "away")
+    if isinstance(ledger.location, str):
+        write(journal / "notes.txt", b"not a journal")
+        with pytest.raises(JournalError, match=r"run-000002 contains objects that do not belong to a journal, .* with max_age=0"):
+            await run(fake, ledger, [ANN])
+        journal.rename(tmp_path / "notes")
+    assert counts(await run(fake, ledger, [ANN], max_age=0)) == {"expired": 1}
+
+
+def path_of(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+
+async def test_a_journal_that_cannot_be_written_stops_the_run_with_a_remedy(fake: FakeService, file: Ledger) -> None:
+    rows = [{"email": f"user{number}@a.example"} for number in range(300)]
+    await run(fake, file, rows[:1])
+    with pytest.raises(JournalError, match=r"^ledger .*: journal .*run-000002: .*; fix the cause and run again$"):
+        await run_with_a_limit(37_000, lambda: run(fake, file, rows))
+    await run(fake, file, rows)
+    assert counts(await run(Script(), file, rows)) == {"unchanged": 300}
 
 
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.9, 1.0])

@@ -111,7 +111,7 @@ def test_rows_that_wait_on_the_disk_keep_their_order() -> None:
 def test_a_row_whose_target_is_missing_is_damage() -> None:
     pages: Any = iter([[(0, encode_row(1, 2, 7), {})], []])
     with pytest.raises(JournalError, match="a target is missing"):
-        list(_sent_rows(lambda _query: next(pages), PossiblySent(), {0: 1}))
+        list(_sent_rows(lambda _query: next(pages), {}, PossiblySent(), {0: 1}))
 
 
 def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from outreach_async.bulk._run.windows import WindowedFeed
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import JournalState
 from outreach_async.bulk.ledger import OpenLedger
-from outreach_async.bulk.ledger._folding import translate_errors
 from outreach_async.errors import JournalError
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
@@ -175,8 +174,7 @@ class LedgerRecorder(JournalRecorder):
         counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count}
         # Only a run that has read its whole input shows which contacts are gone from it.
         seen = comparer.seen if state == "finished" else None
-        with translate_errors(self._run.store.name, opens=False):
-            comparer.counts.gone = self._run.fold(numbers, counts, seen, comparer.compared_targets)
+        comparer.counts.gone = self._run.fold(numbers, counts, seen, comparer.compared_targets)
 
     def _release(self) -> None:
         self._run.close()

@@ -45,7 +45,7 @@ def require_local(path: str, mounts: str) -> None:
     if kind is not None and _NETWORK_TYPES.fullmatch(kind):
         raise InvalidRequest(
             f"journal: {path} is on a network file system ({kind}), whose locks are unreliable;"
-            " pass a path on a local disk, and move an existing journal there"
+            " pass a path on a local disk, and move existing files there"
         )
 
 
@@ -105,11 +105,13 @@ class JournalLock:
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             status = os.lstat(path)
             if not stat.S_ISREG(status.st_mode):
-                raise InvalidRequest(f"journal: {path} is not a regular file; pass the file itself, not a link or folder")
+                raise reader.ForeignJournalError(
+                    f"journal: {path} is not a regular file; pass the file itself, not a link or folder"
+                )
             if (status.st_dev, status.st_ino) in _LOCKED_FILES:
                 raise _in_use_error(path)
             if not resume:
-                raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
+                raise reader.JournalExistsError(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
             descriptor = locked = os.open(path, _OPEN_FLAGS)
             descriptors.callback(os.close, descriptor)
             if beside:
@@ -129,7 +131,7 @@ class JournalLock:
 def require_lockable(path: str) -> None:
     if not CAN_LOCK:
         raise InvalidRequest(
-            "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or run without a journal"
+            "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or the URL of an object store"
         )
     require_local(path, read_mounts())
 
@@ -189,7 +191,7 @@ class FileDatabase(Database):
         if mode != ("wal",):
             raise InvalidRequest(
                 f"journal: {self.name} is on a file system without shared memory;"
-                " pass a path on a local disk, and move an existing journal there"
+                " pass a path on a local disk, and move existing files there"
             )
 
     def _before_commit(self, transaction: Transaction) -> None:
@@ -287,9 +289,9 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
         raise reader.empty_error(Path(path))
     kind = records.classify_header(header)
     if kind == "newer":
-        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; resume with that version")
+        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; use that version")
     if kind == "foreign":
-        raise InvalidRequest(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
+        raise reader.ForeignJournalError(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
     try:
         metadata, log_stale = reader.query_journal(Path(path), reader.require_intact)
     except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal

@@ -22,7 +22,14 @@ import msgspec
 
 from outreach_async._files.objects import Objects, create_or_read, open_objects
 from outreach_async.bulk.journal import _records as records
-from outreach_async.bulk.journal._reader import DamagedJournalError, RunQuery, read_metadata, require_intact
+from outreach_async.bulk.journal._reader import (
+    DamagedJournalError,
+    ForeignJournalError,
+    JournalExistsError,
+    RunQuery,
+    read_metadata,
+    require_intact,
+)
 from outreach_async.bulk.journal._records import (
     DECODING_ERRORS,
     OTHER_JOURNAL,
@@ -122,15 +129,17 @@ class ObjectLog:
 
     def find(self) -> bool:
         """Find the last generation and its last object. Return whether the log contains any objects."""
-        last = (self.generation, self.number - 1)
+        last, foreign = (self.generation, self.number - 1), None
         for name in self._objects.names():
-            match = _NAME.fullmatch(name)
-            if match is None:
-                raise InvalidRequest(
-                    f"journal: {self.name} contains objects that do not belong to a journal, such as {name!r};"
-                    f" move them to another prefix, or {OTHER_JOURNAL}"
-                )
-            last = max(last, (int(match[1]), int(match[2])))
+            if match := _NAME.fullmatch(name):
+                last = max(last, (int(match[1]), int(match[2])))
+            else:
+                foreign = name
+        if foreign is not None:
+            raise ForeignJournalError(
+                f"journal: {self.name} contains objects that do not belong to a journal, such as {foreign!r};"
+                f" move them to another prefix, or {OTHER_JOURNAL}"
+            )
         # A writer that has read or written objects belongs to its generation. If there is a newer one, another run has given up
         # this generation as damaged.
         if last[0] > self.generation and self.number:
@@ -359,7 +368,7 @@ class ObjectJournal(JournalStore):
         with translate_errors(self.url):
             if log.find():
                 if not resume and earlier == "known":
-                    raise InvalidRequest(f"journal: {self.url} already exists; resume its run, or {OTHER_JOURNAL}")
+                    raise JournalExistsError(f"journal: {self.url} already exists; resume its run, or {OTHER_JOURNAL}")
                 try:
                     return self._start(log, identity, earlier, created=False)
                 except DamagedJournalError as error:

@@ -175,7 +175,15 @@ class DamagedJournalError(JournalError):
     """The journal is damaged. Any other JournalError may be temporary."""
 
 
-class EmptyJournalError(InvalidRequest):
+class JournalExistsError(InvalidRequest):
+    """A new run found a journal, which another run may have just created."""
+
+
+class ForeignJournalError(InvalidRequest):
+    """What is at the journal's place is not a journal."""
+
+
+class EmptyJournalError(ForeignJournalError):
     """The file of the journal is empty."""
 
 
@@ -215,9 +223,9 @@ def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) 
     with closing(connect(path, mode)) as db:
         (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
         if application_id != records.APPLICATION_ID:
-            raise InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
+            raise ForeignJournalError(f"journal: {path} is not a journal; pass the path of a journal")
         if version > records.FORMAT_VERSION:
-            raise InvalidRequest(f"journal: {path} was written by a newer version of this library; read it with that version")
+            raise InvalidRequest(f"journal: {path} was written by a newer version of this library; use that version")
         db.execute("BEGIN")
         return query(db)
 
@@ -255,7 +263,7 @@ def _is_external(error: Exception) -> bool:
 
 def read_error(path: Path, error: Exception) -> OutreachError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return InvalidRequest(f"journal: {path} is not a journal; pass the path of a journal")
+        return ForeignJournalError(f"journal: {path} is not a journal; pass the path of a journal")
     if _is_external(error):
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
@@ -34,8 +34,9 @@ class WriterThread:
 
     # After `run` returns or raises an exception, the call is not running and does not start later.
 
-    def __init__(self, *, inline: bool) -> None:
+    def __init__(self, *, inline: bool, errors: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._inline = inline
+        self._errors = errors  # converts what a call raises
         self._lock = anyio.Lock(fast_acquire=True)
         self._limiter = anyio.CapacityLimiter(1)
 
@@ -73,7 +74,8 @@ class WriterThread:
         return opened[0]
 
     async def _execute(self, job: Callable[[], Any]) -> Any:
-        return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)
+        with self._errors():
+            return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)
 
 
 @attrs.define(eq=False, repr=False, slots=False, kw_only=True)

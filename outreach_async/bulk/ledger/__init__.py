@@ -99,6 +99,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import TemporaryDirectory
@@ -333,7 +334,8 @@ async def open_ledger(options: LedgerOptions) -> OpenLedger:
             store.close()
             raise
 
-    thread = WriterThread(inline=options.ledger.inline)
+    errors = partial(translate_errors, os.fspath(options.ledger.location), opens=False)
+    thread = WriterThread(inline=options.ledger.inline, errors=errors)
     run = await thread.run_opening(open_run)
     journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats=options.repeats, earlier="known")
     return OpenLedger(options, now, run, OpenJournal(journal, run.writer, thread))

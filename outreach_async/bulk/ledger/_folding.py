@@ -19,9 +19,13 @@ from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._file_journal import JournalInUseError
+from outreach_async.bulk.journal._object_journal import TakenOverError
 from outreach_async.bulk.journal._reader import (
     SELECT_CHECKSUMS,
     DamagedJournalError,
+    EmptyJournalError,
+    ForeignJournalError,
+    JournalExistsError,
     RunQuery,
     read_metadata,
     read_targets,
@@ -29,7 +33,7 @@ from outreach_async.bulk.journal._reader import (
 from outreach_async.bulk.journal._store import open_snapshot
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow, fold
 from outreach_async.bulk.ledger._stores import LedgerStore
-from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 _ROW: Final = struct.Struct("<QQI")
 """A row in a marked window of a run with a ledger: its key, its digest, and the number of its target in the journal; 0 for the
@@ -38,6 +42,9 @@ _PAGE: Final = 8
 """Number of windows that are read from a journal at a time."""
 _MAX_ATTEMPTS: Final = 20
 SEND_ALL: Final = "max_age=0, which sends every row again"
+_RUN_AGAIN: Final = "fix the cause and run again"
+_RESTORE: Final = f"restore it (with its -wal file, if there is one), or move it away and run once with {SEND_ALL}"
+_RESTORE_BOTH: Final = f"restore the ledger and journals that belong together, or move it away and run once with {SEND_ALL}"
 
 encode_row: Final = _ROW.pack
 
@@ -69,7 +76,7 @@ class LedgerRun:
             request = {name: options[name] for name in ("duplicates", "strict_validation")}
             run = FoldedRun(options["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request)
             try:
-                gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, possibly_sent, translated))
+                gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, metadata, possibly_sent, translated))
             except BaseException:
                 self.store.draft.unlink(missing_ok=True)
                 raise
@@ -128,8 +135,9 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     """Fold the run in a journal, unless its process is still running. A run in an object store is taken over."""
     with open_snapshot(journal) as run_query:
         recorded = run_query(read_metadata)["identity"]
-    if recorded["options"]["ledger"] != opened.name:
-        raise _not_newest_error(store.name, opened.metadata.generation + 1)
+    if recorded["options"].get("ledger") != opened.name:
+        place = journal.path if isinstance(journal, Journal) else journal.url
+        raise ForeignJournalError(f"journal: {place} is not that of a run with this ledger; {_RESTORE_BOTH}")
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
@@ -138,18 +146,27 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
         writer.close()
 
 
-def _sent_rows(run_query: RunQuery, possibly_sent: PossiblySent, targets: Mapping[int, int]) -> Iterator[SentRow]:
-    """Yield the rows that a run sent or may have sent, in the order in which it marked them."""
-    # `targets` translates the numbers of targets in the journal to those in the ledger.
-    first = 0
+def _sent_rows(
+    run_query: RunQuery, metadata: Mapping[str, Any], possibly_sent: PossiblySent, targets: Mapping[int, int]
+) -> Iterator[SentRow]:
+    """Yield the rows that a run sent or may have sent, in the order in which it marked them. Raise an error if one is missing."""
+    # `targets` translates the numbers of targets in the journal to those in the ledger. Each row and outcome is checked when it
+    # is read. A row without an outcome counts as not sent, unless it is possibly sent, so the outcomes must be those that the run
+    # has counted. Whoever writes the rows must not publish them before all of them were yielded.
+    first = recorded = 0
     while page := run_query(partial(_read_page, first=first)):
         for start, content, outcomes in page:
             for position, (key, digest, target) in enumerate(_ROW.iter_unpack(content)):
                 effect, id_ = _effect_of(outcomes.get(start + position), possibly_sent, start + position)
                 if target not in targets:
-                    raise DamagedJournalError("journal: a target is missing")
+                    raise DamagedJournalError(f"journal: a target is missing; {_RESTORE}")
                 yield key, digest, targets[target], effect, id_
-            first = start + len(content) // _ROW.size
+            first, recorded = start + len(content) // _ROW.size, recorded + len(outcomes)
+    marked, expected = metadata["hwm"], metadata["totals"]["rows"]
+    if (first, recorded) != (marked, expected) or (metadata["state"] == "finished" and recorded != marked):
+        raise DamagedJournalError(
+            f"journal: expected {marked} rows with {expected} outcomes, found {first} with {recorded}; {_RESTORE}"
+        )
 
 
 def _read_page(db: sqlite3.Connection, first: int) -> list[tuple[int, bytes, dict[int, list[Any]]]]:
@@ -185,21 +202,34 @@ def _effect_of(row: list[Any] | None, possibly_sent: PossiblySent, index: int) -
 
 @contextmanager
 def translate_errors(name: str, *, opens: bool = True) -> Iterator[None]:
-    """Convert errors of the journal and of the file into errors about the ledger."""
+    """Convert errors of the journal and of the file into errors about the ledger, with the remedies of a run with a ledger."""
     try:
         yield
-    except JournalInUseError:
+    except (JournalInUseError, JournalExistsError):
         raise InvalidRequest(f"ledger: another run is using {name}; wait until that run ends") from None
-    except DamagedJournalError as error:
-        reason = str(error).partition(";")[0]
-        raise JournalError(
-            f"ledger {name}: the journal of its last run is damaged ({reason}); restore it, or move it away and run once"
-            f" with {SEND_ALL}"
+    except (DamagedJournalError, ForeignJournalError) as error:
+        remedy = _RESTORE if isinstance(error, DamagedJournalError | EmptyJournalError) else _RESTORE_BOTH
+        raise JournalError(f"ledger {name}: the last journal cannot be used: {_problem_of(error)}; {remedy}") from error
+    except TakenOverError as error:
+        raise TakenOverError(
+            f"ledger {name}: another run has taken over the ledger, and this run sends nothing more; run again when that run has"
+            " ended"
         ) from error
+    except (InvalidRequest, JournalError) as error:
+        if not str(error).startswith("journal"):
+            raise
+        if isinstance(error, InvalidRequest) and not isinstance(error.__cause__, OSError):
+            raise InvalidRequest(f"ledger: {str(error).removeprefix('journal: ')}") from error
+        raise JournalError(f"ledger {name}: {_problem_of(error)}; {_RUN_AGAIN}") from error
     except OSError as error:
         if opens and isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
             raise InvalidRequest(
                 f"ledger: {name} cannot be opened: {error.strerror}; pass a path in a folder that exists and that you can write"
                 " to"
             ) from error
-        raise JournalError(f"ledger {name}: {error.strerror or error}; fix the cause and run again") from error
+        raise JournalError(f"ledger {name}: {error.strerror or error}; {_RUN_AGAIN}") from error
+
+
+def _problem_of(error: OutreachError) -> str:
+    """Return the message of an error without its remedy, which comes last."""
+    return str(error).rpartition("; ")[0].removeprefix("journal: ")
