@@ -6,7 +6,9 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -15,18 +17,23 @@ import msgspec
 
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._history_tables import (
+    APPLICATION_ID,
     CAMPAIGN,
     CAMPAIGN_COUNTERS,
     COLUMNS,
     COUNTS,
     DOMAIN,
     FINDING_TEXTS,
+    FORMAT_VERSION,
     MAILBOX,
     STEP,
+    VIEWS,
     Entity,
     Readings,
     Record,
-    create_statements,
+    create_table,
+    create_view,
+    missing_tables,
     records_of,
     storable,
 )
@@ -57,17 +64,57 @@ def insert(db: sqlite3.Connection, table: str, *values: object) -> None:
     db.execute(_INSERTS[table], (*values, _checksum(values)))
 
 
-def find_damage(db: sqlite3.Connection) -> str | None:
-    """Return a description of damage that `PRAGMA quick_check` does not find, or `None`."""
-    expected = {statement.split()[2]: statement for statement in create_statements() if statement.startswith("CREATE")}
-    known = dict(db.execute("SELECT name, sql FROM sqlite_master").fetchall())
-    if changed := [name for name, statement in expected.items() if known.get(name) != statement]:
-        return f"the definition of {changed[0]} has changed"
-    for table, columns in COLUMNS.items():
-        rows = db.execute(f"SELECT crc, {', '.join(columns)} FROM {table}")  # noqa: S608 - names of this package
+def find_damage(db: sqlite3.Connection, version: int) -> str | None:
+    """Return a description of damage that `PRAGMA quick_check` does not find, or `None`. `version` is the file's format."""
+    kinds = dict(db.execute("SELECT lower(name), type FROM sqlite_master"))
+    missing = missing_tables(version)
+    for table in COLUMNS:
+        if table in missing:
+            if table in kinds:
+                return f"its format has the number {version}, but it has the table {table}"
+            continue
+        if _structure(db, table) != _expected_structure(table):
+            return f"the definition of {table} has changed"
+        rows = db.execute(f"SELECT crc, {', '.join(COLUMNS[table])} FROM {table}")  # noqa: S608 - names of this package
         if any(_checksum(row[1:]) != row[0] for row in rows):
             return f"a row of {table} has changed"
-    return None
+    taken = [name for name in VIEWS if kinds.get(name, "view") != "view"]
+    return f"{taken[0]} is not a view" if taken else None
+
+
+def _structure(db: sqlite3.Connection, table: str) -> tuple[list[Any], list[Any]]:
+    """Return the columns and the constraints of a table, whose text other programs and later versions may write differently."""
+    constraints = db.execute("SELECT origin FROM pragma_index_list(?) WHERE origin <> 'c'", (table,)).fetchall()
+    return db.execute("SELECT * FROM pragma_table_xinfo(?)", (table,)).fetchall(), constraints
+
+
+@cache
+def _expected_structure(table: str) -> tuple[list[Any], list[Any]]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute(create_table(table))
+        return _structure(db, table)
+
+
+def define(db: sqlite3.Connection, version: int) -> None:
+    """Add what a history of an earlier format lacks, and replace the views that another version of this package has written."""
+    if version < FORMAT_VERSION:
+        for table in missing_tables(version):
+            db.execute(create_table(table))
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+    known = dict(db.execute("SELECT name, sql FROM sqlite_master"))
+    for name in VIEWS:
+        if known.get(name) != create_view(name):
+            db.execute(f"DROP VIEW IF EXISTS {name}")
+            db.execute(create_view(name))
+
+
+def define_for_reading(db: sqlite3.Connection, version: int) -> None:
+    """Define the same for one connection, which also works if the file cannot be written: the stored views may be older."""
+    for table in missing_tables(version):
+        db.execute(create_table(table, "TEMP TABLE"))
+    for name in VIEWS:
+        db.execute(create_view(name, "TEMP VIEW"))
 
 
 def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -> int:

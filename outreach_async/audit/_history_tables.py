@@ -18,7 +18,7 @@ from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.models import Campaign, Mailbox, Number, Step
 
 APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 COUNTS: Final = ("critical", "error", "warning", "info")
 
 
@@ -78,6 +78,7 @@ _KEYS: Final = {
     "workspaces": "workspace, snapshot",
     **{table: f"first, {entity.key}" for entity in ENTITIES for table in (entity.table, entity.figure_table)},
     "findings": "finding",
+    "openings": "finding",
 }
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "about": ("name", "value"),
@@ -87,19 +88,27 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     **{each.table: (each.key, "first", "last", *each.labels) for each in ENTITIES},
     **{each.figure_table: (each.key, "first", "last", *each.figures) for each in ENTITIES},
     "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "sent_30days", "figures"),
+    "openings": ("finding", "at"),
 }
 """The columns of each table; `crc`, the checksum of a row, follows. Numbers have no type: SQLite then stores them as they are."""
+_ADDED: Final = {"openings": 2}
+"""The version of the format that added a table."""
 TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days"})  # to export; `about` and `days` are internal
 
 
-def create_statements() -> Iterable[str]:
-    yield f"PRAGMA application_id = {APPLICATION_ID}"
-    yield f"PRAGMA user_version = {FORMAT_VERSION}"
-    for table, columns in COLUMNS.items():
-        typed = ", ".join(f"{name} TEXT" if name in TEXT_COLUMNS and name != columns[0] else name for name in columns)
-        yield f"CREATE TABLE {table} ({typed}, crc, PRIMARY KEY ({_KEYS[table]})) WITHOUT ROWID"
-    for name, query in VIEWS.items():
-        yield f"CREATE VIEW {name} AS {query}"
+def missing_tables(version: int) -> list[str]:
+    """Return the tables that a history with this version of the format lacks; 0 is an empty file."""
+    return [table for table in COLUMNS if _ADDED.get(table, 1) > version]
+
+
+def create_table(table: str, kind: str = "TABLE") -> str:
+    columns = COLUMNS[table]
+    typed = ", ".join(f"{name} TEXT" if name in TEXT_COLUMNS and name != columns[0] else name for name in columns)
+    return f"CREATE {kind} {table} ({typed}, crc, PRIMARY KEY ({_KEYS[table]})) WITHOUT ROWID"
+
+
+def create_view(name: str, kind: str = "VIEW") -> str:
+    return f"CREATE {kind} {name} AS {VIEWS[name]}"
 
 
 def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:

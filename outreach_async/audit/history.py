@@ -79,6 +79,9 @@ disk or a loss of power loses at most the snapshot that is being written. Proces
 checks the whole file, and refuses a damaged one. A file that is not a history is never changed, and a history belongs to the
 address of one service. Tables, views and indexes that other programs add, also by `ANALYZE`, are neither checked nor changed. It
 contains the addresses of mailboxes, so only its owner can read it.
+
+A version of this package reads the histories of earlier ones, and shows its own figures of each day. Other programs see the views
+of the version that wrote the file last, which replaces them.
 """
 
 from __future__ import annotations
@@ -93,7 +96,14 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async.audit._history_snapshot import find_damage, insert, read_baseline, write_snapshot
+from outreach_async.audit._history_snapshot import (
+    define,
+    define_for_reading,
+    find_damage,
+    insert,
+    read_baseline,
+    write_snapshot,
+)
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
     COLUMNS,
@@ -102,7 +112,6 @@ from outreach_async.audit._history_tables import (
     TABLES,
     VIEWS,
     Readings,
-    create_statements,
     domain_sums,
     storable,
 )
@@ -320,7 +329,6 @@ class History:
         """
         foreign: Exception | None = None
         with self._reading() as db:
-            db.execute("BEGIN")
             try:
                 yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
             except (OSError, UnicodeError) as error:  # of what the caller does with the rows
@@ -368,7 +376,8 @@ class History:
             )
         self._require_history()
         with self._open("rw" if os.access(self.path, os.W_OK) else "ro") as db:
-            self._require_intact(db)
+            db.execute("BEGIN")  # another process may write between two statements
+            define_for_reading(db, self._require_intact(db))
             yield db
 
     @contextmanager
@@ -382,13 +391,12 @@ class History:
             db.execute("PRAGMA synchronous = EXTRA")  # a commit is durable, also after a loss of power
             db.execute("BEGIN IMMEDIATE")
             try:
-                # Only now can no other process create the tables.
+                # Only now can no other process create the tables, or replace the views.
                 if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-                    for statement in create_statements():
-                        db.execute(statement)
+                    define(db, 0)
                     insert(db, "about", "identity", token_hex(8))
                     insert(db, "about", "address", self._address or "")
-                self._require_intact(db)
+                define(db, self._require_intact(db))
                 yield db
                 db.execute("COMMIT")
             finally:
@@ -426,12 +434,13 @@ class History:
                 f"history: {self.path} is not a history; pass the path of a history, or of a file that does not exist"
             )
 
-    def _require_intact(self, db: sqlite3.Connection) -> None:
+    def _require_intact(self, db: sqlite3.Connection) -> int:
+        """Return the version of the file's format."""
         ((version,),) = db.execute("PRAGMA user_version")
         if version > FORMAT_VERSION:
             raise InvalidRequest(f"history: {self.path} was written by a newer version of this library; use that version")
         ((result,), *_) = db.execute("PRAGMA quick_check(1)")
-        if (found := find_damage(db) if result == "ok" else result) is not None:
+        if (found := find_damage(db, version) if result == "ok" else result) is not None:
             raise HistoryError(f"history {self.path} is damaged: {found}; {_MOVE}")
         about = dict(db.execute("SELECT name, value FROM about"))
         identity, address = about.get("identity"), about.get("address")
@@ -444,6 +453,7 @@ class History:
         if self._identity not in {None, identity}:
             raise InvalidRequest(f"history: {self.path} was replaced by another history; start again")
         self._identity = identity
+        return int(version)
 
 
 def _select(db: sqlite3.Connection, name: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -29,7 +30,15 @@ from support.histories import START, DrawnWorld, Sent, agency, append_days, pass
 
 from outreach_async import InvalidRequest
 from outreach_async.audit import history as guide
-from outreach_async.audit._history_tables import CAMPAIGN, FORMAT_VERSION, create_statements, record_mailboxes
+from outreach_async.audit._history_tables import (
+    CAMPAIGN,
+    COLUMNS,
+    FORMAT_VERSION,
+    VIEWS,
+    create_table,
+    create_view,
+    record_mailboxes,
+)
 from outreach_async.audit.history import DayFigures, History, HistoryError
 
 HELPER = (sys.executable, "-m", "support.histories")
@@ -316,7 +325,10 @@ def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path
         ("UPDATE findings SET rule = 'OA999'", "a row of findings has changed"),
         ("UPDATE snapshots SET scope = 'other' WHERE snapshot = 2", "a row of snapshots has changed"),
         ("UPDATE about SET value = 'https://other.example' WHERE name = 'address'", "a row of about has changed"),
-        ("DROP VIEW campaign_days", "the definition of campaign_days has changed"),
+        ("ALTER TABLE campaigns ADD COLUMN color", "the definition of campaigns has changed"),
+        ("DROP TABLE openings", "the definition of openings has changed"),
+        ("PRAGMA user_version = 1", "its format has the number 1, but it has the table openings"),
+        ("DROP VIEW campaign_days; CREATE TABLE campaign_days (date)", "campaign_days is not a view"),
         ("DELETE FROM about", "it does not name its service"),
         ("UPDATE findings SET rule = CAST(X'ff' AS TEXT)", "Could not decode to UTF-8 column"),
     ],
@@ -327,8 +339,7 @@ def test_a_changed_row_is_damage(path: Path, statement: str, what: str) -> None:
     for day in range(3):
         History(path).append(*world.read(START + day * DAY))
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute(statement).rowcount
-        db.commit()
+        db.executescript(statement)
 
     with pytest.raises(HistoryError, match=f"is damaged: .*{what}"):
         History(path)
@@ -412,8 +423,59 @@ def test_an_older_audit_of_the_same_workspaces_is_not_appended(path: Path) -> No
 
 
 def test_the_format_changes_only_with_its_version() -> None:
-    # If this fails, add 1 to FORMAT_VERSION, convert older histories, and change the checksum.
-    assert (FORMAT_VERSION, crc32("\n".join(create_statements()).encode())) == (1, 29980450)
+    # If this fails, add 1 to FORMAT_VERSION, convert older histories, and change the checksum. Views may change at any time.
+    assert (FORMAT_VERSION, crc32("\n".join(map(create_table, COLUMNS)).encode())) == (2, 2440191088)
+
+
+class ReadOnly(History):
+    """A history whose file this process may not write."""
+
+    @contextmanager
+    def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
+        with super()._open(mode.replace("rw", "ro")) as db:
+            yield db
+
+
+_OTHER_VERSIONS = {
+    "a reworded view": "DROP VIEW campaign_days; CREATE VIEW campaign_days AS SELECT 1 AS other -- words",
+    "no views": ";".join(f"DROP VIEW {name}" for name in VIEWS),
+    "a view that does not work": "DROP VIEW mailbox_days; CREATE VIEW mailbox_days AS SELECT * FROM missing",
+    "a table in other words": "CREATE TABLE copy AS SELECT * FROM days; DROP TABLE days;"
+    'CREATE TABLE "days" ( "day", date text , crc, primary key(day) ) without rowid; INSERT INTO days SELECT * FROM copy',
+    "the first format": "DROP TABLE openings; PRAGMA user_version = 1; DROP VIEW workspace_days;"
+    "CREATE VIEW workspace_days AS SELECT 1 AS other",
+}
+
+
+@pytest.mark.parametrize("written", _OTHER_VERSIONS)
+def test_a_history_of_another_version_shows_the_same_and_gets_these_views(path: Path, written: str) -> None:
+    append_days(path, 3)
+    expected, opened = read_tables(path), History(path).opened(["space_1"])
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(_OTHER_VERSIONS[written])
+    content = path.read_bytes()
+
+    with ReadOnly(path).tables() as tables:
+        assert {name: sorted(map(repr, rows)) for name, (_, rows) in tables.items()} == expected
+    assert (read_tables(path), History(path).opened(["space_1"]), path.read_bytes()) == (expected, opened, content)
+    both = [threading.Thread(target=History(path).prune, args=(9 * DAY,)) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    with closing(sqlite3.connect(path)) as db:
+        views = dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'view'"))
+        assert db.execute("PRAGMA user_version").fetchone() == (FORMAT_VERSION,)
+    assert views == {name: create_view(name) for name in VIEWS}
+    assert read_tables(path) == expected
+
+
+def test_a_history_can_be_read_while_another_program_writes(path: Path) -> None:
+    append_days(path, 2)
+    expected = read_tables(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        assert read_tables(path) == expected
 
 
 def test_the_queries_of_the_guide_run(path: Path) -> None:
