@@ -349,7 +349,10 @@ class SyncRun:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel the requests in flight, and record how the run ended."""
-        self._manager.__exit__(kind, error, trace)
+        try:
+            self._manager.__exit__(kind, error, trace)
+        finally:
+            self._rows.release()
 
     def wait(self) -> BulkReport:
         """Run to the end and return the report, as awaiting a `BulkRun` does.
@@ -440,7 +443,7 @@ class CallerRows(AsyncIterator[Any]):
 
     def __init__(self, rows: Any, numbers: Any = "format", clock: Callable[[], float] = monotonic) -> None:
         source = Source(rows, numbers)
-        if not source.ready:
+        if source.stream is not None:
             raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
         self.total = source.total
         self.findings = source.findings
@@ -468,6 +471,10 @@ class CallerRows(AsyncIterator[Any]):
             batch.append(end)
             self._ended = True
         return batch
+
+    def release(self) -> None:
+        """Drop the iterable in the caller's thread. A generator that nobody else needs is then closed in this thread."""
+        self._iterator, self._ended = iter(()), True
 
     @property
     def _is_low(self) -> bool:

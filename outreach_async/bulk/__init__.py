@@ -112,7 +112,8 @@ done, the total, the rows per second, the state, the seconds until a pause ends 
 explains when a run pauses, and what ends it early: the iteration then raises `BulkSuspended` (temporary: resume after its
 `retry_after` seconds), `BulkStopped` (every row is affected: fix the cause, and resume) or `JournalError` (the disk is full, or
 another program has blocked the journal for 10 seconds). An exception of your iterable is raised after the outcomes of the rows
-before it.
+before it. An async iterable is read and closed (`aclose`) by one task of its own, however the run ends: a generator may stand
+inside its own time limit or task group when it yields. If something else cancels this task, the run is stopped.
 
 BulkSuspended and BulkStopped are a `BulkError`, which has the counts in `report`, and is `resumable` with a journal. Leaving the
 block early cancels the requests in flight; the journal records which of their rows may have been sent. A million rows need as

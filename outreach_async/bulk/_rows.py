@@ -23,10 +23,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-import anyio
 import attrs
 import msgspec
-from anyio.abc import TaskGroup
 
 from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
 from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target, standard_values
@@ -35,8 +33,8 @@ from outreach_async._service.validation import TARGET_FIELDS, require_choice, to
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk._targets import ListingNeeded, Targets
-from outreach_async.errors import BulkError, InvalidRequest
+from outreach_async.bulk._targets import Targets
+from outreach_async.errors import InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
@@ -354,7 +352,9 @@ END: Final = object()  # what `Source.pull` returns when there are no more rows
 
 
 class Source:
-    """The input of a run: the rows of the caller's iterable. Many tasks may pull rows concurrently."""
+    """The input of a run: the rows of the caller's iterable. A `StreamReader` reads the `stream` of an async iterable."""
+
+    ready: Final = True
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
         require_choice("numbers", numbers, get_args(Numbers))
@@ -366,19 +366,18 @@ class Source:
             rows, self.findings = read_frame(rows, numbers)
         if isinstance(rows, str | bytes | Mapping | NewContact):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
-        self._lock = anyio.Lock(fast_acquire=True)
-        self.ready = not isinstance(rows, AsyncIterable)
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
-        self._stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(_freeze, rows)
+        self.stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
+        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(freeze, rows)
+
+    def release(self) -> None:
+        """Drop the iterable in the thread that reads it. A generator that nobody else needs is then closed in this thread."""
+        self.iterator = iter(())
 
     async def pull(self) -> Any:
-        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
-        if self._stream is None:
-            return next(self.iterator, END)
-        async with self._lock:  # an async generator raises if two tasks advance it at the same time
-            return _freeze(await anext(self._stream, END))
+        """Return the next row of an iterable; `END` after the last row. Exceptions of the iterable propagate unchanged."""
+        return next(self.iterator, END)
 
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
         """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
@@ -412,7 +411,7 @@ def approximate_size(row: object) -> int:
         return len(repr(row))
 
 
-def _freeze(row: Any) -> Any:
+def freeze(row: Any) -> Any:
     """Return a copy of the row if the caller can change it, otherwise the row itself."""
     # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
     # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
@@ -421,7 +420,7 @@ def _freeze(row: Any) -> Any:
         if "custom" not in copy and "extra" not in copy:
             return copy
     elif type(row) is tuple and row:  # a contact and its target
-        return (_freeze(row[0]), *row[1:])
+        return (freeze(row[0]), *row[1:])
     elif not _may_change(type(row)):  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         return row
     else:
@@ -490,55 +489,3 @@ def _decode_label(label: str) -> str:
         return _fold(label[4:].encode("ascii").decode("punycode"))
     except UnicodeError:
         return label
-
-
-class DirectFeed:
-    """Supplies the rows of a run without a journal. Each is pulled when a worker requests the next one."""
-
-    def __init__(self, source: Source, parser: RowParser) -> None:
-        self._source = source
-        self._parser = parser
-        self._pulled_count = 0
-        self._stopped = False
-        self._lock = anyio.Lock(fast_acquire=True)
-
-    def start(self, _group: TaskGroup) -> None:
-        """Start no task: `next` pulls the rows."""
-
-    async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
-        # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
-        # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
-        if self._lock.locked() or not self._source.ready:
-            async with self._lock:
-                return await self._resolve(END if self._stopped else await self._source.pull())
-        row = END if self._stopped else next(self._source.iterator, END)
-        if row is not END:
-            try:
-                parsed = self._parser.parse(self._pulled_count, row)
-            except ListingNeeded:
-                pass
-            else:
-                self._pulled_count += 1
-                return parsed
-        async with self._lock:  # it is free
-            return await self._resolve(row)
-
-    async def _resolve(self, row: object) -> ParsedRow | ContactOutcome | None:
-        if row is END:
-            self._stopped = True
-            return None
-        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        try:
-            return await self._parser.targets.apply(self._parser.parse, index, row)
-        except BulkError:
-            if self._stopped:  # the run is ending: this row is left, as those that were not pulled
-                return None
-            raise
-
-    def stop(self) -> None:
-        self._stopped = True
-
-    def remaining_possibly_sent(self) -> PossiblySent:
-        """Return no rows: no journal tells what an earlier process did."""
-        return NO_ROWS

@@ -243,15 +243,32 @@ class BulkRun:
         elif self._journal_options is not None:
             opened = await open_journal(self._journal_options)
         self._pipeline = Pipeline(self._plan, opened, only_counts=self._only_counts)
+        # Its own group, because the iterable of rows may end in peace when the requests in flight are cancelled.
+        self._reading = await anyio.create_task_group().__aenter__()
+        if (reader := self._pipeline.reader) is not None:
+            self._reading.start_soon(reader.run)
         self._group = await anyio.create_task_group().__aenter__()
         self._pipeline.start(self._group)
         return Outcomes(self._pipeline)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged."""
-        is_raising = kind is not None
+        reader, is_raising = self._pipeline.reader, kind is not None
+        if reader is not None:  # also at the end of the run: it may still wait for rows that are no longer needed
+            reader.stop()
         try:
-            # Also at the end of the run: a task that reads ahead may still wait for rows that are no longer needed.
+            await self._end(is_raising=is_raising)
+        except BaseException:
+            is_raising = True
+            raise
+        finally:
+            self._plan.source.release()
+            await self._reading.__aexit__(None, None, None)
+            if reader is not None and not is_raising:
+                reader.raise_failure()
+
+    async def _end(self, *, is_raising: bool) -> None:
+        try:
             self._group.cancel_scope.cancel()
             # The block's exception is not passed to the task group, which would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)

@@ -18,6 +18,7 @@ from outreach_async._service.operations import ContactRequests, CopyDetector, Re
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key, order_keys
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
@@ -304,7 +305,13 @@ class LedgerFeed(WindowedFeed):
     """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
 
     def __init__(
-        self, ledger: OpenLedger, source: Source, parser: RowParser, window_size: Callable[[], int], *, only_counts: bool
+        self,
+        ledger: OpenLedger,
+        source: Source | StreamReader,
+        parser: RowParser,
+        window_size: Callable[[], int],
+        *,
+        only_counts: bool,
     ) -> None:
         super().__init__(ledger.journal, source, parser, window_size)
         self.numbers: dict[int, int] = {}

@@ -25,6 +25,7 @@ from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, Row
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk._stream import StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import JournalState
@@ -166,11 +167,15 @@ class Pipeline:
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder
+        stream = plan.source.stream
+        self.reader = None if stream is None else StreamReader(stream, ahead=0 if opened is None else MAX_WINDOW_SIZE)
+        """Reads an async iterable. It is run by the caller of `start`."""
+        source = self.reader or plan.source
         if opened is None:
-            self._recorder = NullRecorder(plan.source, plan.parser, self._deliver, self._buffer)
+            self._recorder = NullRecorder(source, plan.parser, self._deliver, self._buffer)
             self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
         else:
-            arguments = plan.source, plan.parser, self._next_window_size
+            arguments = source, plan.parser, self._next_window_size
             if isinstance(opened, OpenLedger):
                 rows = LedgerFeed(opened, *arguments, only_counts=only_counts and not engine.observer)
                 recorder: JournalRecorder = LedgerRecorder(opened, rows, self._deliver)
@@ -237,6 +242,8 @@ class Pipeline:
     def _stop_pulling(self) -> None:
         self._pulling_ended = True
         self._recorder.feed.stop()
+        if self.reader is not None:
+            self.reader.stop()
 
     async def next(self) -> ContactOutcome:
         """Return the next outcome. After the last one, raise `StopAsyncIteration`, or the error that ended the run."""
@@ -267,8 +274,13 @@ class Pipeline:
             # One scope serves many rows. A timeout cancels the scope for good, so a new scope is opened, and the worker continues
             # with its current row and call.
             while not worker.done:
-                with anyio.CancelScope() as deadline.scope:
-                    await self._process_rows(worker, deadline, clock)
+                try:
+                    with anyio.CancelScope() as deadline.scope:
+                        await self._process_rows(worker, deadline, clock)
+                except anyio.get_cancelled_exc_class() as error:
+                    if not was_cancelled_from_inside():
+                        raise
+                    self._halt(cancelled_from_inside("a request", error))
         except Exception as error:  # noqa: BLE001 - raised in the consumer, after the outcomes of the rows already read
             self._stop_run(error)
         finally:
@@ -406,8 +418,11 @@ class Pipeline:
             return
         error = streak.check(outcome, rejected_before=rejected_before, again=self._recorder.again)
         if error is not None:
-            self._throttle.halt(error)
-            self._stop_run(error)
+            self._halt(error)
+
+    def _halt(self, error: BulkStopped) -> None:
+        self._throttle.halt(error)
+        self._stop_run(error)
 
     def _deliver(self, delivered: Sequence[ContactOutcome]) -> None:
         if observer := self._plan.engine.observer:

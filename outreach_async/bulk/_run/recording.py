@@ -10,9 +10,10 @@ import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, revise
-from outreach_async.bulk._rows import DirectFeed, PossiblySent, RowParser, Source
+from outreach_async.bulk._rows import PossiblySent, RowParser, Source
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.windows import WindowedFeed
+from outreach_async.bulk._stream import DirectFeed, StreamReader
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import JournalState
 from outreach_async.bulk.ledger import OpenLedger
@@ -31,7 +32,7 @@ class NullRecorder:
     """How a run that was stopped goes on."""
     ledger: LedgerCounts | None = None
 
-    def __init__(self, source: Source, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
+    def __init__(self, source: Source | StreamReader, parser: RowParser, deliver: Deliver, buffer: OutcomeBuffer) -> None:
         self.feed = DirectFeed(source, parser)
         self.counts = OutcomeCounts()
         self._deliver = deliver

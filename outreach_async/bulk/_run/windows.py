@@ -14,86 +14,28 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
-from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source, approximate_size
+from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import OTHER_JOURNAL, MarkedWindow
 from outreach_async.errors import InvalidRequest
 
 MAX_WINDOW_SIZE: Final = 1_000  # rows; after a crash, any row of a marked window may have been sent if it has no outcome
-# Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows: a small
-# compressed file may contain rows of a megabyte each.
-_MAX_BATCH_BYTES: Final = 16 * 2**20
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
 _CHECKPOINT_INTERVAL: Final = 50  # rows that are parsed before other tasks may run; a whole window would delay responses
 _QUICK_CHECKPOINT_INTERVAL: Final = 250  # rows that are encoded before other tasks may run, which is faster than parsing
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
-class Prefetch:
-    """Reads rows ahead from an async iterable, so that a window contains all rows that have arrived, and waits for none."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._rows: deque[Any] = deque()
-        self._size = 0
-        self._failure: Exception | None = None
-        self._ended = False
-        self._changed = anyio.Event()
-
-    @property
-    def ready(self) -> bool:
-        return bool(self._rows) or self._ended
-
-    async def pull(self) -> Any:
-        while not self.ready:
-            await self._changed.wait()
-        if self._rows:
-            self._notify()
-            row = self._rows.popleft()
-            self._size -= approximate_size(row)
-            return row
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-        return END
-
-    async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
-        """Wait for a row, and return the rows that have arrived, as `Source.pull_batch` does."""
-        batch: list[Any] = []
-        while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
-            batch.append(row)
-            room -= approximate_size(row)
-            if room <= 0:
-                break
-        return batch, room
-
-    async def run(self) -> None:
-        """Read the stream until it ends. Pause while the rows that wait to be pulled would fill a window."""
-        try:
-            while (row := await self._source.pull()) is not END:
-                self._rows.append(row)
-                self._size += approximate_size(row)
-                self._notify()
-                while len(self._rows) >= MAX_WINDOW_SIZE or self._size >= _MAX_BATCH_BYTES:
-                    await self._changed.wait()
-        except Exception as error:  # noqa: BLE001 - raised by `pull`
-            self._failure = error
-        self._ended = True
-        self._notify()
-
-    def _notify(self) -> None:
-        # Wake the tasks that wait for the old event, so that they check again. Tasks that start to wait later use the new event.
-        self._changed.set()
-        self._changed = anyio.Event()
-
-
 class WindowedFeed:
     """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
 
-    def __init__(self, journal: OpenJournal, source: Source, parser: RowParser, window_size: Callable[[], int]) -> None:
+    def __init__(
+        self, journal: OpenJournal, source: Source | StreamReader, parser: RowParser, window_size: Callable[[], int]
+    ) -> None:
         options, writer = journal.options, journal.writer
-        self._source = source if source.ready else Prefetch(source)
+        self._source = source
         self._parser = parser
         self._writer = writer
         self._thread = journal.thread
@@ -112,8 +54,6 @@ class WindowedFeed:
 
     def start(self, group: TaskGroup) -> None:
         group.start_soon(self._run)
-        if isinstance(self._source, Prefetch):
-            group.start_soon(self._source.run)
 
     async def next(self) -> ParsedRow | ContactOutcome | UnsentRows | None:
         """Return the next row of a marked window, or its outcome if it must not be sent; `None` after the last row."""
@@ -237,7 +177,7 @@ class WindowedFeed:
         # Rows of a slow stream must not wait until a window is full. A window that is already marked must be read as a whole,
         # because its digest is compared.
         source, rows = self._source, list[Any]()
-        room = sys.maxsize if whole else _MAX_BATCH_BYTES
+        room = sys.maxsize if whole else MAX_BATCH_BYTES
         if self._spools:
             return await self._thread.run(self._writer.spooled_rows, self._first, size, self._repeats, room)
         while len(rows) < size and room > 0 and (whole or not rows or source.ready):
@@ -247,7 +187,7 @@ class WindowedFeed:
             rows += batch
             if len(batch) == _CHECKPOINT_INTERVAL:
                 await checkpoint()
-        return rows
+        return [] if self._ended else rows  # after `stop`, a stream ends before its last row
 
     async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
         """Parse the rows of the next window, except rows whose index is in `skipped`."""
@@ -272,10 +212,12 @@ class WindowedFeed:
             email, payload = await self._parser.targets.apply(self._parser.encode_for_spool, row)
             batch.append((count, email, payload))
             count, size = count + 1, size + len(payload)
-            if len(batch) == _SPOOL_BATCH_SIZE or size >= _MAX_BATCH_BYTES:
+            if len(batch) == _SPOOL_BATCH_SIZE or size >= MAX_BATCH_BYTES:
                 await self._thread.run(self._writer.spool, batch)
                 batch, size = [], 0
             await checkpoint()
+        if self._ended:  # these may not be all rows
+            return
         if self._writer.resumed and not count:  # finishing without rows would drop those that the earlier process has read
             raise InvalidRequest(
                 "rows: expected the whole input, because the earlier process ended before the journal contained it, got no rows;"
@@ -288,7 +230,7 @@ class WindowedFeed:
     async def _compare_input(self, spooled: int) -> None:
         """Compare the input, which may be empty, with the `spooled` rows: other rows would be ignored without notice."""
         count = 0
-        while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, _MAX_BATCH_BYTES))[0]:
+        while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, MAX_BATCH_BYTES))[0]:
             stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
             given = [(await self._parser.targets.apply(self._parser.encode_for_spool, row))[1] for row in rows]
             if [row.payload for row in stored] != given:

@@ -1,0 +1,229 @@
+"""Supply the rows of an iterable: one task reads an async iterable, and a feed parses the rows of a run without a journal."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
+
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
+from outreach_async.bulk._rows import END, NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, approximate_size, freeze
+from outreach_async.bulk._targets import ListingNeeded
+from outreach_async.errors import BulkError, BulkStopped
+
+MAX_BATCH_BYTES: Final = 16 * 2**20
+"""Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows: a small
+compressed file may contain rows of a megabyte each."""
+
+
+def was_cancelled_from_inside() -> bool:
+    """Return whether the cancellation that the current task has just caught was meant neither for the task nor for its run."""
+    # Such as that of a future which somebody else cancelled. Nobody waits for it, so passing it on would end the run in silence.
+    return anyio.current_effective_deadline() > -math.inf
+
+
+def cancelled_from_inside(what: str, error: BaseException) -> BulkStopped:
+    """Return the error that stops a run, after one of its tasks caught a cancellation that was not meant for it."""
+    import asyncio  # a slow import, but its event loop is the only one with such cancellations
+
+    # The task goes on, so asyncio must not count it as cancelled: anyio would no longer end it with its group.
+    while (task := asyncio.current_task()) is not None and task.uncancel():
+        pass
+    failure = BulkStopped(f"run stopped: {what} raised {type(error).__name__}, although the run was not cancelled")
+    failure.__cause__ = error
+    return failure
+
+
+class StreamReader:
+    """Reads a row of an async iterable for each task that waits for one, and `ahead` further rows; and closes the iterable."""
+
+    # A generator may stand inside a time limit or a task group of its own when it yields. These belong to the task that entered
+    # them: only there can they end, and only that task is cancelled by them. So one task advances and closes the iterable, and
+    # waits in between where such a cancellation can be passed to the iterable.
+
+    iterator: Final = None
+
+    def __init__(self, stream: AsyncIterator[Any], *, ahead: int = 0) -> None:
+        self._stream = stream
+        self._ahead = ahead
+        self._rows: deque[Any] = deque()
+        self._size = 0
+        self._failure: Exception | None = None
+        self._ended = self._stopped = self._is_advancing = False
+        self._wanted = anyio.Event()
+        self._waiting: deque[anyio.Event] = deque()
+        self._scope = anyio.CancelScope()
+
+    @property
+    def ready(self) -> bool:
+        # The exception of the iterable is not: the rows before it come first.
+        return bool(self._rows) or (self._ended and self._failure is None)
+
+    async def pull(self) -> Any:
+        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
+        while not (self._rows or self._ended):
+            self._waiting.append(place := anyio.Event())
+            self._wanted.set()
+            await place.wait()
+        if self._rows:
+            row = self._rows.popleft()
+            if self._ahead:
+                self._size -= approximate_size(row)
+                self._wanted.set()
+            return row
+        if not self._stopped:  # afterwards, nobody receives what a pull raises
+            self.raise_failure()
+        return END
+
+    def raise_failure(self) -> None:
+        """Raise the exception of the iterable, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
+        """Wait for a row, and return the rows that have arrived, as `Source.pull_batch` does."""
+        batch: list[Any] = []
+        while len(batch) < limit and (self._rows or not batch) and (row := await self.pull()) is not END:
+            batch.append(row)
+            room -= approximate_size(row)
+            if room <= 0:
+                break
+        return batch, room
+
+    def stop(self) -> None:
+        """Make `run` close the iterable and return. If the iterable is waiting for its next row, it is cancelled."""
+        self._stopped = True
+        self._wanted.set()
+        self._end()
+        if self._is_advancing:
+            self._scope.cancel()
+
+    async def run(self) -> None:
+        """Read the iterable until it ends, and close it."""
+        try:
+            with self._scope:  # the iterable's own scopes are inside this one, until it is closed
+                try:
+                    await self._read()
+                finally:
+                    await self._close()
+            await checkpoint()  # receives a cancellation that has not arrived yet
+        except Exception as error:  # noqa: BLE001 - raised by `pull`, or at the end of the run
+            self._failure = error
+        except anyio.get_cancelled_exc_class() as error:
+            if not was_cancelled_from_inside():
+                raise
+            self._failure = cancelled_from_inside("the iterable of rows", error)
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        while self._waiting:
+            self._waiting.popleft().set()
+
+    async def _read(self) -> None:
+        while (row := await self._next()) is not END:
+            row = freeze(row)
+            self._rows.append(row)
+            if self._ahead:
+                self._size += approximate_size(row)
+            if self._waiting:
+                self._waiting.popleft().set()
+
+    async def _next(self) -> Any:
+        """Wait until a row is wanted, and return it; `END` after the last row, or when no further row is wanted."""
+        self._is_advancing = False
+        try:
+            while not (self._stopped or self._has_room()):
+                self._wanted = anyio.Event()
+                await self._wanted.wait()
+        except anyio.get_cancelled_exc_class() as error:
+            # Perhaps by a scope of the iterable, which must see the exception where it has yielded.
+            if (throw := getattr(self._stream, "athrow", None)) is None:
+                raise
+            self._is_advancing = True
+            with suppress(StopAsyncIteration):
+                return await throw(error)
+            return END
+        if self._stopped:
+            return END
+        self._is_advancing = True
+        return await anext(self._stream, END)
+
+    def _has_room(self) -> bool:
+        return bool(self._waiting) or (len(self._rows) < self._ahead and self._size < MAX_BATCH_BYTES)
+
+    async def _close(self) -> None:
+        self._is_advancing = False  # `stop` lets the iterable close itself in peace
+        if (close := getattr(self._stream, "aclose", None)) is None:
+            return
+        try:
+            await close()
+        except BaseExceptionGroup as group:  # task groups wrap the exception that closes their generator
+            if (rest := group.split(GeneratorExit)[1]) is not None:
+                raise rest from None
+
+
+class DirectFeed:
+    """Supplies the rows of a run without a journal. Each is pulled when a worker requests the next one."""
+
+    def __init__(self, source: Source | StreamReader, parser: RowParser) -> None:
+        self._source = source
+        self._parser = parser
+        self._pulled_count = 0
+        self._stopped = False
+        self._lock = anyio.Lock(fast_acquire=True)
+
+    def start(self, _group: TaskGroup) -> None:
+        """Start no task: `next` pulls the rows."""
+
+    async def next(self) -> ParsedRow | ContactOutcome | None:
+        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
+        # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
+        # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
+        if (iterator := self._source.iterator) is None:
+            row = END if self._stopped else await self._source.pull()
+        elif self._lock.locked():
+            async with self._lock:
+                return await self._resolve(self._count(), END if self._stopped else next(iterator, END))
+        else:
+            row = END if self._stopped else next(iterator, END)
+        index = self._count()  # no task switch since the pull
+        if row is not END and not self._lock.locked():
+            with suppress(ListingNeeded):
+                return self._parser.parse(index, row)
+        async with self._lock:
+            return await self._resolve(index, row)
+
+    def _count(self) -> int:
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
+        return index
+
+    async def _resolve(self, index: int, row: object) -> ParsedRow | ContactOutcome | None:
+        if row is END:
+            self._stopped = True
+            return None
+        try:
+            if self._stopped:  # while this row waited, so nothing more is listed for it
+                return self._parser.parse(index, row)
+            return await self._parser.targets.apply(self._parser.parse, index, row)
+        except ListingNeeded:
+            return unsent_outcome(index, row, Outcome.NOT_APPLIED, BulkStopped("the run ended before this row was sent"))
+        except BulkError:
+            if self._stopped:  # the run is ending: this row is left, as those that were not pulled
+                return None
+            raise
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def remaining_possibly_sent(self) -> PossiblySent:
+        """Return no rows: no journal tells what an earlier process did."""
+        return NO_ROWS
