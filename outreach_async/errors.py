@@ -283,10 +283,11 @@ class BulkError(OutreachError):
     resumable: bool = False
 
     @classmethod
-    def over(cls, cause: OutreachError, text: str) -> Self:
-        """Return an error with the attributes of its `cause`, and `text` before its message."""
+    def over(cls, cause: OutreachError, text: str, remedy: str = "") -> Self:
+        """Return an error with the attributes of its `cause`, `text` before its message, and a remedy after it."""
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
-        error = cls(f"{text}: {cause}", **{name: getattr(cause, name) for name in names})
+        message = f"{text}: {cause}; {remedy}" if remedy else f"{text}: {cause}"
+        error = cls(message, **{name: getattr(cause, name) for name in names})
         error.__cause__ = cause
         return error
 
@@ -294,7 +295,8 @@ class BulkError(OutreachError):
 class BulkStopped(BulkError):
     """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
 
-    Fix the cause before you continue. `__cause__` is the error; `None` after `stop_after_rejects`.
+    Fix the cause, which the message names, before you continue. A resumed run sends the rows again that the service had rejected.
+    `__cause__` is the error; `None` after `stop_after_rejects`.
 
     Example:
         ```python

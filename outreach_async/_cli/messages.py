@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from outreach_async.errors import BulkError, DeadlineExceeded, OutreachError, TransportError
+from outreach_async.errors import BulkError, BulkStopped, DeadlineExceeded, OutreachError, TransportError
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -72,6 +72,8 @@ _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
 
 def find_remedy(error: OutreachError) -> str:
     """Return the remedy to add to the message of a failed request; an empty string if the message needs no remedy."""
+    if isinstance(error, BulkStopped):  # its message has the remedy
+        return ""
     cause = error.__cause__ if isinstance(error, BulkError | DeadlineExceeded) else error
     unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
     status = _NO_CONNECTION if unconnected else error.status_code

@@ -199,6 +199,31 @@ def affects_every_row(error: OutreachError) -> bool:
     )
 
 
+_OTHER_ADDRESS: Final = "check base_url= (OUTREACH_BASE_URL), because the answer is not that of the service"
+_REDIRECT: Final = 3
+_STOP_REMEDIES: Final[Mapping[tuple[str, int | None], str]] = {
+    ("create_contact", 401): "check owner_key= (OUTREACH_OWNER_KEY)",
+    ("create_contact", 403): "check owner_key= (OUTREACH_OWNER_KEY), which needs access to workspace=",
+    ("create_contact", 404): "check campaign=, workspace= and base_url=",
+    ("list_campaigns", 401): "pass headers=, if the service needs an authorization",
+    ("list_campaigns", 403): "check workspace=, and pass headers= if the service needs an authorization",
+    ("list_campaigns", 404): "check workspace= and base_url=",
+    ("create_contact", 405): _OTHER_ADDRESS,
+    ("create_contact", 501): _OTHER_ADDRESS,
+    ("create_contact", 505): _OTHER_ADDRESS,
+}
+"""What fixes the cause that stopped a run, by operation and status."""
+
+
+def stopped_by(error: OutreachError, what: str, again: str = "") -> BulkStopped:
+    """Return the error that stops a run because of an answer. `again` says how the run goes on once its cause is fixed."""
+    status = error.status_code or 0
+    remedy = _STOP_REMEDIES.get((error.operation or "", status), "")
+    if status // 100 == _REDIRECT:
+        remedy = "pass the address to which the service redirects as base_url="
+    return BulkStopped.over(error, f"run stopped: {what}", "; ".join(filter(None, (remedy, again and f"then {again}"))))
+
+
 def is_final_answer(error: OutreachError) -> bool:
     """Return whether an error is the service's final answer about the row. A retry cannot resolve such an error."""
     return isinstance(error, StatusError | UnexpectedResponse) and classify(error, Idempotency.IDEMPOTENT) is FailureKind.FINAL

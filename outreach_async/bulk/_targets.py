@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import require_encodable, show_name, similar_names, type_name
 from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import BulkError, BulkStopped, InvalidRequest, OutreachError, StatusError
+from outreach_async.bulk._outcomes import stopped_by
+from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
 from outreach_async.models import Campaign
 
 T = TypeVar("T")
@@ -157,7 +158,7 @@ class Targets:
             raise
         except OutreachError as error:
             if workspace == self.default.workspace or not fails_only_its_rows(error):
-                raise BulkStopped.over(error, f"run stopped: the campaigns of {workspace} cannot be listed") from None
+                raise stopped_by(error, f"the campaigns of {workspace} cannot be listed") from error
             self._unknown_workspaces[workspace] = str(error)
         else:
             self.add_campaigns(workspace, campaigns)

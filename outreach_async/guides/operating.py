@@ -50,14 +50,15 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
                                 than 15 minutes
     one row fails while others  ends the row as `unknown` after a few attempts; if no other row succeeds, the service counts as
       succeed                   down
-    an unknown key, or an       raises `BulkStopped`; fix the cause and resume. If the rows came with several targets, only the
-      unknown workspace or      rows of the unknown one fail
-      campaign of the run
+    an unknown key, or an       raises `BulkStopped`, which names the remedy; fix the cause and resume. A key can always be
+      unknown workspace or      corrected; a campaign, a workspace, an option or the address only if no row was applied. If the
+      campaign of the run       rows came with several targets, only the rows of the unknown one fail
     the first 50 answers are    raises `BulkStopped`, because the whole input or an option may be wrong (`stop_after_rejects`).
-      rejections                Rows that are not sent, or that a ledger knows as rejected, do not count
+      rejections                Rows that are not sent, or that a ledger knows as rejected, do not count. A resumed run sends
+                                the rejected rows again
     the process dies            on resume, sends the rows again that may have been sent, with every possible status in `possible`;
                                 the status of all other rows is certain
-    the journal is resumed      raises `InvalidRequest`, even if the run was finished; with the same rows, a finished run is
+    the journal is resumed      raises `InvalidRequest`, also if the run was finished; with the same rows, a finished run is
       with other rows, options  reported again without a request
       or at another address
     the journal is damaged      raises `JournalError`; `earlier="unknown"`, also for a lost journal, continues with every row

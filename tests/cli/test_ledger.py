@@ -46,7 +46,8 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
 def test_a_stopped_import_names_the_command_that_continues_it(served: Served, ledger: str) -> None:
     options = (*served.options, "--ledger", ledger, *OVERWRITE)
     done = served("import", served.save(FIRST), *options, "--campaign", "camp_unknown")
-    assert done.out.splitlines()[-1] == "Some rows remain. Run the same command again: it sends what the ledger does not know."
+    again = "Fix the cause of the error. Then run the same command again: it sends what the ledger does not know."
+    assert done.out.splitlines()[-1] == f"Some rows remain. {again}"
     assert served("import", served.save(FIRST), *options).out.splitlines()[-1] == "ledger: 2 new"
 
 

@@ -127,7 +127,13 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
 
 
 def print_report(
-    screen: Screen, report: BulkReport, total: int | None, journal: Path | str | None, source: Path | None = None
+    screen: Screen,
+    report: BulkReport,
+    total: int | None,
+    journal: Path | str | None,
+    source: Path | None = None,
+    *,
+    stopped: bool = False,
 ) -> None:
     print_outcomes(screen, report)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
@@ -143,10 +149,12 @@ def print_report(
         screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
     if total is None or report.rows >= total:
         return
+    again = f"resume with the same command and --journal {journal} --resume."
     if report.ledger is not None:
-        screen.print_line("Some rows remain. Run the same command again: it sends what the ledger does not know.")
-    elif journal:
-        screen.print_line(f"Some rows remain. Resume with the same command and --journal {journal} --resume.")
+        again = "run the same command again: it sends what the ledger does not know."
+    if report.ledger is not None or journal:  # the error that stopped a run is printed next
+        first = f"Fix the cause of the error. Then {again}" if stopped else again[0].upper() + again[1:]
+        screen.print_line(f"Some rows remain. {first}")
     else:
         hint = "Importing the file again is safe: the service detects duplicates."
         screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")

@@ -43,7 +43,7 @@ from outreach_async._vocabulary import DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import InvalidRequest, JournalError, format_count
+from outreach_async.errors import BulkStopped, InvalidRequest, JournalError, format_count
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import can_map_all
@@ -478,6 +478,7 @@ class RunEnd:
         job = self.job
         change: InputChanged | None = None
         started: list[Outcomes] = []
+        stopped = False
         reports: list[BulkReport] = []
 
         def complete(rejects: RejectsFile) -> None:
@@ -501,15 +502,18 @@ class RunEnd:
                 yield start
             except InputChanged as error:  # raised below, with what was sent
                 change = error
+            except BulkStopped:
+                stopped = True
+                raise
             finally:
                 for outcomes in started:
                     change = change or job.find_content_change()
                     rejects.close()
-                    reports.append(self._report(outcomes, change))
+                    reports.append(self._report(outcomes, change, stopped=stopped))
         for report in reports:
             self._require_same_file(report, change)
 
-    def _report(self, outcomes: Outcomes, change: InputChanged | None) -> BulkReport:
+    def _report(self, outcomes: Outcomes, change: InputChanged | None, *, stopped: bool) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
         job, total = self.job, self.total
         if (journal := job.find_journal()) is not None:
@@ -527,7 +531,7 @@ class RunEnd:
             total, report = total if job.journal is None else None, outcomes.report
         if self.heading:
             self.screen.print_line(self.heading)
-        print_report(self.screen, report, total, job.journal, job.file.path)
+        print_report(self.screen, report, total, job.journal, job.file.path, stopped=stopped)
         self.closing(report)
         return report
 

@@ -385,7 +385,8 @@ class Pipeline:
                 error.__traceback__ = None  # its frames would keep the response in memory for as long as the outcome
                 names_target = row.target is not self._plan.parser.targets.default
                 if outcomes.affects_every_row(error) and not (names_target and fails_only_its_rows(error)):
-                    self._throttle.halt(BulkStopped.over(error, "run stopped: this error affects every row"))
+                    stopped = outcomes.stopped_by(error, "this error affects every row", self._recorder.again)
+                    self._throttle.halt(stopped)
                 elif error is not self._throttle.drained and (self._throttle.halted is None or outcomes.is_final_answer(error)):
                     return outcomes.failed_outcome(row.index, row.original, error, duplicates, row.target)
                 cause = error

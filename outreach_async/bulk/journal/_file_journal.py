@@ -27,7 +27,7 @@ from outreach_async._files.objects import is_url
 from outreach_async.bulk.journal import _reader as reader
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._reader import RunQuery, connect
-from outreach_async.bulk.journal._records import HEADER_SIZE, OTHER_JOURNAL, Earlier, Identity, require_same_run
+from outreach_async.bulk.journal._records import HEADER_SIZE, OTHER_JOURNAL, Earlier, Identity, require_resumable
 from outreach_async.bulk.journal._store import JournalStore
 from outreach_async.bulk.journal._writer import Database, JournalWriter, Transaction, create_metadata
 from outreach_async.errors import InvalidRequest, JournalError
@@ -270,7 +270,7 @@ def open_file(
         lock = JournalLock.acquire(path, resume=True)
     with ExitStack() as stack:
         stack.callback(lock.release)
-        require_same_run(path, identity, metadata["identity"])
+        require_resumable(path, identity, metadata)
         database = FileDatabase(path, metadata["log"], lock)
         stack.pop_all()
     return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)

@@ -37,7 +37,7 @@ from outreach_async.bulk.journal._records import (
     Earlier,
     Identity,
     require,
-    require_same_run,
+    require_resumable,
 )
 from outreach_async.bulk.journal._store import JournalStore
 from outreach_async.bulk.journal._writer import (
@@ -273,7 +273,7 @@ class ObjectDatabase(Database):
         """Take over the journal of a run, unless the run is finished. Return the run's metadata."""
         self.replay()
         metadata = self.query(read_metadata)
-        require_same_run(self.name, identity, metadata["identity"])
+        require_resumable(self.name, identity, metadata)
         taken_over = metadata["state"] == "finished"
         while not taken_over:
             # After the next object of the log, the next write of any earlier writer fails. If an earlier writer has just written

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
@@ -37,7 +37,7 @@ END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 
 @attrs.frozen
 class Identity:
-    """The identity of a run. A run can be resumed only with a matching identity; see `require_same_run`.
+    """The identity of a run. A run can be resumed only with a matching identity; see `require_resumable`.
 
     Attributes:
         workspace: Workspace id.
@@ -312,6 +312,13 @@ def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds
     return BulkReport(sums.total(), dict(sums), uncertain, seconds, repeats)
 
 
+def subtract_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome]) -> BulkReport:
+    """Return the totals of a run without some of its outcomes, none of which is superseded."""
+    removed = add_outcomes(BulkReport(0, {}, 0, 0.0), outcomes, 0.0)
+    sums = {outcome: count - removed.outcomes.get(outcome, 0) for outcome, count in totals.outcomes.items()}
+    return BulkReport(totals.rows - removed.rows, sums, totals.uncertain - removed.uncertain, totals.seconds, totals.repeats)
+
+
 def count_targets(db: sqlite3.Connection, targets: Mapping[int, Target], totals: BulkReport) -> dict[Target, dict[Outcome, int]]:
     """Return the number of recorded rows for each target and outcome. They are counted only if there are several targets."""
     if len(targets) == 1:
@@ -329,21 +336,48 @@ def encode_identity(identity: Identity) -> dict[str, Any]:
     return msgspec.json.decode(encoded, type=dict[str, Any])
 
 
-def require_same_run(path: str, identity: Identity, recorded: Mapping[str, Any]) -> None:
-    if changes := list(_describe_changes(recorded, encode_identity(identity))):
+_CORRECTABLE: Final = frozenset({"base_url", "workspace", "campaign", "duplicates", "strict_validation"})
+"""What a resumed run may correct if the service has applied no row of it: what its requests contain, and where they go."""
+
+
+def has_applied_nothing(metadata: Mapping[str, Any]) -> bool:
+    """Return whether it is certain that the service has applied no row of a run."""
+    totals = decode_totals(metadata["totals"])
+    unapplied = sum(totals.outcomes.get(outcome, 0) for outcome in (Outcome.REJECTED, Outcome.NOT_APPLIED))
+    is_settled = metadata["state"] in {*END_STATES} - {"finished"} and metadata["earlier"] == "known" and not metadata["suspects"]
+    return is_settled and totals.uncertain == 0 and totals.rows == unapplied
+
+
+def correct_identity(recorded: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+    """Return the recorded identity of a run with the destination and the options of the process that resumes it."""
+    current = encode_identity(identity)
+    options = {**recorded["options"], **{name: value for name, value in current["options"].items() if name in _CORRECTABLE}}
+    return {**recorded, "workspace": current["workspace"], "address": current["address"], "options": options}
+
+
+def require_same_run(
+    path: str, identity: Identity, recorded: Mapping[str, Any], correctable: Collection[str] = frozenset()
+) -> None:
+    if changes := list(_describe_changes(recorded, encode_identity(identity), correctable)):
         raise InvalidRequest(
             f"journal: {path} belongs to another run: {'; '.join(changes)};"
             f" resume with the original input and options, or {OTHER_JOURNAL}"
         )
 
 
-def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any]) -> Iterator[str]:
+def require_resumable(path: str, identity: Identity, metadata: Mapping[str, Any]) -> None:
+    """Check that a journal belongs to the run. The options may have been corrected if the service has applied no row."""
+    correctable = _CORRECTABLE if has_applied_nothing(metadata) else frozenset[str]()
+    require_same_run(path, identity, metadata["identity"], correctable)
+
+
+def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any], correctable: Collection[str]) -> Iterator[str]:
     before, now = (
         {"base_url": each["address"], "workspace": each["workspace"], **dict(sorted(each["options"].items()))}
         for each in (recorded, current)
     )
     for name in before | now:
-        if before.get(name) != now.get(name):
+        if before.get(name) != now.get(name) and name not in correctable:
             yield _describe_change(name, before.get(name), now.get(name))
     if None not in (recorded["fingerprint"], current["fingerprint"]) and recorded["fingerprint"] != current["fingerprint"]:
         yield "the input has changed since the run began (its fingerprint differs)"

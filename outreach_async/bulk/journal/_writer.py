@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from outreach_async._service.contacts import Target
+from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import require_choice
-from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
+from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts, is_rejection
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._reader import read_names, read_targets
@@ -51,6 +51,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
     # A plain INSERT: a second outcome for a row is an error.
     "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, target, crc"),
+    # The row gets its outcome when it is sent again.
+    "reopen": "DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(?))",
     "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
     # OR IGNORE: an error is stored once for all its rows.
     "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
@@ -172,6 +174,10 @@ _SELECT_GROUP: Final = """
         SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
     )
 """
+_SELECT_ERRORS: Final = """
+    SELECT seq, status, id, attempts, possible, error, repeats, target, error.text FROM outcome
+    JOIN error ON error.digest = outcome.error WHERE attempts > 0
+"""
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 """The set of all rows."""
@@ -221,25 +227,45 @@ class JournalWriter:
                 self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
             self.spooled: int | None = metadata["spooled"]
             """Number of rows in the input; `None` until the whole input is spooled."""
+            self._start(earlier, damage, metadata["identity"])
             with database.connection() as db:
                 self._targets = {target: number for number, target in read_targets(db).items()}
-            self._start(earlier, damage)
             stack.pop_all()
 
-    def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None) -> None:
+    def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None, recorded: Mapping[str, Any]) -> None:
         # If the process is killed in the state `running`, every marked row without an outcome counts as possibly sent.
         if self.finished:
             return
         with self.database.mark_transaction() as transaction:
             if self.resumed:
-                self._add_event(transaction, "resumed", {"after": self.state})
+                # The rows of a ledger's run are not sent by this run, which only adds it to the ledger.
+                reopens = self.state == "stopped" and "ledger" not in recorded["options"]
+                reopened = self._reopen_rejected(transaction) if reopens else 0
+                self._add_event(transaction, "resumed", {"after": self.state, **({"reopened": reopened} if reopened else {})})
                 transaction.set_metadata("state", "running")
+                if (corrected := records.correct_identity(recorded, self._identity)) != recorded:
+                    transaction.set_metadata("identity", corrected)
             if earlier == "unknown":
                 self.possibly_sent = _ALL_ROWS
                 transaction.set_metadata("earlier", earlier)
         self.state = "running"
         if damage is not None:
             self.record_event("damaged", damage)
+
+    def _reopen_rejected(self, transaction: Transaction) -> int:
+        """Remove the outcomes of the rows that the service rejected, so that they are sent again. Return their number."""
+        # They were rejected before the run stopped, perhaps for the cause that has been fixed meanwhile.
+        with self.database.connection() as db:
+            found = db.execute(_SELECT_ERRORS).fetchall()
+        decoded = (records.decode_outcome(row, text, None, RUN_TARGET) for *row, text in found)
+        rejected = [outcome for outcome in decoded if is_rejection(outcome)]
+        if rejected:
+            transaction.apply("reopen", to_json([outcome.index for outcome in rejected]))
+            self._totals = records.subtract_outcomes(self._totals, rejected)
+            transaction.set_metadata("totals", records.encode_totals(self._totals))
+        uncertain = (outcome.index for outcome in rejected if not outcome.certain)
+        self.possibly_sent = PossiblySent.of(uncertain, self.possibly_sent.ranges)
+        return len(rejected)
 
     @property
     def finished(self) -> bool:
