@@ -43,6 +43,8 @@ from outreach_async.hooks import Event, RowEnded
 
 pytestmark = virtual_time
 
+LATE = 95.0
+"""Seconds after which no request of a run with a timeout of 30 s can arrive."""
 ANN, BO = {"email": "ann@a.example", "city": "Lyon"}, {"email": "bo@a.example", "city": "Bern"}
 
 
@@ -54,6 +56,12 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def move(ledger: Ledger, seconds: float) -> None:
+    """Move the clock of a ledger."""
+    clock: Any = ledger.wall
+    clock.now += seconds
 
 
 class Slow:
@@ -107,11 +115,19 @@ def client(transport: Any) -> OutreachClient:
     return OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=RetryPolicy(attempts=2, jitter=lambda: 1.0))
 
 
-async def run(transport: Any, ledger: Any, rows: Any, **options: Any) -> tuple[list[ContactOutcome], BulkReport]:
+async def run(
+    transport: Any, ledger: Any, rows: Any, timeout: float | None = 30.0, **options: Any
+) -> tuple[list[ContactOutcome], BulkReport]:
     """Send rows, and return the outcomes in the order of the rows, and the report."""
     options = {"duplicates": "overwrite", "order": "input", "stop_after_rejects": None, **options}
-    async with client(transport).contacts.create_many(rows, ledger=ledger, **options) as outcomes:
+    async with client(transport).with_options(timeout=timeout).contacts.create_many(rows, ledger=ledger, **options) as outcomes:
         return [outcome async for outcome in outcomes], outcomes.report
+
+
+async def interrupt(fake: FakeService, ledger: Ledger, rows: Any, **options: Any) -> None:
+    """Cancel a run while its requests are in flight."""
+    with anyio.move_on_after(0.05):
+        await run(Slow(fake), ledger, rows, **options)
 
 
 def statuses(found: tuple[list[ContactOutcome], BulkReport]) -> list[str]:
@@ -213,10 +229,34 @@ async def test_an_uncertain_row_is_sent_until_its_only_attempt_is_answered(fake:
     assert (first[0][-1].status, ledger.report().uncertain) == ("unknown", 1)
     second = await run(LosesAnswers(fake, ANN["email"], 1), ledger, rows)
     assert (counts(second), ledger.report().uncertain) == ({"uncertain": 1, "unchanged": 30}, 1)
+    move(ledger, LATE)
     third = await run(fake, ledger, [ANN])
     assert third[0][0].possible == {Outcome.ADDED, Outcome.OVERWRITTEN}
     assert ledger.report().uncertain == 0
     assert statuses(await run(Script(), ledger, [ANN])) == ["unchanged"]
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(0.5, LATE - 29.5), (None, 3600.0), (math.inf, 3600.0), (1e6, 3600.0)])
+async def test_an_answer_settles_a_row_once_no_earlier_request_can_arrive(
+    timeout: float | None, seconds: float, fake: FakeService, file: Ledger
+) -> None:
+    await interrupt(fake, file, [ANN], timeout=timeout)
+    move(file, seconds - 1)
+    await run(fake, file, [ANN, BO])
+    assert counts(await run(fake, file, [ANN, BO])) == {"uncertain": 1, "unchanged": 1}
+    move(file, 1)
+    await run(fake, file, [ANN, BO])
+    assert counts(await run(Script(), file, [ANN, BO])) == {"unchanged": 2}
+
+
+async def test_a_clock_that_was_ahead_keeps_no_row_uncertain_for_longer(fake: FakeService, file: Ledger) -> None:
+    move(file, 365 * 86400)
+    await interrupt(fake, file, [ANN])
+    move(file, -365 * 86400)
+    await run(fake, file, [ANN, BO])
+    move(file, 3600)
+    assert counts(await run(fake, file, [ANN, BO])) == {"uncertain": 1, "unchanged": 1}
+    assert counts(await run(Script(), file, [ANN, BO])) == {"unchanged": 2}
 
 
 async def test_after_a_retry_a_later_row_of_the_contact_is_sent_again(fake: FakeService, file: Ledger) -> None:
@@ -320,7 +360,7 @@ async def test_a_second_run_at_the_same_time_is_refused_and_loses_nothing(file: 
 
 
 async def test_a_run_in_a_shared_folder_takes_over_from_an_earlier_one(fake: FakeService, tmp_path: Path) -> None:
-    ledger = Ledger((tmp_path / "contacts").as_uri(), inline=True)
+    ledger = Ledger((tmp_path / "contacts").as_uri(), inline=True, wall=Clock())
     rows = [{"email": f"user{number}@a.example"} for number in range(20)]
     earlier: list[ContactOutcome] = []
     later: list[dict[str, int]] = []
@@ -336,6 +376,9 @@ async def test_a_run_in_a_shared_folder_takes_over_from_an_earlier_one(fake: Fak
     with pytest.raises(JournalError, match="another run has taken over"):
         await run_twice()
     assert (later[0]["unchanged"], sum(later[0].values())) == (len(earlier), 20)
+    assert ledger.report().uncertain == later[0]["uncertain"]  # requests of the earlier run may arrive after those of the later
+    move(ledger, LATE)
+    await run(fake, ledger, rows)
     assert statuses(await run(Script(), ledger, rows)) == ["unchanged"] * 20
 
 
@@ -348,10 +391,11 @@ async def test_a_run_that_was_taken_over_while_it_stood_still_sends_nothing_more
         slow = client(Slow(fake)).contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=1)
         async with slow as outcomes:
             async for _ in outcomes:
-                await run(fake, ledger, rows)
-                throttle: Any = outcomes._pipeline._throttle
-                throttle.journal.writer.database.last_write = -math.inf
-                sent.append(len(fake.requests))
+                if not sent:
+                    await run(fake, ledger, rows)
+                    throttle: Any = outcomes._pipeline._throttle
+                    throttle.journal.writer.database.last_write = -math.inf
+                    sent.append(len(fake.requests))
 
     with pytest.raises(JournalError, match="another run has taken over"):
         await stand_still()

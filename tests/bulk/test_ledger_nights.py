@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.crashes import memory
 from support.endings import LOOPS
 from support.examples import scaled
-from support.nights import NAMES, TARGETS, TROUBLE, Night, Nights, Row
+from support.nights import DAY, NAMES, TARGETS, TROUBLE, Night, Nights, Row
 from support.processes import WAYS, Ending
 
 EMAILS = tuple(f"user{number}@a.example" for number in range(3))
@@ -31,6 +31,7 @@ NIGHTS = st.lists(
         seed=st.integers(0, 2**16),
         backend=st.sampled_from(LOOPS),
         order=st.sampled_from(["completion", "input"]),
+        pause=st.sampled_from([1.0, 60.0, DAY]),
     ),
     max_size=4,
 )
@@ -67,13 +68,31 @@ def test_after_a_calm_night_contacts_have_their_last_rows_and_changes_are_sent(
             # A row that is alone in its night shows whether it is rightly unchanged: the last one of a contact, or any other.
             drawn = Random(night.seed)  # noqa: S311 - repeatable, not secret
             if choices := drawn.choice([[], night.rows, night.rows, drawn.sample(past, len(past))]):
-                world.live(Night([*{row.contact: row for row in choices}.values()], backend=backend))
+                rows_of_one = [*{row.contact: row for row in choices}.values()]
+                world.live(Night(rows_of_one, backend=backend, pause=night.pause))
+                world.rest()
+                world.live(Night(rows_of_one, backend=backend, pause=night.pause))
+        world.rest()
         for _ in range(2):  # the first settles what is uncertain
             world.live(calm := Night(rows, backend=backend))
             assert world.check_converged(calm) == []
         world.live(last := Night(changed, backend=backend))
         assert world.check_converged(last) == []
         assert sorted(world.world.sent) == sorted(rows_to_send(rows, changed))
+
+
+@pytest.mark.parametrize("ending", [None, Ending("kill", 30), Ending("cancel", 30)])
+@pytest.mark.parametrize("backend", LOOPS)
+def test_a_request_that_arrives_in_the_next_night_is_made_good(backend: str, ending: Ending | None, folder: Path) -> None:
+    world = Nights(folder)
+    older, newer = ([Row(email, city) for email in EMAILS] for city in ("Lyon", "Bern"))
+    world.live(Night(older, trouble=1.0, faults=["delayed"], ending=ending, backend=backend, pause=1.0))
+    world.live(Night(newer, backend=backend, pause=1.0))
+    world.rest()
+    for _ in range(2):
+        world.live(calm := Night(newer, backend=backend))
+        assert world.check_converged(calm) == []
+    assert world.world.sent == []
 
 
 @pytest.mark.thorough

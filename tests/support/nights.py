@@ -1,7 +1,8 @@
 """Simulate nights: runs with one ledger in virtual time, against a service with faults, in processes that may be killed.
 
 A simulated kill stops all effects of a process at one point; see `support.processes`. The next process finds the files as they
-were at that point. A fault is drawn for each request. A delayed request is carried out after later ones, but in its night.
+were at that point. A fault is drawn for each request. A delayed request is carried out after later ones, also in the next night
+if that begins soon.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ class Row(NamedTuple):
 Trouble = Literal["ok", "lost before", "lost after", "delayed", "refused", "500 after", "rejected"]
 TROUBLE: Final[Sequence[Trouble]] = ("lost before", "lost after", "delayed", "refused", "500 after", "rejected")
 CITY: Final = "city"
+DAY: Final = 86400.0
+LIFE: Final = 90.0
+"""Seconds after which a request is carried out at the latest."""
 
 
 @attrs.frozen
@@ -76,6 +80,8 @@ class Night:
     backend: str = "asyncio"
     order: Literal["completion", "input"] = "completion"
     concurrency: int = 3
+    pause: float = DAY
+    """Seconds until the next night begins."""
 
 
 class World:
@@ -88,7 +94,10 @@ class World:
         self.fake.add_campaign(SPACE, id="camp_1", name="Spring")
         self.fake.add_campaign(SPACE, id="camp_2", name="Autumn")
         self.sent: list[Row] = []
-        self.delayed: list[Request] = []
+        self.delayed: list[tuple[float, Request]] = []
+        """Delayed requests, each with the time at which it was sent."""
+        self.paused = 0.0
+        self._clock = clock
         self.answered: set[tuple[str, str]] = set()
 
     def contact(self, row: Row) -> dict[str, Any]:
@@ -103,9 +112,18 @@ class World:
         campaign = NAMES.get(row.to, row.to)
         return not campaign.startswith("camp_") or campaign in self.contact(row).get("campaigns", ())
 
-    def carry_out_delayed(self) -> None:
-        delayed, self.delayed = self.delayed, []
-        for request in delayed:
+    def now(self) -> float:
+        """Return the Unix time, in which the pauses between the nights count."""
+        return float(self._clock()) + self.paused
+
+    def delay(self, request: Request) -> None:
+        self.delayed.append((self.now(), request))
+
+    def carry_out_delayed(self, least: float = 0.0) -> None:
+        """Carry out the delayed requests that were sent at least so many seconds ago."""
+        delayed = self.delayed
+        self.delayed = [(sent, request) for sent, request in delayed if self.now() - sent < least]
+        for _, request in delayed[: len(delayed) - len(self.delayed)]:
             self.fake.handle(request)
 
 
@@ -138,7 +156,7 @@ class NightTransport:
         if trouble == "rejected":
             return Response(422, HEADERS, b'{"error": "no"}')
         if trouble == "delayed":
-            world.delayed.append(request)
+            world.delay(request)
         answer = Response(500, HEADERS, b"{}")
         if trouble in {"ok", "lost after", "500 after"}:
             answer = world.fake.handle(request)
@@ -214,6 +232,7 @@ class Nights:
         self.process = Process(night.ending, seed=night.seed, journal_seconds=0.02)
         self.delivered, self.report, self.world.sent = [], None, []
         self.world.answered.clear()
+        self.world.carry_out_delayed(LIFE)
         before = {row: self.world.city(row) for row in night.rows}
         with warnings.catch_warnings():
             if night.ending is not None:  # a process that is killed closes nothing
@@ -230,8 +249,13 @@ class Nights:
             if self.process.dead:
                 gc.collect()
         self.broken += self._find_false_labels(night, before)
-        self.world.carry_out_delayed()
+        self.world.paused += night.pause
         self._check_uncertain(night)
+
+    def rest(self) -> None:
+        """Wait until every request has been carried out."""
+        self.world.carry_out_delayed()
+        self.world.paused += DAY
 
     async def _run(self, night: Night, options: dict[str, Any]) -> None:
         process = self.process
@@ -248,7 +272,7 @@ class Nights:
             stop_after_rejects=None,
             **{
                 "duplicates": "overwrite",
-                "ledger": MortalLedger(self.ledger, inline=True, wall=self._time, process=process),
+                "ledger": MortalLedger(self.ledger, inline=True, wall=self.world.now, process=process),
                 **options,
             },
         )

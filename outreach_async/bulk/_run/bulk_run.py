@@ -83,7 +83,7 @@ def create_run(
     )
     # Last, because these options depend on others, which must be valid by then.
     address = service_address(engine.transport)
-    ledger_options = _create_ledger_options(options, identity, address)
+    ledger_options = _create_ledger_options(options, identity, address, call_options.timeout)
     journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     return BulkRun(plan, journal_options, ledger_options)
 
@@ -111,7 +111,9 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], a
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
 
-def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], address: str | None) -> LedgerOptions | None:
+def _create_ledger_options(
+    options: BulkOptions, identity: Mapping[str, Any], address: str | None, timeout: float | None
+) -> LedgerOptions | None:
     require_choice("changed", options.changed, get_args(Changed))
     ledger, request = options.ledger, identity["options"]
     if ledger is None:
@@ -125,7 +127,7 @@ def _create_ledger_options(options: BulkOptions, identity: Mapping[str, Any], ad
         raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
     if is_url(ledger.location):
         open_objects(str(ledger.location), "ledger")  # refuses an unusable URL before the run starts; no request is sent
-    known = Identity(identity["workspace"], {**request, "repeats": options.repeats}, address=address)
+    known = Identity(identity["workspace"], {**request, "repeats": options.repeats, "timeout": timeout}, address=address)
     fields = {name: value for name, value in request.items() if name != "campaign"}
     ignore = options.changed == "ignore"
     ledger_options = LedgerOptions(ledger, known, options.repeats, fields, options.max_age, ignore_changes=ignore)

@@ -69,7 +69,7 @@ _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
 _READERS: Final = 16
 """Maximum number of objects that are read concurrently."""
 # Shorter, and slow writes would cost a heartbeat each; longer, and a run that was taken over would send for longer.
-_HEARTBEAT_INTERVAL: Final = 5.0
+HEARTBEAT_INTERVAL: Final = 5.0
 """Seconds after the start of the last write until a heartbeat is due. It is written before the next request is sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
@@ -315,7 +315,7 @@ class ObjectDatabase(Database):
         # process fails. A heartbeat is a write without changes: it detects a takeover before the next row is sent. It is due if
         # the last write started more than 5 seconds ago, and after a failure, so that `heartbeat` raises the error again.
         now = self._clock()
-        return now if self._failure is not None or now - self.last_write > _HEARTBEAT_INTERVAL else None
+        return now if self._failure is not None or now - self.last_write > HEARTBEAT_INTERVAL else None
 
     def heartbeat(self, due: float) -> None:
         with self.connection():

@@ -26,7 +26,7 @@ What is sent
     new        the ledger does not know the contact
     changed    the row differs from the last row of its contact, or the options differ; `duplicates` decides what the service does
     uncertain  an earlier attempt was not answered; `possible` has every status that this attempt leaves open. The row is sent in
-               each run until the service answers the only attempt of one
+               each run until the service answers the only attempt of one that started late enough (see below)
     expired    the entry is older than `max_age`, or its time is in the future: others may have edited the contact. `max_age=0`
                sends every row, also with `changed="ignore"`
     unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
@@ -36,6 +36,11 @@ service may accept it now. The ledger remembers for 90 days that it was rejected
 `stop_after_rejects`, so rows that stay wrong in the input do not stop a run. `gone` counts the contacts of the ledger that a
 whole input did not have. The service cannot delete contacts, so nothing is done about them. With `duplicates="skip"`, the service
 would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
+
+A request that was not answered may still arrive at the service, and would then replace newer values: its process was killed, or
+another run took over. So an uncertain row stays uncertain, and is sent again, in runs that start while this is possible: for
+`timeout` + 65 seconds after its run was added to the ledger, and for at most an hour. This assumes that the service carries out a
+request within a minute after its timeout, less the difference between the clocks of two machines.
 
 If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
 last one. One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each
@@ -57,8 +62,11 @@ Windows. Two runs cannot use one ledger at the same time: the second is refused.
 
 `ledger="s3://bucket/contacts"` (also `file:///folder`; see `outreach_async.bulk.journal`) keeps the ledger in an object store.
 Each run then reads the whole ledger when it starts, and writes it when it ends. There is no lock. A run that starts takes over
-from a run that has not ended, which stops with JournalError before it sends anything more. Journals are kept below
-`run-000007/`; a lifecycle rule may delete those that are older than a week. `entries/` has the ledger's last two generations.
+from a run that has not ended. The earlier run stops with JournalError when it writes to its journal, at the latest before it
+sends a row more than 5 seconds after it started its last successful write. Rows that it had marked and has no answer for are
+uncertain. `entries/` has the ledger's last two generations, and `run-000007/` the journal of a run. No lifecycle rule may delete
+these objects: it cannot tell a run that was not added yet. Delete journals by hand, when their processes have ended and two later
+runs have been added.
 
 Schedulers
 ----------
@@ -329,7 +337,7 @@ async def open_ledger(options: LedgerOptions) -> OpenLedger:
     def open_run() -> LedgerRun:
         store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
         try:
-            return start(store, options.identity, now)
+            return start(store, options.identity, now, options.ledger._now)  # noqa: SLF001 - not a method for users
         except BaseException:
             store.close()
             raise

@@ -65,6 +65,8 @@ _MAX_REJECT_AGE: Final = 90 * 24 * 60
 """Minutes after which a reject is forgotten, so that rows that left the input do not stay for ever."""
 _GONE: Final = 1 << 31
 """Flag of an entry whose row the last whole input of its campaign did not have."""
+LONGEST_DOUBT: Final = 3600.0
+"""Maximum of seconds until answers settle what a run has left uncertain, as the clock of a later run sees it."""
 _BUCKET_BITS: Final = 4
 """A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
 _PART_SIZE: Final = 1 << 15
@@ -127,6 +129,8 @@ class FoldedRun:
     """The targets of the input's rows, from which contacts may be gone."""
     request: Mapping[str, Any] = attrs.field(factory=dict)
     """The options that are part of its requests."""
+    settles_at: float = 0.0
+    """Unix time at which none of its requests can arrive at the service any more."""
 
 
 class Metadata(msgspec.Struct):
@@ -138,6 +142,8 @@ class Metadata(msgspec.Struct):
     request: Mapping[str, Any] = {}
     targets: dict[int, Target] = {}
     runs: list[tuple[int, int, Mapping[str, int]]] = []
+    settles_at: float = 0.0
+    """Unix time from which the answers of a new run settle uncertain entries: no earlier request can arrive after them."""
 
 
 def is_ledger_file(path: Path) -> bool:
@@ -352,6 +358,9 @@ class _Merge:
         self._ids = ids
         self._rejects = rejects
         self._time = minutes(run.at)
+        # A clock that was ahead must not keep entries uncertain for longer than a run can.
+        self._settles_at = min(opened.metadata.settles_at, run.at + LONGEST_DOUBT)
+        self._is_early = run.at < self._settles_at
         self._targets = {**opened.metadata.targets, **run.targets}
         workspaces = Counter(target.workspace for target in self._targets.values())
         self._shares_contacts = max(workspaces.values(), default=0) > 1
@@ -372,7 +381,8 @@ class _Merge:
         known, run = self._opened.metadata, self._run
         counts = {**run.counts} if self.gone is None else {**run.counts, "gone": self.gone}
         runs = [*known.runs, (known.generation + 1, int(run.at), counts)]
-        metadata = Metadata(known.address, known.secret, known.generation + 1, run.request, self._targets, runs)
+        number, settles_at = known.generation + 1, self._settles_at
+        metadata = Metadata(known.address, known.secret, number, run.request, self._targets, runs, settles_at)
         yield from _end(count, reject_count, metadata)
 
     def _merge(self, rows: Sequence[SentRow], first: int, end: int) -> bytearray:
@@ -422,7 +432,9 @@ class _Merge:
         keys_of = defaultdict[int, set[int]](set)
         for key in changed if self._shares_contacts else ():
             keys_of[key >> CAMPAIGN_BITS].add(key)
-        doubtful = set[int]()
+        uncertain = [key for key, (check, *_) in changed.items() if check >> TARGET_BITS == _UNCERTAIN]
+        # A request of an earlier run may still arrive at the service, after the answers of this one.
+        doubtful = {key >> CAMPAIGN_BITS for key in uncertain if self._is_early}
         for key, digest, target, effect, id_ in rows:
             if effect in _EFFECTLESS or target > _MAX_TARGET:  # rows of campaigns that have no number are sent every time
                 continue
@@ -430,6 +442,8 @@ class _Merge:
             # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
             if effect in _UNSETTLED or contact in doubtful:
                 known = _UNCERTAIN
+            if effect == Effect.POSSIBLE:
+                self._settles_at = max(self._settles_at, self._run.settles_at)
             if effect != Effect.APPLIED:
                 doubtful.add(contact)
             form, stored = self._encode_id(id_, changed.get(key))

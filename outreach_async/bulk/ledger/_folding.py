@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from secrets import token_bytes
@@ -19,7 +20,7 @@ from outreach_async.bulk._rows import PossiblySent
 from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._file_journal import JournalInUseError
-from outreach_async.bulk.journal._object_journal import TakenOverError
+from outreach_async.bulk.journal._object_journal import HEARTBEAT_INTERVAL, TakenOverError
 from outreach_async.bulk.journal._reader import (
     SELECT_CHECKSUMS,
     DamagedJournalError,
@@ -31,7 +32,7 @@ from outreach_async.bulk.journal._reader import (
     read_targets,
 )
 from outreach_async.bulk.journal._store import open_snapshot
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, SentRow, fold
+from outreach_async.bulk.ledger._entries import LONGEST_DOUBT, Effect, FoldedRun, Generation, SentRow, fold
 from outreach_async.bulk.ledger._stores import LedgerStore
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
@@ -41,6 +42,8 @@ run's own. They take the place of the window's digest."""
 _PAGE: Final = 8
 """Number of windows that are read from a journal at a time."""
 _MAX_ATTEMPTS: Final = 20
+_ALLOWANCE: Final = 60.0
+"""Seconds for what is unknown: how long the service takes for a request that has timed out, and how much clocks differ."""
 SEND_ALL: Final = "max_age=0, which sends every row again"
 _RUN_AGAIN: Final = "fix the cause and run again"
 _RESTORE: Final = f"restore it (with its -wal file, if there is one), or move it away and run once with {SEND_ALL}"
@@ -57,6 +60,7 @@ class LedgerRun:
     entries: Generation
     journal: Journal | ObjectJournal
     writer: JournalWriter
+    wall: Callable[[], float]
 
     def fold(
         self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]
@@ -74,7 +78,10 @@ class LedgerRun:
             named = {numbers[target]: target for target in (*recorded.values(), *targets)}
             compared = [numbers[target] for target in targets]
             request = {name: options[name] for name in ("duplicates", "strict_validation")}
-            run = FoldedRun(options["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request)
+            # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
+            doubt = HEARTBEAT_INTERVAL + (options.get("timeout") or math.inf) + _ALLOWANCE
+            settles_at = self.wall() + min(doubt, LONGEST_DOUBT)
+            run = FoldedRun(options["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request, settles_at)
             try:
                 gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, metadata, possibly_sent, translated))
             except BaseException:
@@ -91,7 +98,7 @@ class LedgerRun:
             stack.callback(self.entries.close)
 
 
-def start(store: LedgerStore, identity: Identity, now: float) -> LedgerRun:
+def start(store: LedgerStore, identity: Identity, now: float, wall: Callable[[], float]) -> LedgerRun:
     """Fold the journal of a run that was not folded, if there is one. Then start a new run, at the Unix time `now`."""
     # Another process may fold its run after this one has loaded the generation. Once this process holds the journal, no other can
     # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
@@ -111,7 +118,7 @@ def start(store: LedgerStore, identity: Identity, now: float) -> LedgerRun:
                 raise _not_newest_error(store.name, last)
             journal = store.journal(number)
             if journal.exists():
-                _fold_earlier(store, opened, journal)
+                _fold_earlier(store, opened, journal, wall)
                 continue
             started = {"ledger": opened.name, "at": now}
             writer = journal.writer(attrs.evolve(identity, options={**identity.options, **started}), resume=False)
@@ -120,7 +127,7 @@ def start(store: LedgerStore, identity: Identity, now: float) -> LedgerRun:
                 continue
             store.clean(opened.metadata.generation)
             stack.pop_all()
-            return LedgerRun(store, opened, journal, writer)
+            return LedgerRun(store, opened, journal, writer, wall)
     raise JournalError(f"ledger {store.name}: other runs change the ledger all the time; run again when they have ended")
 
 
@@ -131,7 +138,7 @@ def _not_newest_error(name: str, number: int) -> InvalidRequest:
     )
 
 
-def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal) -> None:
+def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal, wall: Callable[[], float]) -> None:
     """Fold the run in a journal, unless its process is still running. A run in an object store is taken over."""
     with open_snapshot(journal) as run_query:
         recorded = run_query(read_metadata)["identity"]
@@ -141,7 +148,7 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
-            LedgerRun(store, opened, journal, writer).fold(writer.possibly_sent, {}, None, ())
+            LedgerRun(store, opened, journal, writer, wall).fold(writer.possibly_sent, {}, None, ())
     finally:
         writer.close()
 

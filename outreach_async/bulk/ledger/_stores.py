@@ -178,7 +178,7 @@ class ObjectStore:
         return max((int(number) for number in names if _NUMBER.fullmatch(number)), default=None)
 
     def clean(self, generation: int) -> None:
-        # Journals stay: a machine that was suspended may wake up, and would then write to a journal that another run had ended.
+        # Journals stay: a machine that was suspended may wake up, and only an object tells it that its run was taken over.
         for name in [*self._objects.names()]:
             if name[:6].isdecimal() and int(name[:6]) <= generation - _KEPT:
                 self._objects.delete(name)
