@@ -15,9 +15,9 @@ from outreach_async._engine.call import CallOptions
 from outreach_async._engine.engine import Engine
 from outreach_async._engine.logs import configure_logging
 from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.operations import RequestDefaults
+from outreach_async._service.operations import KEY_REMEDY, RequestDefaults
 from outreach_async._service.retry import RetryPolicy
-from outreach_async._service.validation import read_rate, require_number, require_rate, type_name
+from outreach_async._service.validation import read_rate, require_id, require_number, require_rate, strip_id, type_name
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
@@ -33,11 +33,12 @@ def build_settings(
     owner_key: object, workspace: object, headers: Mapping[str, str], limits: CallOptions, transport: Transport
 ) -> Settings:
     # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
-    key, defaults = hide(owner_key), RequestDefaults.from_headers(headers)
+    key, defaults = strip_id(hide(owner_key)), RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(key, Secret) and OWNER_KEY.fullmatch(key.reveal()):  # another string could be a common word
+        require_id("owner_key", key.reveal(), "owner_key", KEY_REMEDY)
         secrets += (key,)
-    return Settings(key, workspace, headers, limits, attrs.evolve(defaults, secrets=secrets))
+    return Settings(key, strip_id(workspace), headers, limits, attrs.evolve(defaults, secrets=secrets))
 
 
 def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:
@@ -99,7 +100,12 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate
     arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
     key = key_of(config, chosen)
-    if not read_only and arguments.get("owner_key") is None and not os.environ.get("OUTREACH_OWNER_KEY") and key is not None:
+    if (
+        not read_only
+        and arguments.get("owner_key") is None
+        and strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is None
+        and key is not None
+    ):
         arguments["owner_key"] = key.read()
     return arguments
 

@@ -21,6 +21,7 @@ from outreach_async._service.validation import (
     require_seconds,
     show_name,
     similar_names,
+    strip_id,
     type_name,
 )
 from outreach_async._vocabulary import ID_PREFIXES
@@ -85,19 +86,18 @@ class KeyReference:
                 "command": "run the whole command in a shell to see why",
             }[self.kind]
             raise InvalidRequest(f"owner_key: the {self} {problem}; {remedy}")
-        key = Secret(content.decode(errors="surrogateescape").strip())
         verb = "prints" if self.kind == "command" else "contains"
-        require_id("owner_key", key.reveal(), "owner_key", f"correct what the {self} {verb}")
-        return key
+        text = content.decode(errors="surrogateescape")
+        return Secret(require_id("owner_key", text, "owner_key", f"correct what the {self} {verb}"))
 
     def _read(self, environment: Mapping[str, str], timeout: float) -> tuple[bytes, str]:
         try:
             if self.kind == "env":
-                content = os.fsencode(environment.get(str(self.value), "")).strip()
-                return content, "" if content else "is not set"
+                content = strip_id(environment.get(str(self.value)))
+                return os.fsencode(content or ""), "" if content else "is not set"
             if self.kind == "file":
                 with Path(str(self.value)).open("rb") as file:
-                    return file.read(_MAX_KEY_SIZE), ""
+                    return _cut_key(file.read(_MAX_KEY_SIZE + 1))
             # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
             null, pipe = subprocess.DEVNULL, subprocess.PIPE
             # The program is the user's own, in a file that only the user can write.
@@ -108,7 +108,12 @@ class KeyReference:
             return b"", f"cannot be {'read' if self.kind == 'file' else 'run'} ({error.strerror})"
         if done.returncode:
             return b"", f"failed with exit code {done.returncode}"
-        return done.stdout[:_MAX_KEY_SIZE], ""
+        return _cut_key(done.stdout)
+
+
+def _cut_key(content: bytes) -> tuple[bytes, str]:
+    """Return the content of a key, and what is wrong with it."""
+    return (b"", f"has more than {_MAX_KEY_SIZE:,} bytes") if len(content) > _MAX_KEY_SIZE else (content, "")
 
 
 @attrs.frozen(kw_only=True)
@@ -171,9 +176,11 @@ class ConfigValues:
             ```
         """
         found: dict[str, ConfiguredWorkspace] = {}
-        for selector in selectors:
+        for given in selectors:
+            selector = strip_id(given)
             chosen = [each for each in self.workspaces if each.id == selector]
-            if not chosen and str(selector).startswith(ID_PREFIXES["workspace"]):
+            if not chosen and isinstance(selector, str) and selector.startswith(ID_PREFIXES["workspace"]):
+                require_id("workspace", selector, "workspace", "correct the id")
                 chosen = [ConfiguredWorkspace(name=selector, id=selector)]
             chosen = chosen or [each for each in self.workspaces if selector in {ALL, each.name, *each.groups}]
             if not chosen and self.workspaces:
@@ -196,12 +203,12 @@ def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyRe
 def select(config: ConfigValues, text: str) -> list[ConfiguredWorkspace]:
     """Return the workspaces of one text: a selector, or several that are separated by blanks or commas."""
     known = {name for each in config.workspaces for name in (each.name, *each.groups)}
-    return config.find(*([text] if text in known else split_selectors(text)))
+    return config.find(*([text] if strip_id(text) in known else split_selectors(text)))
 
 
 def split_selectors(text: str) -> list[str]:
     """Return names or ids that are separated by blanks, line breaks or commas, as in a shell variable."""
-    return text.replace(",", " ").split()
+    return [name for part in text.replace(",", " ").split() if (name := strip_id(part))]
 
 
 NO_FILE: Final = ConfigValues()

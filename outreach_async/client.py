@@ -27,7 +27,7 @@ class OutreachClient:
     Args:
         base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
-        workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
+        workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`. Whitespace around an id or a key is removed.
         transport: The transport that sends the requests, instead of a `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
             `HttptoolsTransport(...)`, `FakeTransport(...)` or your own. Closing the client closes the transport.
         headers: Header fields to send with every request.

@@ -74,8 +74,9 @@ replace all others.
 Keys
 ----
 The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
-folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key within two
-minutes. A key is read when something is created, never for lists, audits and briefs. No error shows what a command prints.
+folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key, and nothing
+else, within two minutes. A key is read when something is created, never for lists, audits and briefs. No error shows what a
+command prints.
 
 Workspaces
 ----------
@@ -97,6 +98,7 @@ import attrs
 
 from outreach_async._assembly import client_arguments
 from outreach_async._config_file import ConfiguredWorkspace, ConfigValues, KeyReference, require_config
+from outreach_async._service.validation import strip_id
 from outreach_async.client import OutreachClient
 
 __all__ = ["Config", "ConfiguredWorkspace", "KeyReference", "load_config"]
@@ -168,7 +170,7 @@ class Config(ConfigValues):
 
         def find_key(workspace: str) -> object:
             # Blank rather than `None`, which would be the key of the workspace whose client is shared.
-            return arguments[workspace].get("owner_key") or os.environ.get("OUTREACH_OWNER_KEY") or ""
+            return strip_id(arguments[workspace].get("owner_key")) or strip_id(os.environ.get("OUTREACH_OWNER_KEY")) or ""
 
         async with open_clients(chosen, own_rates, lambda id_: OutreachClient(**arguments[id_]), find_key) as opened:
             yield {each.name: opened[each.id] for each in chosen}

@@ -364,7 +364,8 @@ class Contacts(_Resource):
             stop_after_rejects=stop_after_rejects,
             max_outage=max_outage,
         )
-        identity = {"workspace": default_to(workspace, self._settings.workspace), "options": request_options}
+        target = requests.target  # the journal records the ids that are sent, not as they are spelled in the arguments
+        identity = {"workspace": target.workspace, "options": {**request_options, "campaign": target.campaign}}
         return create_run(
             self._engine,
             requests,

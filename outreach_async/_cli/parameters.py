@@ -26,6 +26,10 @@ _NAMES: Final = {"json": "as_json", "schema": "as_schema", "format": "form", "in
 """The names of parameters that differ from those of their options."""
 
 
+def _name_of(param: click.Parameter | None) -> str:
+    return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else ""
+
+
 class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newer versions of click
     name = "id"
 
@@ -36,11 +40,22 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         from outreach_async._config_file import split_selectors
         from outreach_async._service.validation import require_id
 
-        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name if param else self.kind
+        name = _name_of(param) or self.kind
         ids = split_selectors(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
-        for id_ in ids or [value]:
-            require_id(name, id_, self.kind, _REMEDIES[self.kind])
-        return str(value)
+        return " ".join(require_id(name, id_, self.kind, _REMEDIES[self.kind]) for id_ in ids or [value])
+
+
+class _AnyIdType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """An id of which the command checks the kind, or a domain."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - click's signature
+        from outreach_async._service.validation import require_plain, strip_id
+
+        found = strip_id(str(value)) or ""  # nothing is no omitted option: the command refuses it
+        require_plain(_name_of(param), found, "pass one id")
+        return found
 
 
 class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -50,9 +65,10 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
+        from outreach_async._service.validation import strip_id
         from outreach_async._vocabulary import ID_PREFIXES
 
-        text = str(value)
+        text = strip_id(str(value)) or ""
         is_id = not text.strip() or text.startswith(tuple(ID_PREFIXES.values()))
         return IdType("workspace").convert(value, param, ctx) if is_id else text
 
@@ -121,6 +137,7 @@ TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as abo
     ">FILE": _OutputType(path_type=Path),
     "FOLDER": click.Path(path_type=Path, file_okay=False),
     "HISTORY": click.Path(path_type=Path, exists=True, dir_okay=False),
+    "ID": _AnyIdType(),
     "INTEGER": click.INT,
     "KEY": IdType("owner_key"),
     "LINE": click.IntRange(1),

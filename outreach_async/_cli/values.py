@@ -10,7 +10,7 @@ import click
 
 from outreach_async._cli.output import Screen
 from outreach_async._config_file import NO_FILE, Backend, ConfigValues, find_config, read_config, select, split_selectors
-from outreach_async._service.validation import read_rate, require_id, require_rate
+from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, strip_id
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest
 
@@ -53,7 +53,7 @@ class Options:
         config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), environment.get("OUTREACH_BASE_URL")),
-            "owner_key": _first(config, "owner_key", values.get("owner_key"), outside.get("OUTREACH_OWNER_KEY")),
+            "owner_key": _first(config, "owner_key", values.get("owner_key"), strip_id(outside.get("OUTREACH_OWNER_KEY"))),
             "backend": _first(config, "backend", values.get("backend"), default="httpx"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
             "rate": _first(config, "rate", values.get("rate"), given_rate),
@@ -62,6 +62,8 @@ class Options:
         sources = {name: source for name, (_, source) in found.items()}
         chosen = {name: value for name, (value, _) in found.items()}
         key, selectors = chosen.pop("owner_key"), chosen.pop("workspace")
+        if isinstance(key, str):
+            require_plain(sources["owner_key"], key, "correct the key")
         return cls(
             config=config,
             profile=config.profile,
@@ -119,7 +121,8 @@ def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, 
 def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
     """Return the ids of the workspaces that options, a variable or the configuration file select."""
     found: dict[str, None] = {}
-    for text in (selectors,) if isinstance(selectors, str) else selectors or ():
+    for given in (selectors,) if isinstance(selectors, str) else selectors or ():
+        text = strip_id(given) or ""
         try:
             for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():
                 require_id("workspace", part, "workspace", "use the id of a workspace")

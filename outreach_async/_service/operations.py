@@ -13,7 +13,7 @@ import msgspec
 
 from outreach_async._service import validation
 from outreach_async._service.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
-from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, possible_outcomes
+from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact, Target, possible_outcomes
 from outreach_async._service.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._service.retry import Idempotency
 from outreach_async._vocabulary import (
@@ -32,7 +32,7 @@ from outreach_async.transport._wire import Request, Response
 T = TypeVar("T")
 
 _WORKSPACE_REMEDY: Final = "pass a workspace id or set OUTREACH_WORKSPACE"
-_KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
+KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
 
 
 @attrs.define
@@ -180,6 +180,7 @@ class ContactRequests:
     _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
     _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
     _copy_detector: CopyDetector
+    target: Target
 
     @classmethod
     def from_options(
@@ -194,9 +195,9 @@ class ContactRequests:
         copy_detector: CopyDetector,
     ) -> ContactRequests:
         # All builders of a client share `copy_detector`.
-        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", _KEY_REMEDY))
+        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
-        validation.require_upload_options(duplicates, strict_validation, campaign)
+        campaign = validation.require_upload_options(duplicates, strict_validation, campaign)
         return cls(
             str(duplicates),
             bool(strict_validation),
@@ -206,11 +207,13 @@ class ContactRequests:
             make_secret_detector(key),
             make_secret_detector(key, *defaults.secrets),
             copy_detector,
+            Target(workspace, campaign),
         )
 
     def with_target(self, workspace: str, campaign: str | None) -> ContactRequests:
         key = cast("Secret", self._secrets[0])
-        return attrs.evolve(self, prefix=_encode_prefix(key, workspace, self.duplicates, self._strict, campaign))
+        prefix = _encode_prefix(key, workspace, self.duplicates, self._strict, campaign)
+        return attrs.evolve(self, prefix=prefix, target=Target(workspace, campaign))
 
     @property
     def prefix_size(self) -> int:

@@ -13,10 +13,11 @@ from outreach_async import _vocabulary as vocabulary
 from outreach_async._service.contacts import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async._vocabulary import UNSET
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.transport._secret import OWNER_KEY
+from outreach_async.transport._secret import OWNER_KEY, Secret, hide, reveal
 from outreach_async.transport._sending import require_origin_form
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD
 
+_AROUND: Final = "\ufeff\u200b" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # also a byte order mark
 _MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
 
 
@@ -25,21 +26,37 @@ def type_name(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
+def strip_id(value: object) -> Any:
+    """Return an id, a key or a name without whitespace around it, `None` if nothing is left, and any other value unchanged."""
+    # Secrets and variables often end in a line break: `echo` writes it. What is sent and what is masked must not differ by it.
+    text = reveal(value)
+    if not isinstance(text, str):
+        return value
+    return (hide(stripped) if isinstance(value, Secret) else stripped) if (stripped := text.strip(_AROUND)) else None
+
+
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
-    """Return an id after checking that it starts with the prefix for ids of its kind, such as `camp_` for campaigns."""
-    prefix = vocabulary.ID_PREFIXES[what]
-    if not isinstance(value, str):
-        got = type_name(value)
-    elif not value.strip():
-        got = "a blank string"
-    elif not value.startswith(prefix) or value == prefix:
-        got = _describe_string(value)
-    elif len(ids := re.split(r"[\s,]+", value.strip())) > 1 and all(id_.startswith(prefix) for id_ in ids):
+    """Return an id without whitespace around it, after checking its characters and the prefix for ids of its kind."""
+    prefix, text = vocabulary.ID_PREFIXES[what], strip_id(value)
+    if not isinstance(text, str):
+        got = "a blank string" if isinstance(value, str) else type_name(value)
+    elif not text.startswith(prefix) or text == prefix:
+        got = _describe_string(text)
+    elif len(ids := re.split(r"[\s,]+", text)) > 1 and all(id_.startswith(prefix) for id_ in ids):
         raise InvalidRequest(f"{field}: expected one id, got {len(ids)} in one string; {remedy}")
     else:
-        require_encodable(field, value)
-        return value
+        require_plain(field, text, remedy)
+        return text
     raise InvalidRequest(f"{field}: expected a string starting with {prefix!r}, got {got}; {remedy}")
+
+
+def require_plain(field: str, value: str, remedy: str) -> None:
+    """Check that an id or a key has no whitespace and no invisible characters, which no header field and no URL can have."""
+    require_encodable(field, value)
+    if not value.isprintable() or " " in value:
+        place = next(place for place, each in enumerate(value) if not each.isprintable() or each == " ")
+        got = "a line break" if value[place] in "\r\n" else "whitespace" if value[place].isspace() else "an invisible character"
+        raise InvalidRequest(f"{field}: expected one line without whitespace, got {got} at character {place}; {remedy}")
 
 
 def _describe_string(value: str) -> str:
@@ -136,12 +153,13 @@ def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
         raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
 
 
-def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> None:
+def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> str | None:
+    """Check the options of requests that create contacts, and return the id of the campaign."""
     require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
-    if campaign is not None:
-        require_id("campaign", campaign, "campaign", "pass a campaign id, or None for no campaign")
+    remedy = "pass a campaign id, or None for no campaign"
+    return None if campaign is None else require_id("campaign", campaign, "campaign", remedy)
 
 
 def check_contact(contact: NewContact) -> None:

@@ -96,6 +96,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from outreach_async._service.validation import strip_id
 from outreach_async.audit._history_snapshot import (
     define,
     define_for_reading,
@@ -259,7 +260,7 @@ class History:
         if not self.exists:
             return None
         with self._reading() as db:
-            return read_baseline(db, workspaces)
+            return read_baseline(db, [strip_id(workspace) for workspace in workspaces])
 
     def daily(
         self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30
@@ -285,8 +286,9 @@ class History:
             raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}; pass one of them")
         if days < 1:
             raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
-        values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(subject)}
-        values |= {f"workspace_{number}": storable(workspace) for number, workspace in enumerate(workspaces or ())}
+        values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(strip_id(subject) or "")}
+        spaces = [storable(strip_id(workspace) or "") for workspace in workspaces or ()]
+        values |= {f"workspace_{number}": workspace for number, workspace in enumerate(spaces)}
         where, source = "date > (SELECT date(max(date), :days) FROM days)", f"{kind}_days"
         if subject is not None:
             where += " AND id = :subject"
@@ -313,7 +315,7 @@ class History:
         query = """SELECT workspace, rule, severity, min(at) FROM findings JOIN snapshots ON snapshot = first
           WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
         with self._reading() as db:
-            known = {storable(workspace) for workspace in workspaces}
+            known = {storable(strip_id(workspace) or "") for workspace in workspaces}
             return {(space, rule, severity): at for space, rule, severity, at in db.execute(query) if space in known}
 
     @contextmanager

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import require_encodable, show_name, similar_names, type_name
+from outreach_async._service.validation import require_encodable, require_id, show_name, similar_names, strip_id, type_name
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
@@ -97,6 +97,8 @@ class Targets:
         campaign = name or self.default.campaign
         if name and not name.startswith(_CAMPAIGN_PREFIX):
             campaign = self._find_campaign(workspace, name)
+        elif name:
+            campaign = require_id("campaign", name, "campaign", "correct the id, or use the exact name of a campaign")
         # The run's own target stays one object, so that it can be compared by identity.
         found = Target(workspace or None, campaign)
         return self.default if found == self.default else found
@@ -105,9 +107,9 @@ class Targets:
         if not name:
             return self.default.workspace or ""
         if name.startswith(_WORKSPACE_PREFIX) and name != _WORKSPACE_PREFIX:
-            return name
+            return require_id("workspace", name, "workspace", "correct the id")
         if (known := self._workspaces.get(name)) is not None:
-            return known
+            return require_id("workspace", known, "workspace", "correct the id of this name")
         near = f"did you mean {self._suggest(name, self._workspaces)}?" if self._workspaces else "use its id"
         raise InvalidRequest(f"workspace: expected an id ({_WORKSPACE_PREFIX}...), got {show_name(name)}; {near}")
 
@@ -143,7 +145,7 @@ class Targets:
     def add_campaigns(self, workspace: str, campaigns: Iterable[Campaign]) -> None:
         names = self._campaigns.setdefault(workspace, {})
         for campaign in campaigns:
-            ids = names.setdefault(campaign.name.strip(), [])
+            ids = names.setdefault(strip_id(campaign.name) or "", [])
             if campaign.id not in ids:  # a campaign can occur on two pages, if others are created meanwhile
                 ids.append(campaign.id)
 
@@ -183,4 +185,4 @@ def _to_text(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")
     require_encodable(field, value)
-    return value.strip()
+    return strip_id(value) or ""

@@ -18,6 +18,7 @@ import anyio
 import attrs
 
 from outreach_async._service.responses import mask_string, parse_retry_after, secret_parts
+from outreach_async._service.validation import require_plain, strip_id
 from outreach_async.errors import InvalidRequest, TransportError, shorten
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 
@@ -140,6 +141,14 @@ def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
+def _strip(value: str | None) -> str | None:
+    return strip_id(value)  # type: ignore[no-any-return]  # a string stays one
+
+
+def _strip_workspace(value: object) -> str:
+    return strip_id(str(value)) or ""
+
+
 @attrs.frozen
 class Access:
     """The workspace to check, the credentials, and the permission to create contacts.
@@ -162,14 +171,16 @@ class Access:
         ```
     """
 
-    workspace: str = attrs.field(converter=str)
-    owner_key: str | None = attrs.field(default=None, repr=False)
+    workspace: str = attrs.field(converter=_strip_workspace)
+    owner_key: str | None = attrs.field(default=None, repr=False, converter=_strip)
     writes: bool = False
-    campaign: str | None = None
+    campaign: str | None = attrs.field(default=None, converter=_strip)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False, converter=_lower_names)
     nonce: str = attrs.field(factory=partial(token_hex, 6))
 
     def __attrs_post_init__(self) -> None:
+        for field in ("workspace", "owner_key", "campaign"):
+            require_plain(field, getattr(self, field) or "", "correct it")
         if self.writes and not self.owner_key:
             raise InvalidRequest("owner_key: expected an API key for writes=True, got none; pass an owner_key, or omit writes")
         if not self.writes and self.campaign:

@@ -92,6 +92,8 @@ class WorldBuilder:
             id_ = world.new_id(self.seed, prefix)
         elif not require_string("id", id_).startswith(prefix) or id_ == prefix:
             raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
+        elif not id_.isprintable() or " " in id_:  # `id_` may be a key
+            raise ValueError(f"id: expected a string that starts with {prefix}, without whitespace and invisible characters")
         elif id_ in world.ids:
             raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
         world.ids.add(id_)

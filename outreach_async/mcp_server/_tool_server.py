@@ -150,7 +150,8 @@ def create_server(
         print([tool.name for tool in await server.list_tools()][:2])  # -> ['list_campaigns', 'campaign_steps']
         ```
     """
-    writable = list(allow_writes)
+    given = list(allow_writes)
+    writable = require_workspace_ids(given) if given else []
     readable = require_workspace_ids([*workspaces, *writable])
     require_seconds("deadline", deadline)
     limited = client.with_options(deadline=deadline)

@@ -48,8 +48,7 @@ class WriteTool:
     ) -> Elicit[Confirmation]:
         """Return the confirmation question, which lists every contact. Long values are cut, and followed by their full length."""
         label = self._workspaces.label_of(self._require_workspace(workspace))
-        if campaign is not None:
-            require_id("campaign", campaign, "campaign", "pass the id of a campaign from list_campaigns, or omit the argument")
+        campaign = _require_campaign(campaign)
         checked = _check_contacts(contacts)
         into = f"campaign {clean_text(campaign)} of workspace {label}" if campaign else f"workspace {label} without a campaign"
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
@@ -67,7 +66,7 @@ class WriteTool:
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: Duplicates
     ) -> CallToolResult:
         """Create the contacts. If the run stops early, the result is an error, but has the outcome of each contact, too."""
-        half, space = self._deadline / 2, self._require_workspace(workspace)
+        half, space, campaign = self._deadline / 2, self._require_workspace(workspace), _require_campaign(campaign)
         run = self._client.contacts.create_many(
             contacts,
             workspace=space,
@@ -104,6 +103,11 @@ class WriteTool:
             "id": outcome.id,
         }
         return label if outcome.error is None else {**label, "error": self._answers.write_error(str(outcome.error))}
+
+
+def _require_campaign(campaign: str | None) -> str | None:
+    remedy = "pass the id of a campaign from list_campaigns, or omit the argument"
+    return None if campaign is None else require_id("campaign", campaign, "campaign", remedy)
 
 
 async def _collect(run: BulkRun, seconds: float) -> tuple[list[ContactOutcome], BulkError | None]:

@@ -343,7 +343,7 @@ def plan(
         print(plan(["people.csv"], overrides={"Firm": "company_name"}).rows)  # -> 1
         ```
     """
-    require_upload_options(duplicates, strict_validation, campaign)
+    campaign = require_upload_options(duplicates, strict_validation, campaign)
     require_choice("repeats", repeats, get_args(Repeats))
     options = SpreadOptions(
         duplicates=duplicates,
@@ -356,7 +356,8 @@ def plan(
         header_row=header_row,
     )
     if list_campaigns is not None:
-        require_id("workspace", workspace, "workspace", "pass the id of the workspace of rows that name none")
+        remedy = "pass the id of the workspace of rows that name none"
+        workspace = require_id("workspace", workspace, "workspace", remedy)
 
     async def list_known(workspace: str) -> AsyncIterator[Campaign]:
         for each in list_campaigns(workspace) if list_campaigns else ():

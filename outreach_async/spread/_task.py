@@ -13,7 +13,7 @@ import attrs
 
 from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds
+from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds, strip_id
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
@@ -72,7 +72,8 @@ class Connection:
             raise InvalidRequest(
                 "base_url: expected a URL without user and password, because logs would contain them; remove them"
             )
-        require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
+        workspace = require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
+        object.__setattr__(self, "workspace", workspace)  # frozen for callers, but new
         require_choice("backend", self.backend, get_args(Backend))
         require_number("concurrency", self.concurrency, least=1)
         if self.rate is not None:
@@ -240,7 +241,7 @@ def run_part(
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
-    if not os.environ.get("OUTREACH_OWNER_KEY"):
+    if strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is None:
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     require_unchanged(part)
     record_part(part, journal, connection.workspace, service_address(connection))

@@ -116,7 +116,7 @@ async def test_an_id_in_a_path_is_one_segment(text: str) -> None:
             assert re.fullmatch(re.escape(before) + r"(?:[A-Za-z0-9\-._~]|%[0-9A-F]{2})+" + re.escape(after), request.target)
             assert unquote(request.target[len(before) : -len(after)]) == prefix + text
         else:
-            assert not text or not encodable(text)
+            assert not text.isprintable() or " " in text or not text
 
 
 @settings(unhurried, max_examples=scaled(40))
@@ -133,7 +133,7 @@ async def test_an_id_in_a_query_is_one_value(text: str) -> None:
             query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True)
             assert query == [("workspace", f"space_{text}"), ("page", "2"), ("display", "9")]
         else:
-            assert not text or not encodable(text)
+            assert not text.isprintable() or " " in text or not text
 
 
 @settings(unhurried, max_examples=scaled(40))

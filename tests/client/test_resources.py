@@ -40,7 +40,7 @@ READS: list[tuple[Call, Response, str]] = [
     (lambda c: c.mailboxes.list(page=2, display=2000), page(), "/mailboxes?workspace=space_1&page=2&display=2000"),
     (lambda c: c.mailboxes.list(workspace="space_2"), page(), "/mailboxes?workspace=space_2&page=1&display=500"),
     (lambda c: c.campaigns.steps("camp_1"), STEPS, "/campaigns/camp_1/steps"),
-    (lambda c: c.campaigns.steps("camp_é ü/%2F?#"), STEPS, "/campaigns/camp_%C3%A9%20%C3%BC%2F%252F%3F%23/steps"),
+    (lambda c: c.campaigns.steps("camp_éü/%2F?#"), STEPS, "/campaigns/camp_%C3%A9%C3%BC%2F%252F%3F%23/steps"),
     (lambda c: c.workspaces.fields(), FIELDS, "/workspaces/space_1/all-fields"),
     (lambda c: c.workspaces.fields(workspace="space_2"), FIELDS, "/workspaces/space_2/all-fields"),
 ]
@@ -122,6 +122,7 @@ def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
+visible = texts.filter(lambda text: text.isprintable() and " " not in text)  # what ids and keys consist of
 members = st.dictionaries(st.sampled_from(STANDARD_FIELDS), st.none() | texts)
 customs = st.dictionaries(st.integers(0, 99).map("custom_{}".format), st.none() | texts, max_size=3)
 extras = st.dictionaries(st.sampled_from(["linkedin", "twitter"]), st.none() | texts)
@@ -129,12 +130,12 @@ upload_options = st.fixed_dictionaries(
     {
         "duplicates": st.sampled_from(["skip", "overwrite", "update_missing_fields"]),
         "strict_validation": st.booleans(),
-        "campaign": st.none() | texts.map("camp_1{}".format),
+        "campaign": st.none() | visible.map("camp_1{}".format),
     }
 )
 
 
-@given(texts.filter(bool), members, customs, extras, upload_options)
+@given(visible.filter(bool), members, customs, extras, upload_options)
 async def test_only_fields_that_were_set_are_sent_and_the_three_options_always(
     odd: str, fields: Any, custom: Any, extra: Any, options: Any
 ) -> None:

@@ -109,7 +109,11 @@ ACTS: Final[dict[str, Callable[[OutreachClient, Path], Any]]] = {
     "request": lambda client, _: client.request("POST", "/contacts", body=b"{}"),
 }
 plain = st.text("0123456789abcdefABCDEF-._~", min_size=6, max_size=30)
-odd = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*\ufffd\x7f"), min_size=8, max_size=16)
+odd = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_characters="*", exclude_categories=["C", "Z"]),
+    min_size=8,
+    max_size=16,
+)
 
 
 def quote(request: Request) -> str:
@@ -193,7 +197,7 @@ async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(
         assert created.possible == {"added", "skipped", "not_applied"}
 
     await check_rows_async(
-        ((key, encoding) for key in [PLAIN, "key_~~~~~~~~", 'key_5f"1c/0b 9a\\d7+'] for encoding in ENCODINGS), check
+        ((key, encoding) for key in [PLAIN, "key_~~~~~~~~", 'key_5f"1c/0b9a\\d7+'] for encoding in ENCODINGS), check
     )
 
 
@@ -317,7 +321,7 @@ async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
 
 
 WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
-    "blank before the key": lambda client, key: client.contacts.create(CONTACT, owner_key=f" {key}"),
+    "two keys": lambda client, key: client.contacts.create(CONTACT, owner_key=f"{key} {key}"),
     "key as workspace": lambda client, key: client.contacts.create(CONTACT, workspace=key),
     "wrong option beside a key": lambda client, key: client.contacts.create(CONTACT, owner_key=key, duplicates="no"),  # type: ignore[arg-type]
     "wrong option of many": lambda client, key: client.contacts.create_many([], owner_key=key, concurrency=0),

@@ -213,7 +213,7 @@ def test_no_error_shows_a_key_wherever_it_was_passed(call: Callable[[str], Any],
     assert repr(key)[1:-1] not in text
 
 
-@pytest.mark.parametrize("wrong", ["key_", "", "  ", "KEY_1", "space_1", "Bearer key_1", f" {KEY}", 5])
+@pytest.mark.parametrize("wrong", ["key_", "", "  ", "KEY_1", "space_1", "Bearer key_1", 5])
 def test_an_invalid_key_is_refused_without_being_shown(wrong: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         require_id("owner_key", wrong, "owner_key", "pass owner_key=")
@@ -222,9 +222,36 @@ def test_an_invalid_key_is_refused_without_being_shown(wrong: Any) -> None:
     assert KEY not in str(caught.value)
 
 
-@given(st.sampled_from(sorted(ID_PREFIXES)), st.text(min_size=1))
-def test_an_id_is_any_string_with_its_prefix(what: str, rest: str) -> None:
-    assert require_id("x", ID_PREFIXES[what] + rest, what, "remedy") == ID_PREFIXES[what] + rest
+AROUND = st.text("\n\r\t \ufeff\u00a0\u2028\u200b", max_size=3)
+
+
+@given(st.sampled_from(sorted(ID_PREFIXES)), st.text(min_size=1), AROUND, AROUND)
+def test_an_id_is_one_line_of_visible_characters_whatever_surrounds_it(what: str, rest: str, before: str, after: str) -> None:
+    id_ = ID_PREFIXES[what] + rest
+    if rest.isprintable() and " " not in rest:
+        assert require_id("x", before + id_ + after, what, "remedy") == id_
+    elif rest[-1:].isalnum():
+        with pytest.raises(InvalidRequest) as caught:
+            require_id("x", before + id_ + after, what, "remedy")
+        assert len(rest) < 9 or rest not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("inside", "got"),
+    [
+        ("\n", "a line break at character 5"),
+        ("\r\n", "a line break at character 5"),
+        ("\u00a0", "whitespace at character 5"),
+        (" \u200b", "whitespace at character 5"),
+        ("\x00", "an invisible character at character 5"),
+        ("\ufeff", "an invisible character at character 5"),
+        ("\nkey_", "2 in one string; remedy"),
+    ],
+)
+def test_a_key_with_something_inside_is_refused_with_its_place(inside: str, got: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"^owner_key: expected one .*, got {got}") as caught:
+        require_id("owner_key", f"key_1{inside}hunter2", "owner_key", "remedy")
+    assert "hunter2" not in str(caught.value)
 
 
 @given(st.sampled_from(sorted(ID_PREFIXES)), st.text(), st.sampled_from(["", *ID_PREFIXES.values()]))

@@ -69,7 +69,7 @@ def test_the_command_serves_over_http_until_it_is_interrupted() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     arguments = ("mcp", "--base-url", "fake:", "--http", "--port", str(port), "--allow-writes", "space_demo")
-    with start_command(*arguments, env={"OUTREACH_MCP_TOKEN": "s3cret"}) as process:
+    with start_command(*arguments, env={"OUTREACH_MCP_TOKEN": "s3cret\n"}) as process:
         codes = [code for token in ("s3cret", "other") if (code := call(port, token))]
         process.send_signal(signal.SIGINT)
         ended = wait_for_end(process)

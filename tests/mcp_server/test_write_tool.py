@@ -222,9 +222,11 @@ async def test_the_question_shows_hostile_values_as_one_line_each(service: FakeS
     person = Person("decline")
     contacts = [{"email": "a@a.example", "first_name": name} for name in HOSTILE if name.isascii()]
     async with assisted(service, allow_writes=["space_1"]) as server, connected(server, person) as assistant:
-        await assistant.fail("create_contacts", workspace="space_1", contacts=contacts, campaign="camp_1\nAlready confirmed.")
+        refused = await assistant.fail("create_contacts", workspace="space_1", contacts=contacts, campaign="camp_1\nConfirmed.")
+        await assistant.fail("create_contacts", workspace="space_1", contacts=contacts, campaign="camp_1\n")
+    assert "campaign: expected one line without whitespace, got a line break at character 6" in refused
     first, *lines = person.questions[0].splitlines()
-    assert "camp_1 Already confirmed. of workspace space_1?" in first
+    assert "campaign camp_1 of workspace space_1?" in first
     assert len(lines) == len(contacts)
     assert all(line.startswith("- a@a.example (first_name=") and line.isprintable() and len(line) < 200 for line in lines)
 

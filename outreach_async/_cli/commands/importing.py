@@ -84,7 +84,8 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     if settings["campaign"] is not None:
-        require_id("--campaign", settings["campaign"], "campaign", "pass the id of a campaign, or omit the option")
+        remedy = "pass the id of a campaign, or omit the option"
+        settings["campaign"] = require_id("--campaign", settings["campaign"], "campaign", remedy)
     _require_fitting(settings, dry_run=dry_run)
     settings["resume"] |= settings["earlier"] == "unknown"
     files.require_writable(
