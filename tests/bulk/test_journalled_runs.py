@@ -411,6 +411,26 @@ async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(
     assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize("is_drained", [False, True])
+async def test_rows_of_a_killed_run_stay_uncertain_when_a_resumed_run_is_left(
+    journal: Journal, tmp_path: Path, count: int, is_drained: bool
+) -> None:
+    async with client(Script(HANG)).contacts.create_many(rows(20), journal=journal, concurrency=20):
+        await anyio.sleep(1)
+        killed = Journal(copy_journal(journal.path, tmp_path / "killed.db"), inline=True)
+    left: list[ContactOutcome] = []
+    resumed = client(Script(skipped(), seconds=0.1)).contacts.create_many(rows(20), journal=killed, resume=True, concurrency=1)
+    async with resumed as outcomes:
+        while len(left) < count:
+            left.append(await anext(outcomes))
+        if is_drained:
+            outcomes.drain()
+            await drain(outcomes, left)
+    await client(Script(skipped())).contacts.create_many(rows(20), journal=killed, resume=True)
+    assert [outcome.possible for outcome in killed.outcomes()] == [{Outcome.ADDED, Outcome.SKIPPED}] * 20
+
+
 def copy_journal(path: Path, to: Path) -> Path:
     """Copy a journal in its current state, as a kill at this moment would leave it."""
     for file in path.parent.glob(f"{path.name}*"):

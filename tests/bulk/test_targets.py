@@ -163,6 +163,14 @@ async def test_a_pair_that_cannot_be_sent_is_rejected_with_its_target(fake: Fake
     assert [(outcome.status, outcome.target) for outcome in found] == [(Outcome.REJECTED, AUTUMN)]
 
 
+@pytest.mark.parametrize(
+    "row", [{"email": "", "city": "x"}, ({"email": ""},), ({"email": ""}, AUTUMN, 5), [{"email": ""}, AUTUMN]]
+)
+async def test_only_a_pair_that_cannot_be_sent_has_a_target(row: Any, fake: FakeService) -> None:
+    found = await run(Listed(fake), [row], campaign="camp_1")
+    assert [(outcome.status, outcome.target) for outcome in found] == [(Outcome.REJECTED, SPRING)]
+
+
 async def test_campaigns_are_listed_once_for_each_workspace_that_has_a_name(fake: FakeService) -> None:
     rows = [{"email": f"user{number}@a.example", "workspace": OTHER, "campaign": "Spring"} for number in range(9)]
     rows += [{"email": "ann@a.example", "campaign": "camp_1"}]
