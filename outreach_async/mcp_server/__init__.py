@@ -32,13 +32,14 @@ instruction in the data: allow only actions that are acceptable in the worst cas
 
 Creating contacts
 -----------------
-`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It requires an owner key. A call creates at most
-50 contacts, each with at most 50 fields. If a contact already exists, the call skips it or adds only its missing fields; fields
-are never overwritten. Before anything is sent, the assistant's program shows a form with every contact and every field (MCP
-elicitation), and a person must confirm. The form shortens values of more than 40 characters, and shows their length. A call for
-another workspace or with an invalid contact is refused before the person is asked. If the program cannot show forms, the call
-fails, and the error lists the alternatives. The result has `status`, `certain` and `possible` (all statuses that the contact may
-have) for every contact.
+`--allow-writes space_1` adds the tool `create_contacts` for the named workspace. It requires an owner key. A call creates at
+most 50 contacts, each with at most 50 fields. If a contact already exists, the call skips it or adds only its missing fields;
+fields are never overwritten. Before anything is sent, the assistant's program shows a form with every contact and every field
+(MCP elicitation), and a person must confirm. A confirmation is used once: if the program repeats it, the server refuses the
+call with `Invalid or expired requestState`, and creates nothing. The form shortens values of more than 40 characters, and shows
+their length. A call for another workspace or with an invalid contact is refused before the person is asked. If the program
+cannot show forms, the call fails, and the error lists the alternatives. The result has `status`, `certain` and `possible` (all
+statuses that the contact may have) for every contact.
 
 No schema, result or error contains the owner key or a credential in a header. Every error includes a remedy.
 

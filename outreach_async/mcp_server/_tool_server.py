@@ -21,6 +21,7 @@ from anyio.from_thread import BlockingPortal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.request_state import RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
@@ -33,7 +34,7 @@ from outreach_async.audit._run import require_workspace_ids
 from outreach_async.errors import OutreachError
 from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
 from outreach_async.mcp_server._read_tools import MAX_CONTACTS, ReadTools
-from outreach_async.mcp_server._write_tool import WriteTool, build_create_function
+from outreach_async.mcp_server._write_tool import OpenQuestions, WriteTool, build_create_function
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
@@ -175,6 +176,7 @@ def create_server(
         instructions=f"{_ABOUT} Workspaces: {named}.{writes}",
         version=version("outreach_async"),
         tools=tools,
+        request_state_security=RequestStateSecurity(codec=OpenQuestions()),
         log_level="WARNING",
     )
 

@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: the MCP SDK reads the schema and the resolvers from the evaluated annotations.
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
@@ -9,6 +10,7 @@ import anyio
 import attrs
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.request_state import InvalidRequestState
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
@@ -30,10 +32,33 @@ _CANNOT_ASK: Final = (
 )
 _MAX_SHOWN: Final = 40  # characters of a value in the confirmation question
 _MAX_PROBLEMS: Final = 5  # invalid contacts that an error message names
+_MAX_OPEN: Final = 1_000  # questions that await an answer; the oldest are dropped
 
 
 class Confirmation(BaseModel):
     create: bool = Field(description="Create these contacts")
+
+
+class OpenQuestions:
+    """The state of each question that awaits an answer. The client gets a token for it, which is valid for one answer."""
+
+    # Since version 2026-07-28 of the protocol, an answer is a second call, which a client can repeat. By default, the SDK accepts
+    # the token of a question again and again.
+
+    def __init__(self) -> None:
+        self._states: dict[str, bytes] = {}
+
+    def seal(self, payload: bytes) -> str:
+        if len(self._states) == _MAX_OPEN:
+            del self._states[next(iter(self._states))]
+        token = secrets.token_urlsafe()
+        self._states[token] = payload
+        return token
+
+    def unseal(self, token: str) -> bytes:
+        if (state := self._states.pop(token, None)) is None:
+            raise InvalidRequestState("unknown, or answered before")
+        return state
 
 
 @attrs.frozen

@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 import anyio
+import mcp_types
 import pytest
+from mcp.server.request_state import InvalidRequestState
+from mcp.shared.exceptions import MCPError
 from support.assistants import HOSTILE, MODES, Person, assisted, connected
 from support.cli import KEY, small_service
 from support.time import virtual_time
 
 from outreach_async.fake import FakeService, faults
 from outreach_async.mcp_server._answers import NOTICE
+from outreach_async.mcp_server._write_tool import OpenQuestions
 
 ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
 MANY_CODES = [f"custom_{number}" for number in range(1, 52)]
@@ -69,6 +73,48 @@ async def test_nothing_is_sent_unless_the_person_confirms(service: FakeService, 
     message = "create_contacts: the user did not confirm, so nothing was sent; ask the user what to change before calling again"
     assert error == message
     assert (len(person.questions), len(service.requests)) == (1, 0)
+
+
+async def test_a_confirmation_that_is_repeated_creates_nothing_again(service: FakeService) -> None:
+    call = {"workspace": "space_1", "contacts": [ANN]}
+    refused: list[MCPError] = []
+    async with (
+        assisted(service, allow_writes=["space_1"]) as server,
+        connected(server, Person(create=True), "2026-07-28") as assistant,
+    ):
+
+        async def ask() -> mcp_types.InputRequiredResult:
+            asked = await assistant.client.session.call_tool("create_contacts", call, allow_input_required=True)
+            assert isinstance(asked, mcp_types.InputRequiredResult)
+            return asked
+
+        async def confirm(asked: mcp_types.InputRequiredResult) -> None:
+            assert asked.input_requests is not None
+            yes = mcp_types.ElicitResult(action="accept", content={"create": True})
+            answers: mcp_types.InputResponses = dict.fromkeys(asked.input_requests, yes)
+            try:
+                await assistant.client.session.call_tool(
+                    "create_contacts", call, input_responses=answers, request_state=asked.request_state, allow_input_required=True
+                )
+            except MCPError as error:
+                refused.append(error)
+
+        first, second = await ask(), await ask()
+        async with anyio.create_task_group() as group:
+            for asked in (first, first, second):
+                group.start_soon(confirm, asked)
+        await confirm(first)
+        assert [str(error) for error in refused] == ["Invalid or expired requestState"] * 2
+        assert len(service.requests.of("create_contact")) == 2
+
+
+def test_only_the_latest_questions_can_be_answered() -> None:
+    questions = OpenQuestions()
+    tokens = [questions.seal(b"%d" % number) for number in range(1_001)]
+    assert [questions.unseal(token) for token in tokens[1:]] == [b"%d" % number for number in range(1, 1_001)]
+    for token in tokens:
+        with pytest.raises(InvalidRequestState):
+            questions.unseal(token)
 
 
 async def test_an_unusable_answer_of_the_program_sends_nothing(service: FakeService) -> None:
