@@ -144,6 +144,7 @@ def test_a_row_that_is_nested_too_deeply_is_parsed() -> None:
     [
         {"email": "a@b.example", "campaign": "camp_1", "zip": "1"},
         {"custom_2": "x", "workspace": "space_2", "email": "a@b.example", "campaign": None},
+        MappingProxyType({"email": "a@b.example", "city": None, "workspace": "space_2", "campaign": "camp_1"}),
         (NewContact("a@b.example", city="x"), Target("space_2", "camp_1")),
         ({"email": "a@b.example", "city": "x"}, Target(campaign="camp_1")),
     ],

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import OutreachClient
-from outreach_async.bulk._rows import order_key
+from outreach_async.bulk._rows import order_key, order_keys
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -28,6 +28,8 @@ SAME: Final = {
     "composition": ("é@a.example", "e\u0301@a.example"),
     "Gmail's dots": ("ann@gmail.com", "a.n.n@GMAIL.com"),
     "Gmail's tags": ("ann@gmail.com", "ann+list@gmail.com"),
+    "googlemail": ("ann@gmail.com", "ann@googlemail.com"),
+    "googlemail in capitals": ("ann@gmail.com", "Ann@GoogleMail.com"),
     "googlemail, dots, tag and trailing dot": ("ann@gmail.com", "a.nn+x+y@googlemail.com."),
     "a tag behind a leading plus": ("+15551234@sms.example", "+15551234+list@sms.example"),
     "a quoted local part": ("ann@a.example", '"ann"@a.example'),
@@ -101,6 +103,8 @@ def test_letter_case_and_normal_form_do_not_change_the_key(respell: Callable[[st
 
 # Random addresses
 
+DOMAINS: Final = ("a.example", "gmail.com", "googlemail.com", "xn--bcher-kva.example")
+
 
 def _between(text: str, inserted: str, place: int) -> str:
     at = place % (len(text) + 1)
@@ -134,6 +138,16 @@ def test_respelling_an_address_keeps_its_key(email: str, changes: list[tuple[Any
 @given(st.text())
 def test_any_string_has_a_key(text: str) -> None:
     assert isinstance(order_key(text), str)
+
+
+ADDRESSES: Final = st.builds("{}@{}".format, st.sampled_from(["ann", "a.nn", "a-b"]), st.sampled_from(DOMAINS))
+OTHERS: Final = st.sampled_from([email for pair in (*SAME.values(), *OTHER.values()) for email in pair])
+
+
+@given(st.lists(ADDRESSES | OTHERS, max_size=3))
+@example(["ann@a.example\nann@gmail.com"])
+def test_several_addresses_have_the_keys_of_each(emails: list[str]) -> None:
+    assert [*order_keys(emails)] == [*map(order_key, emails)]
 
 
 @pytest.mark.parametrize("label", ["xn--999999999", "xn--\u5317"])
