@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
+from outreach_async.audit._values import table_row
 from outreach_async.models import Number
 
 Thresholds: TypeAlias = Mapping[str, float]
@@ -141,6 +142,7 @@ class Rule:
         return _PERCENT.sub(" %", self.wording.format_map(self.thresholds))
 
 
+@table_row
 @attrs.frozen(kw_only=True)
 class Finding:
     """A problem that an audit found.
@@ -227,6 +229,7 @@ def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject:
     ]
 
 
+@table_row
 @attrs.frozen(kw_only=True)
 class Group:
     """A group of mailboxes with the same workspace, domain, type or sending server.
@@ -255,6 +258,7 @@ class Group:
     daily_limit: Number
 
 
+@table_row
 @attrs.frozen(kw_only=True)
 class Row:
     """A mailbox with findings, for tables and charts. Invalid numbers are 0.

@@ -5,18 +5,36 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import field, make_dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from outreach_async.models import Number
 
+Class = TypeVar("Class", bound=type)
+
 
 def to_json_values(value: Any) -> dict[str, Any]:
     """Convert an attrs object to a dict of JSON-compatible values, with the fields in the order of the class."""
     return attrs.asdict(value, value_serializer=lambda _owner, _field, item: item.value if isinstance(item, Enum) else item)
+
+
+def table_row(kind: Class) -> Class:
+    """Decorate an attrs class: pandas and polars then make tables of lists of its objects, as they do of dataclasses."""
+    fields = []
+    for each in attrs.fields(kind):
+        default: Any = each.default
+        if default is attrs.NOTHING:
+            options: dict[str, Any] = {}
+        else:
+            options = {"default_factory": default.factory} if isinstance(default, attrs.Factory) else {"default": default}  # type: ignore[arg-type]  # its stub is a function
+        fields.append((each.name, each.type or Any, field(**options)))
+    made: Any = make_dataclass(kind.__name__, fields, init=False, repr=False, eq=False, kw_only=True)
+    kind.__dataclass_fields__ = made.__dataclass_fields__  # type: ignore[attr-defined]  # it is added here
+    return kind
 
 
 _LOG_RISK: Final = math.log(0.05) - 1e-8

@@ -22,12 +22,14 @@ import attrs
 
 from outreach_async._vocabulary import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._values import table_row
 from outreach_async.models import Number
 
 MAX_CAMPAIGN_ROWS: Final = 10_000  # campaigns that a report lists individually, the worst
 LIVE: Final = CampaignStatus.LIVE.value
 
 
+@table_row
 @attrs.frozen(kw_only=True)
 class CampaignRow:
     """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps and the steps were not read.

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import pickle
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import attrs
+import pandas as pd
+import polars as pl
 import pytest
 from support.audit import mailbox, mailboxes, part_of, reading, report
 from support.audit_reports import finding, fleet
+from support.campaigns import row
 
 from outreach_async.audit import Report, merge
 from outreach_async.audit._flagged import FindingList, MailboxFindings
@@ -36,6 +41,16 @@ def test_a_report_is_copied_by_pickle_and_json() -> None:
     found = fleet(60, sick=0.8)
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
     assert Report.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_data_frames_of_a_report_have_a_row_an_object_and_a_column_a_field(frame: Callable[[Any], Any]) -> None:
+    found = fleet(12, sick=0.8)
+    for rows in (found.findings, list(found.findings), found.rows, found.groups, [row(), row()]):
+        made = frame(rows)
+        assert made.shape == (len(rows), len(attrs.fields(type(rows[0]))))
+        assert list(made.columns) == [field.name for field in attrs.fields(type(rows[0]))]
+    assert list(frame(found.findings)["email"]) == [each.email for each in found.findings]
 
 
 def test_many_findings_are_not_kept() -> None:
