@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager, suppress
-from threading import Lock, get_native_id
+from threading import Lock
 from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio
@@ -95,7 +96,7 @@ def run_loop(modules: Mapping[str, Any] = sys.modules) -> AbstractContextManager
     if vars(from_thread)["Lock"] is gevent.get_original("threading", "Lock"):
         got = "a call after anyio was imported, whose locks would stop every greenlet"
         raise InvalidRequest(f"gevent: expected monkey.patch_all() before other imports, got {got}; call it first in the program")
-    return _SHARED.setdefault(get_native_id(), _SharedLoop()).use()
+    return _SHARED.setdefault(threading.get_native_id(), _SharedLoop()).use()
 
 
 class ClientLoop:

@@ -25,7 +25,7 @@ from datetime import timedelta
 from typing import IO, Any, BinaryIO, Final, NamedTuple
 from xml.parsers import expat
 
-if sys.platform != "win32":  # pragma: no branch - Windows has no such limits
+with suppress(ImportError):  # Windows and WebAssembly have no such limits
     import resource
 
 MAX_MEMORY: Final = 384 * 2**20  # bytes; together with the caller's memory, less than 500 MB

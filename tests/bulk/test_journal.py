@@ -180,7 +180,7 @@ class TestRefused:
             "except ValueError as error: print(error)"
         )
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-        assert "no POSIX file locks (Windows)" in done.stdout
+        assert "lacks POSIX file locks or hard links" in done.stdout
         assert not path.exists()
 
     @pytest.mark.parametrize("resume", [True, False])

@@ -9,7 +9,7 @@ import pytest
 
 from outreach_async.bulk.journal._file_journal import CAN_LOCK
 
-REFUSAL: Final = "this system has no POSIX file locks (Windows)"
+REFUSAL: Final = "this system lacks POSIX file locks or hard links"
 
 
 def skip_if_refused(text: str) -> None:

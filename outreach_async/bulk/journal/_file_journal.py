@@ -76,8 +76,8 @@ try:
     import fcntl
 except ImportError:
     fcntl = None
-CAN_LOCK: Final = fcntl is not None
-"""Whether this system has the locks that journals in files need. Windows has none."""
+CAN_LOCK: Final = fcntl is not None and hasattr(os, "link")
+"""Whether this system has the locks and links that journals in files need. Windows lacks the locks, and WebAssembly the links."""
 
 # POSIX drops all of a process's locks on a file, including SQLite's, when any descriptor of the file is closed. A second writer
 # must therefore be refused before it opens the file.
@@ -131,7 +131,8 @@ class JournalLock:
 def require_lockable(path: str) -> None:
     if not CAN_LOCK:
         raise InvalidRequest(
-            "journal: this system has no POSIX file locks (Windows); use Linux or macOS, or the URL of an object store"
+            "journal: this system lacks POSIX file locks or hard links (Windows, WebAssembly); use Linux or macOS, or the URL of"
+            " an object store"
         )
     require_local(path, read_mounts())
 
@@ -303,7 +304,7 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     return metadata
 
 
-def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, str], None] = os.link) -> None:
+def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, str], None] | None = None) -> None:
     """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
@@ -313,7 +314,7 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, 
         # first, so that a power failure cannot leave the final name with an incomplete file.
         _write_tables(draft, metadata)
         sync(draft)
-        link(draft, path)
+        (link or os.link)(draft, path)
     except sqlite3.Error as error:
         raise OSError(EIO, str(error)) from error
     finally:
