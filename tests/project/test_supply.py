@@ -38,18 +38,27 @@ EXTRAS = [one for every in PROJECT["optional-dependencies"].values() for one in 
 TOOLS = {group: [one for one in every if isinstance(one, str)] for group, every in CONFIGURATION["dependency-groups"].items()}
 REQUIREMENTS = sorted({*BACKEND, *PROJECT["dependencies"], *EXTRAS, *(one for group in GROUPS for one in TOOLS[group])})
 RELEASE = sorted({*BACKEND, *TOOLS["release"]})
+NAMED = "Programming Language :: Python :: "
+PYTHONS = [one.removeprefix(NAMED) for one in PROJECT["classifiers"] if re.fullmatch(rf"{NAMED}3\.\d+", one)]
 LOCKS = {"all": (LOCK, REQUIREMENTS), "release": (LOCK_OF_RELEASE, RELEASE)}
+
+
+def entries_of(lock: str) -> list[str]:
+    return [line for line in lock.replace("\\\n", "").splitlines() if line.strip()]
 
 
 @pytest.mark.parametrize(("lock", "requirements"), LOCKS.values(), ids=LOCKS)
 def test_every_requirement_is_locked_at_an_allowed_version(lock: str, requirements: list[str]) -> None:
-    locked = locked_versions(lock)
+    entries = [Requirement(entry.partition(" --hash")[0]) for entry in entries_of(lock)]
 
-    def check(requirement: str) -> None:
-        required = Requirement(requirement)
-        assert required.specifier.contains(locked[canonicalize_name(required.name)])
+    def check(requirement: str, python: str) -> None:
+        required, environment = Requirement(requirement), {"python_version": python, "python_full_version": f"{python}.0"}
+        if required.marker is None or required.marker.evaluate(environment):
+            named = [one for one in entries if one.name == canonicalize_name(required.name)]
+            (locked,) = [one for one in named if one.marker is None or one.marker.evaluate(environment)]
+            assert required.specifier.contains(str(locked.specifier).removeprefix("=="))
 
-    check_rows(((one,) for one in requirements), check)
+    check_rows(((one, python) for one in requirements for python in PYTHONS), check)
 
 
 def test_every_tool_of_the_project_is_locked() -> None:
@@ -58,8 +67,8 @@ def test_every_tool_of_the_project_is_locked() -> None:
 
 @pytest.mark.parametrize("lock", [LOCK, LOCK_OF_USER, LOCK_OF_RELEASE], ids=["all", "user", "release"])
 def test_every_locked_version_has_hashes_and_no_index_url(lock: str) -> None:
-    entries = [line for line in lock.replace("\\\n", "").splitlines() if line.strip()]
-    assert len(entries) == len(locked_versions(lock))
+    entries = entries_of(lock)
+    assert len(entries) == len(re.findall(r"^[\w.-]+(?:\[[^]]*\])?==", lock, re.MULTILINE))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry) for entry in entries)
     assert not re.search(r"://|@ |^ *-", re.sub(r"^ *--hash=.*$", "", lock, flags=re.MULTILINE), re.MULTILINE)
 
@@ -100,10 +109,8 @@ def test_every_action_is_pinned_by_commit_hash() -> None:
 def test_the_supported_systems_and_python_versions_are_the_tested_ones() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     (matrix,) = re.findall(r"^ +python: \[(.*, .*, .*)\]$", text, re.MULTILINE)
-    named = "Programming Language :: Python :: "
-    promised = [one.removeprefix(named) for one in PROJECT["classifiers"] if re.fullmatch(rf"{named}3\.\d+", one)]
-    assert promised == re.findall(r"\d+\.\d+", matrix)
-    assert promised[0] == PROJECT["requires-python"].removeprefix(">=")
+    assert re.findall(r"\d+\.\d+", matrix) == PYTHONS
+    assert PYTHONS[0] == PROJECT["requires-python"].removeprefix(">=")
     required = set(re.findall(r"system: \[?(\w+)-", text))  # of the jobs that must not fail
     systems = {one for one in PROJECT["classifiers"] if one.startswith("Operating System")}
     names = {"ubuntu": "Operating System :: POSIX :: Linux", "macos": "Operating System :: MacOS"}
