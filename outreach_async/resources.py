@@ -17,7 +17,7 @@ from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service import operations
 from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
-from outreach_async._service.validation import choose_contact, require_choice, require_number, require_seconds
+from outreach_async._service.validation import choose_contact, require_choice, require_number, require_readable, require_seconds
 from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
@@ -243,14 +243,14 @@ class Contacts(_Resource):
             print(created.status, created.attempts)  # -> added 1
             ```
         """
-        key, owner_key = owner_key and hide(owner_key), None  # a cancellation's traceback shows this frame: no secrets in it
+        key, owner_key = hide(owner_key), None  # a cancellation's traceback shows this frame: no secrets in it
         try:
-            requests = self._contact_requests(
-                key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
-            )
-            return await self._engine.run(
-                requests.build(choose_contact(contact, email, fields)), self._settings.call_options(timeout, deadline)
-            )
+            with require_readable():
+                requests = self._contact_requests(
+                    key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
+                )
+                operation = requests.build(choose_contact(contact, email, fields))
+            return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
         except OutreachError as error:  # as `drop_frames` does, but faster
             drop_tracebacks(error)
             raise

@@ -309,10 +309,10 @@ def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], b
     def encode_row(row: dict[Any, Any]) -> bytes:
         values = pick(row)
         try:
-            # Joining fails unless all values are strings.
+            # Joining fails unless all values are strings. A comparison with `None` may raise anything.
             join(values if None not in values else [value for value in values if value is not None])
             return encode(struct(*values))[1:] if row["email"].strip() else b""
-        except (TypeError, AttributeError, UnicodeEncodeError):
+        except Exception:  # noqa: BLE001 - building a `NewContact` names the field
             return b""
 
     return encode_row

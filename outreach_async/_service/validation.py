@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 from outreach_async import _vocabulary as vocabulary
 from outreach_async._service.contacts import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async._vocabulary import UNSET
-from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide, reveal
 from outreach_async.transport._sending import require_origin_form
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD
@@ -148,7 +149,7 @@ def read_rate(environment: Mapping[str, str]) -> float | None:
 
 
 def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:  # a value of another class may have no truth, such as an array
         valid = ", ".join(map(repr, choices))
         raise InvalidRequest(f"{field}: expected one of {valid}, got {masked_repr(value)}; pass one of them")
 
@@ -174,7 +175,7 @@ def check_contact(contact: NewContact) -> None:
         for field, value in contact.standard().items():
             _check_string(field, value)
     for field, codes in ("custom", contact.custom), ("extra", contact.extra):
-        if codes != {}:
+        if type(codes) is not dict or codes:  # only the truth of a dict is known
             _check_codes(field, codes)
 
 
@@ -198,7 +199,8 @@ def _check_string(field: str, value: object) -> None:
 def _check_codes(field: str, codes: object) -> None:
     if not isinstance(codes, Mapping):
         raise InvalidRequest(f"{field}: expected a mapping of codes to strings, got {type_name(codes)}; pass a dict")
-    if field == "custom" and all(map(_is_custom_code, codes)) and _are_encodable(codes.values()):
+    # Not `all(map(...))`, which takes a StopIteration of a code's hash for the end.
+    if field == "custom" and all(_is_custom_code(code) for code in codes) and _are_encodable(codes.values()):
         return
     for code, value in codes.items():
         _check_code(field, code)
@@ -212,7 +214,7 @@ def _is_custom_code(code: object) -> bool:
 
 def _check_code(field: str, code: object) -> None:
     if not isinstance(code, str) or not code:
-        got = type_name(code) if code != "" else "an empty string"
+        got = "an empty string" if isinstance(code, str) else type_name(code)
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
     if field == "custom" and not vocabulary.CUSTOM_CODE.fullmatch(code):
@@ -222,6 +224,26 @@ def _check_code(field: str, code: object) -> None:
     if field == "extra" and (code in vocabulary.RESERVED_FIELDS or code.startswith(vocabulary.CUSTOM_PREFIX)):
         remedy = "pass the value in custom" if code.startswith(vocabulary.CUSTOM_PREFIX) else "pass the value as an argument"
         raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; {remedy}")
+
+
+def unreadable(error: Exception) -> InvalidRequest:
+    """Return the error of a contact whose own code raised `error`, of which only the type is shown: the rest may be a secret."""
+    got = f"{type(error).__name__} when they were read"
+    return InvalidRequest(f"contact: expected fields that can be read, got {got}; pass a dict of strings")
+
+
+@contextmanager
+def require_readable() -> Iterator[None]:
+    """Raise `InvalidRequest` for any exception that code of the caller raises while a contact is read."""
+    try:
+        yield
+    except (OutreachError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a value may be of any class
+        rejection = unreadable(error)
+    else:
+        return
+    raise rejection
 
 
 def to_contact(row: object) -> NewContact:

@@ -55,9 +55,9 @@ class ArrowStream(Protocol):
 
 @attrs.frozen
 class UnsendableRow:
-    """A row of a data frame that cannot be converted to a contact."""
+    """A row that cannot be converted to a contact: of a data frame, its values; or the caller's own, which cannot be read."""
 
-    values: Mapping[str, object]
+    values: object
     reason: str
 
 

@@ -16,6 +16,13 @@ from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Out
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 
 
+def _show_row(row: object) -> str:
+    try:
+        return repr(row)
+    except Exception:  # noqa: BLE001 - a rejected row may have values whose own code raises
+        return f"<{type(row).__name__}>"
+
+
 @attrs.frozen(kw_only=True)
 class ContactOutcome:
     """The outcome of one row of a bulk run.
@@ -40,7 +47,7 @@ class ContactOutcome:
     """
 
     index: int
-    contact: object
+    contact: object = attrs.field(repr=_show_row)
     status: Outcome
     id: str | None
     possible: frozenset[Outcome]

@@ -29,11 +29,11 @@ import msgspec
 from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
 from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target, standard_values
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
-from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name
+from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name, unreadable
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk._targets import Targets
+from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
@@ -129,8 +129,13 @@ class RowParser:
                 contact, named = to_targeted_contact(row)
                 target = self.targets.find(named)
                 operation, email = self.requests_for(target).build_row(contact), contact.email
+            email = email if type(email) is str else str.__str__(email)  # of a subclass, a plain string
         except InvalidRequest as error:
             return self._reject(index, row, error)
+        except (ListingNeeded, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - reading a row may run code of the caller, which may raise anything
+            return self._reject(index, row, unreadable(error))
         earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, email, target)
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
@@ -167,13 +172,15 @@ class RowParser:
     def _target_of_invalid(self, row: object) -> Target:
         """Return the target of a row that cannot be sent; `RUN_TARGET` if the row names an unknown one."""
         contact, named = row if type(row) is tuple and len(row) == 2 else (row, RUN_TARGET)  # noqa: PLR2004 - a pair
-        if named is RUN_TARGET:
-            # A row of a file that has a fault has no items, only members.
-            values = contact.values if isinstance(contact, UnsendableRow) else getattr(contact, "members", contact)
-            named = Target(*map(values.get, TARGET_FIELDS)) if isinstance(values, Mapping) else RUN_TARGET
         try:
-            return self.targets.default if named == RUN_TARGET else self.targets.find(named)
-        except InvalidRequest:
+            if named is RUN_TARGET:
+                # A row of a file that has a fault has no items, only members.
+                values = contact.values if isinstance(contact, UnsendableRow) else getattr(contact, "members", contact)
+                named = Target(values.get("workspace"), values.get("campaign")) if isinstance(values, Mapping) else RUN_TARGET
+            return self.targets.default if all(name is None for name in named) else self.targets.find(named)
+        except (ListingNeeded, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - an unknown target, or a row that cannot be read
             return RUN_TARGET
 
     def try_encode(self, originals: Sequence[object]) -> tuple[list[bytes], list[Target] | None] | None:
@@ -185,8 +192,10 @@ class RowParser:
         try:
             if {*map(type, originals)} == {dict} and (lines := _encode_lines(originals)) is not None:
                 return lines, None
-            encoded = [*map(self._encode_known, originals)]
-        except (TypeError, ValueError, RecursionError, InvalidRequest):  # parsing reports the error
+            encoded = [self._encode_known(row) for row in originals]  # `map` would take a StopIteration for its end
+        except (ListingNeeded, MemoryError):
+            raise
+        except Exception:  # noqa: BLE001 - parsing reports the row whose values raise
             return None
         if None in encoded:
             return None
@@ -237,14 +246,16 @@ class RowParser:
             if named is not RUN_TARGET:
                 target = self.targets.find(named)
             requests = self.requests_for(target)
-            body = requests.build_row(contact).request.body
-        except InvalidRequest as error:
-            target = self._target_of_invalid(row)
-            return "", encode_spooled(str(error), None if target is default else target)
+            body, email = requests.build_row(contact).request.body, str.__str__(contact.email)
+        except (ListingNeeded, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `parse`
+            rejection, target = error if isinstance(error, InvalidRequest) else unreadable(error), self._target_of_invalid(row)
+            return "", encode_spooled(str(rejection), None if target is default else target)
         payload = b"{" + body[requests.prefix_size :]
         if target is default:
-            return contact.email, payload
-        return "\n".join((contact.email, *map(str, target))), encode_spooled(msgspec.Raw(payload), target)
+            return email, payload
+        return "\n".join((email, *map(str, target))), encode_spooled(msgspec.Raw(payload), target)
 
 
 _KNOWN_CODES: Final = frozenset({"email", *STANDARD_FIELDS})
@@ -395,24 +406,48 @@ def approximate_size(row: object) -> int:
     # The exact size is known only after the row has been encoded.
     if type(row) is tuple and row:
         row = row[0]
-    if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
-        values: Iterable[Any] = row.values()
-    elif (cells := getattr(row, "plain", None)) is not None:
-        values = cells[1]
-    elif isinstance(row, NewContact):
-        values = (row.email, *standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
-    else:
-        values = row.values() if isinstance(row, Mapping) else ()
+    contents = row
     try:
-        return len("".join(values))
-    except TypeError:  # values that are not strings
-        return len(repr([*values]))
-    except InvalidRequest:  # a row of a file that cannot be sent
-        return len(repr(row))
+        if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
+            return len("".join(row.values()))
+        if (cells := getattr(row, "plain", None)) is not None:
+            return len("".join(cells[1]))
+        if isinstance(row, NewContact):
+            values = (row.email, *standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
+            contents = [value for value in values if value is not UNSET]
+        elif isinstance(row, UnsendableRow):
+            contents = row.values
+        elif isinstance(row, Mapping):
+            contents = getattr(row, "cells", None) or dict(row)  # a row of a file that cannot be sent has no items
+    except Exception:  # noqa: BLE001, S110 - values that are not strings, or a row that cannot be read
+        pass
+    return _estimate_size(contents)
+
+
+def _estimate_size(value: Any, depth: int = 4) -> int:
+    """Return about how many bytes the strings in a value take. No code of the caller runs."""
+    kind: type = type(value)
+    if issubclass(kind, str):
+        return str.__len__(value)
+    if depth and (kind is dict or kind is list or kind is tuple):
+        size = 0
+        for each in value.values() if kind is dict else value:
+            size += len(each) if type(each) is str else _estimate_size(each, depth - 1)
+        return size
+    return value.bit_length() // 3 if kind is int else 8
 
 
 def freeze(row: Any) -> Any:
     """Return a copy of the row if the caller can change it, otherwise the row itself."""
+    try:
+        return _copy(row)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - code of the caller; a StopIteration would even end the input without notice
+        return UnsendableRow(row, str(unreadable(error)))
+
+
+def _copy(row: Any) -> Any:
     # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
     # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
     if type(row) is dict:  # nearly every row
@@ -420,7 +455,7 @@ def freeze(row: Any) -> Any:
         if "custom" not in copy and "extra" not in copy:
             return copy
     elif type(row) is tuple and row:  # a contact and its target
-        return (freeze(row[0]), *row[1:])
+        return (_copy(row[0]), *row[1:])
     elif not _may_change(type(row)):  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
         return row
     else:

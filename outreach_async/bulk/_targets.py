@@ -60,7 +60,7 @@ class Targets:
             return self.default
         try:
             found = self._found[named]
-        except (KeyError, TypeError):  # a value that is not hashable is no string
+        except Exception:  # noqa: BLE001 - it is new, or a value is not a string: its hash and comparison may raise anything
             found = self._remember(named)
         if type(found) is str:
             raise InvalidRequest(found)
@@ -73,7 +73,7 @@ class Targets:
             found = str(error)
         if len(self._found) == _MAX_REMEMBERED:
             self._found.clear()
-        if all(isinstance(value, str | None) for value in named):
+        if all(value is None or type(value) is str for value in named):
             self._found[named] = found
         return found
 
@@ -184,5 +184,6 @@ def _to_text(field: str, value: object) -> str:
         return ""
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")
+    value = str.__str__(value)  # of a subclass, a plain string
     require_encodable(field, value)
     return strip_id(value) or ""

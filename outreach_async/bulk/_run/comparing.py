@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, islice, repeat
 from struct import unpack
@@ -15,6 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key, order_keys
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
@@ -110,8 +112,7 @@ class Comparer:
 
     def prepare(self, first: int, originals: Sequence[Any]) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
-        are_dicts = {*map(type, originals)} == {dict}  # nearly always
-        emails = [row.get("email") for row in originals] if are_dicts else [*map(_email_of, originals)]
+        emails = _emails_of(originals)
         encoded = self._parser.try_encode(originals)
         if encoded is None or {*map(type, emails)} != {str}:
             return self._parse(first, originals, emails)
@@ -128,7 +129,7 @@ class Comparer:
                 orders.append(row.key)
                 digests += self._digests([self._parser.contact_bytes(row)])
             else:  # the row is wrong, but it is not gone
-                orders.append(order_key(email) if isinstance(email, str) else "")
+                orders.append("" if email is None else order_key(email))
                 digests.append(_NO_DIGEST)
             targets.append(row.target if orders[-1] else _NO_TARGET)
         return PreparedRows(first, originals, self._keys(orders, targets), digests, targets, parsed)
@@ -293,12 +294,27 @@ def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> C
     return attrs.evolve(outcome, id=None if marked.place < 0 else entries.id_at(marked.place))
 
 
-def _email_of(original: Any) -> Any:
+def _emails_of(originals: Sequence[Any]) -> Sequence[Any]:
+    with suppress(Exception):  # of a key's own comparison
+        if {*map(type, originals)} == {dict}:  # nearly always
+            emails = [row.get("email") for row in originals]
+            if {*map(type, emails)} == {str}:
+                return emails
+    return [*map(_email_of, originals)]
+
+
+def _email_of(original: Any) -> str | None:
+    """Return the e-mail of a row as a plain string; `None` if it has none, or cannot be read."""
     original = original[0] if type(original) is tuple and original else original  # a contact and its target
-    if isinstance(original, NewContact):
-        return original.email
-    members = getattr(original, "members", original)  # a row of a file that cannot be sent has no items, only members
-    return members.get("email") if isinstance(members, Mapping) else None
+    try:
+        if isinstance(original, NewContact):
+            email: object = original.email
+        else:  # a row that cannot be sent has no items, only members or values
+            members = original.values if isinstance(original, UnsendableRow) else getattr(original, "members", original)
+            email = members.get("email") if isinstance(members, Mapping) else None
+        return str.__str__(email) if isinstance(email, str) else None
+    except Exception:  # noqa: BLE001 - code of the caller, as in `RowParser.parse`
+        return None
 
 
 class LedgerFeed(WindowedFeed):
