@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -130,9 +131,27 @@ class _LimitType(click.ParamType):  # type: ignore[type-arg]  # as above
         return int(value)
 
 
+class _DateType(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A day or a time in UTC."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the time, or the end of the day, in Unix seconds."""
+        if isinstance(value, float):
+            return value
+        try:
+            at = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"expected a day or a time in UTC, such as 2026-03-31 or 2026-03-31T08:00:00Z, got {value!r}.", param, ctx)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return math.nextafter(at.timestamp() + 86_400, 0) if re.fullmatch(r"[\dW-]+", str(value)) else at.timestamp()
+
+
 TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as above
     "AGE": _AgeType(),
     "CAMPAIGN": IdType("campaign"),
+    "DATE": _DateType(),
     "FILE": click.Path(path_type=Path),
     ">FILE": _OutputType(path_type=Path),
     "FOLDER": click.Path(path_type=Path, file_okay=False),

@@ -171,16 +171,21 @@ class _EntityWriter:
             key = self._keys.setdefault(identity, self._next)
             self._next = max(self._next, key + 1)
             known = self._labels.get(key)
-            self._labels[key] = self._store(self._entity.table, key, labels, known if known and known[2:] == labels else None)
+            self._labels[key] = self._store(self._entity.table, key, labels, self._extendable(known, labels, before))
             known = self._figures.get(key)
             if known is None:
                 self._figures[key] = self._store(self._entity.figure_table, key, figures, None)
                 continue
             # A campaign that lacks a counter which was known counts as not read, and the service may list a thing twice.
             has_lost = any(known[2 + place] is not None and figures[place] is None for place in self._counters)
-            if known[0] != self._snapshot and not has_lost:
-                is_equal = known[2:] == figures and (before is None or known[1] == before)
-                self._figures[key] = self._store(self._entity.figure_table, key, figures, known if is_equal else None)
+            if known[1] != self._snapshot and not has_lost:
+                self._figures[key] = self._store(
+                    self._entity.figure_table, key, figures, self._extendable(known, figures, before)
+                )
+
+    def _extendable(self, known: tuple[Any, ...] | None, values: tuple[Any, ...], before: int | None) -> tuple[Any, ...] | None:
+        is_equal = known is not None and known[2:] == values
+        return known if known and is_equal and (before is None or known[1] in {before, self._snapshot}) else None
 
     def _store(self, table: str, key: int, values: tuple[Any, ...], known: tuple[Any, ...] | None) -> tuple[Any, ...]:
         """Add a row, or extend the row `known`, which has these values. Return the row without its key."""

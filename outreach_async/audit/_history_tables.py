@@ -59,6 +59,7 @@ STEP: Final = Entity(
 ENTITIES: Final = (MAILBOX, DOMAIN, CAMPAIGN, STEP)
 CAMPAIGN_COUNTERS: Final = {"sent": "sent", "opened": "opens_num", "replied": "replies_num", "bounced": "bounces_num"}
 _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
+_NEVER: Final = 1 << 62  # a snapshot that comes after all others
 _WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
 """Age in seconds up to which no e-mail of a mailbox has left a total. Until then, its difference is the number of events."""
 
@@ -116,13 +117,16 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
 
     `read` is a condition on the rows of `workspaces` in which the entity was read.
     """
-    key = entity.key
-    known = {name: f"last_at - created_at < {_WINDOWS[total]}" if total in _WINDOWS else "1" for name, total in counters.items()}
-    lags = ", ".join(f"f.{total} - lag(f.{total}, 1, CASE WHEN b.at IS NOT NULL THEN 0 END) OVER w AS d_{name}"
+    key, created = entity.key, "created_at" if entity is MAILBOX else "created"
+    known, known_since = (
+        {name: f"{at} - created < {_WINDOWS[total]}" if total in _WINDOWS else "1" for name, total in counters.items()}
+        for at in ("first_at", "last_at")
+    )
+    lags = ", ".join(f"f.{total} - lag(f.{total}, 1, CASE WHEN born IS NOT NULL THEN 0 END) OVER w AS d_{name}"
                      for name, total in counters.items())  # fmt: skip
     fell = " OR ".join(f"({known[name]} AND d_{name} < 0)" for name in counters)
     given = ", ".join(f"CASE WHEN NOT coalesce({fell}, 0) AND {known[name]} THEN d_{name} END" for name in counters)
-    none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known.values())
+    none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known_since.values())
     names = ", ".join(f"d_{name}" for name in counters)
     # A sum ignores NULL, and would then be too low.
     sums = ", ".join(
@@ -131,35 +135,50 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
         for name in counters
     )
     return f"""
-  current AS (SELECT {key}, max(first) AS version, {", ".join(entity.labels)} FROM {entity.table} GROUP BY {key}),
+  current AS (
+    SELECT {key}, max(first) AS version, {", ".join(entity.labels)} FROM {entity.table} GROUP BY {key}),
+  spaces AS (
+    SELECT workspace, min(day) AS earliest, max(day) AS latest
+    FROM workspaces JOIN snapshots USING (snapshot) GROUP BY workspace),
+  rows AS (
+    SELECT f.*, workspace, {created} AS created, coalesce(lag(f.last) OVER w, 0) AS before, lead(f.first) OVER w AS next
+    FROM {entity.figure_table} f JOIN current USING ({key}) WINDOW w AS (PARTITION BY f.{key} ORDER BY f.first)),
+  gaps AS (  -- before each row, and after the last one
+    SELECT {key}, workspace, first, before AS since, first AS until, 0 AS is_end FROM rows
+    UNION ALL SELECT {key}, workspace, first, last, {_NEVER}, 1 FROM rows WHERE next IS NULL),
+  absences AS (  -- the complete readings in a gap that lack the entity
+    SELECT g.{key}, g.first, is_end, min(day) AS gone, max(day) AS absent, max(l.status IS 'draft') AS was_draft
+    FROM gaps g JOIN workspaces w ON w.workspace = g.workspace AND w.snapshot > since AND w.snapshot < until
+      JOIN snapshots s ON s.snapshot = w.snapshot
+      LEFT JOIN {entity.table} m ON m.{key} = g.{key} AND w.snapshot BETWEEN m.first AND m.last
+      LEFT JOIN {entity.table} l ON l.{key} = g.{key} AND since BETWEEN l.first AND l.last
+    WHERE w.reading = 'complete' AND {read} AND m.first IS NULL GROUP BY g.{key}, g.first, is_end),
   births AS (  -- entities that were created after the reading before their first one: their totals began at 0
-    SELECT n.{key}, n.first, s.at, s.day
-    FROM (SELECT {key}, min(first) AS first FROM {entity.figure_table} GROUP BY {key}) n JOIN current c USING ({key})
-    JOIN snapshots s ON s.snapshot = (
-      SELECT max(snapshot) FROM workspaces w WHERE workspace = c.workspace AND {read} AND snapshot < n.first)
-    WHERE c.{"created_at" if entity is MAILBOX else "created"} > s.at),
-  ends AS (  -- the day on which a complete reading lacks an entity, or else the last day of its workspace
-    SELECT {key}, max(last) AS last, (
-        SELECT min(day) FROM workspaces w JOIN snapshots USING (snapshot)
-        WHERE workspace = c.workspace AND reading = 'complete' AND {read} AND snapshot > f.last) AS gone,
-      (SELECT max(day) FROM workspaces JOIN snapshots USING (snapshot) WHERE workspace = c.workspace) AS latest
-    FROM {entity.table} f JOIN current c USING ({key}) WHERE f.status IS NOT 'draft' GROUP BY {key}),
+    SELECT {key}, first, s.day AS born FROM rows r JOIN snapshots s ON s.snapshot = (
+      SELECT max(snapshot) FROM workspaces w WHERE workspace = r.workspace AND {read} AND snapshot < r.first)
+    WHERE before = 0 AND created > s.at),
   readings AS (
-    SELECT f.*, a.day AS first_day, z.day AS last_day, coalesce(lag(z.day) OVER w, b.day) AS before_day,
-      z.at AS last_at, lead(f.first) OVER w AS next, {lags}
-    FROM {entity.figure_table} f JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
+    SELECT f.*, a.day AS first_day, z.day AS last_day, a.at AS first_at, z.at AS last_at, lag(z.day) OVER w AS day_before,
+      x.gone, x.absent, x.was_draft, coalesce(born, CASE WHEN x.gone IS NULL THEN lag(z.day) OVER w END) AS before_day, {lags}
+    FROM rows f JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
       LEFT JOIN births b ON b.{key} = f.{key} AND b.first = f.first
+      LEFT JOIN absences x ON x.{key} = f.{key} AND x.first = f.first AND NOT is_end
     WINDOW w AS (PARTITION BY f.{key} ORDER BY f.first)),
   changes ({key}, since, until, spread, gap, {names}) AS (
     SELECT {key}, min(before_day + 1, first_day), first_day, max(1, first_day - before_day), coalesce({fell}, 0), {given}
-      FROM readings JOIN current USING ({key}) WHERE before_day IS NOT NULL
-    UNION ALL SELECT {key}, first_day, first_day, 1, 0, {none} FROM readings WHERE before_day IS NULL
-    UNION ALL SELECT {key}, first_day + 1, last_day, 1, 0, {zero}
-      FROM readings JOIN current USING ({key}) WHERE last_day > first_day
-    UNION ALL SELECT {key}, min(last_day + 1, gone), gone, 1, 1, {none}
-      FROM readings JOIN ends USING ({key}) WHERE next IS NULL AND gone IS NOT NULL
-    UNION ALL SELECT {key}, last_day + 1, latest, 1, 0, {none}
-      FROM readings JOIN ends USING ({key}) WHERE next IS NULL AND gone IS NULL AND latest > last_day),
+      FROM readings WHERE before_day IS NOT NULL
+    UNION ALL  -- it came after the last complete reading that lacks it, and not before its creation
+    SELECT {key}, min(first_day, max(coalesce(absent + 1, earliest), coalesce(CAST(created / 86400 AS INT), 0))),
+      first_day, 1, 0, {none}
+      FROM readings JOIN spaces USING (workspace) WHERE before_day IS NULL
+    UNION ALL SELECT {key}, first_day + 1, last_day, 1, 0, {zero} FROM readings WHERE last_day > first_day
+    UNION ALL SELECT {key}, min(day_before + 1, gone), gone, 1, 1, {none}
+      FROM readings WHERE day_before IS NOT NULL AND gone IS NOT NULL AND NOT was_draft
+    UNION ALL
+    SELECT r.{key}, min(last_day + 1, coalesce(x.gone, latest)), coalesce(x.gone, latest), 1, x.gone IS NOT NULL, {none}
+      FROM readings r JOIN spaces USING (workspace)
+        LEFT JOIN absences x ON x.{key} = r.{key} AND x.first = r.first AND is_end
+      WHERE next IS NULL AND coalesce(NOT x.was_draft, latest > last_day)),
   diffs AS (
     SELECT {key}, d.day, d.date, {sums}, max(spread) AS spread_over, max(gap) AS gap
     FROM changes JOIN days d ON d.day BETWEEN since AND until GROUP BY {key}, d.day),

@@ -26,7 +26,8 @@ anyio.run(main)
 ```
 
 `outreach-async audit --history history.db` and `brief --history history.db` do the same; with `--no-append`, they only compare.
-`outreach-async history show|export|prune` shows daily figures, writes tables and views to Parquet or CSV, and deletes snapshots.
+`outreach-async history show|export|prune` shows daily figures, writes tables and views to Parquet or CSV, and deletes snapshots:
+old ones, or those of a clock that was ahead.
 
 Days
 ----
@@ -36,7 +37,7 @@ is their number. A figure is `NULL` if it is not known:
 
 - on the day of the first reading, unless the campaign was created after the reading before;
 - if a total has fallen, because a campaign was reset; `gap` is then 1;
-- on the day on which a campaign or mailbox was deleted or moved to another workspace;
+- when a campaign or mailbox was deleted, moved or archived, or came back, from the day after the reading before to the next one;
 - while a workspace cannot be read; later, the difference is spread over these days;
 - for a sum of which a part is not known: one that is too low looks like a bad day.
 
@@ -59,6 +60,7 @@ are not repeated, and stay valid while they cannot be read. `crc` is a checksum.
 | `campaigns`, `campaign_figures` | `campaign` (a number); `id`, `name`, `status`, ...; `contacts`, `sent`, `replies_num`, ... |
 | `steps`, `step_figures` | `step` (a number); `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
 | `findings` | `resolved` (a snapshot, or `NULL` while open), `rule`; `severity`, `message`, ... of the last reading |
+| `openings` | `finding`, `at`: when a finding began whose first snapshot was deleted |
 | `workspace_days` | each day: `sent`, `opened`, `replied`, `bounced`, `score`, findings by severity, `reading`, ... |
 | `campaign_days` | each day: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
 | `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
@@ -86,10 +88,15 @@ of the version that wrote the file last, which replaces them.
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Literal, get_args
@@ -97,6 +104,7 @@ from typing import Any, Final, Literal, get_args
 import attrs
 
 from outreach_async._service.validation import strip_id
+from outreach_async.audit._history_prune import prune_later, prune_older
 from outreach_async.audit._history_snapshot import (
     define,
     define_for_reading,
@@ -107,8 +115,6 @@ from outreach_async.audit._history_snapshot import (
 )
 from outreach_async.audit._history_tables import (
     APPLICATION_ID,
-    COLUMNS,
-    ENTITIES,
     FORMAT_VERSION,
     TABLES,
     VIEWS,
@@ -126,6 +132,7 @@ __all__ = ["DayFigures", "History", "HistoryError", "Readings"]
 Kind = Literal["workspace", "campaign", "domain", "mailbox"]
 
 _WAIT: Final = 60.0  # seconds to wait for another process that writes a snapshot, which takes less than one
+_MAX_CLOCK_ERROR: Final = 60.0  # seconds by which the clocks of computers that share a history may differ
 _MOVE: Final = "move it away and restore a copy, or start a new history"
 
 
@@ -195,6 +202,7 @@ class History:
     Args:
         path: Path of the file; `append` creates it.
         address: Base URL of the service. A history of another service is refused.
+        clock: Returns the time of now, in Unix seconds. Snapshots that are later are those of a clock that was ahead.
 
     Raises:
         InvalidRequest: The file is not a history, belongs to another service, or was written by a newer version.
@@ -206,8 +214,11 @@ class History:
         ```
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, address: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, address: str | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self.path = Path(path)
+        self._clock = clock
         # `fake:` is the embedded service of the command line.
         self._address = str(parse_base_url(address)) if address and "//" in address else address
         self._identity: str | None = None
@@ -227,8 +238,9 @@ class History:
         """Append what an audit read, completely or not at all: its report and the `Readings` that were passed to it.
 
         Returns:
-            True; False if nothing was appended, because the history has a later reading of one of the workspaces. This happens
-            if another process was faster, or if the clock was wrong.
+            True; False if nothing was appended, because the history has a later reading of one of the workspaces: another process
+            was faster, or a clock was wrong. `refusal` says which. A reading that is later than now blocks all others, which a
+            `RuntimeWarning` says, with the remedy.
 
         Raises:
             HistoryError: The snapshot could not be written. The history contains everything that it contained before.
@@ -240,12 +252,41 @@ class History:
             ```
         """
         with self._writing() as db:
-            query = "SELECT DISTINCT workspace FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ?"
-            later = {workspace for (workspace,) in db.execute(query, (report.at,))}
-            if not later.isdisjoint(map(storable, report.workspaces)):
-                return False
-            write_snapshot(db, report, readings)
-        return True
+            later = _find_later(db, report)
+            if later is None:
+                write_snapshot(db, report, readings)
+                return True
+        if self._is_ahead(later, report):
+            warnings.warn(self._explain_refusal(later, report), RuntimeWarning, stacklevel=2)
+        return False
+
+    def refusal(self, report: Report) -> str | None:
+        """Return why `append` would not append a report, with the remedy; `None` if it would.
+
+        Example:
+            ```python
+            print(history.refusal(later))  # -> None
+            ```
+        """
+        if not self.exists:
+            return None
+        with self._reading() as db:
+            later = _find_later(db, report)
+        return None if later is None else self._explain_refusal(later, report)
+
+    def _is_ahead(self, later: float, report: Report) -> bool:
+        return later > max(self._clock(), report.at) + _MAX_CLOCK_ERROR
+
+    def _explain_refusal(self, later: float, report: Report) -> str:
+        known = f"{self.path} has an audit of {datetime.fromtimestamp(later, UTC):%Y-%m-%d %H:%M} UTC, which is later than"
+        if not self._is_ahead(later, report):
+            return f"{known} this one; nothing was appended: run the audit again, or correct the clock"
+        now = datetime.fromtimestamp(math.ceil(max(self._clock(), report.at)), UTC)
+        return (
+            f"{known} now; nothing was appended: correct the "
+            "clock, or if it was ahead in that audit, delete what that audit wrote: "
+            f"outreach-async history prune {shlex.quote(str(self.path))} --after {now:%Y-%m-%dT%H:%M:%SZ}"
+        )
 
     def baseline(self, workspaces: Sequence[str]) -> Report | None:
         """Return the last readings of workspaces as a report, for `report.since` and `build_brief`; `None` if there are none.
@@ -312,7 +353,8 @@ class History:
             print(list(history.opened(["space_1"])))  # -> [('space_1', 'OA101', 'error')]
             ```
         """
-        query = """SELECT workspace, rule, severity, min(at) FROM findings JOIN snapshots ON snapshot = first
+        query = """SELECT workspace, rule, severity, min(coalesce(o.at, s.at))
+          FROM findings JOIN snapshots s ON snapshot = first LEFT JOIN openings o USING (finding)
           WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
         with self._reading() as db:
             known = {storable(strip_id(workspace) or "") for workspace in workspaces}
@@ -331,31 +373,47 @@ class History:
         """
         foreign: Exception | None = None
         with self._reading() as db:
+            found = {name: _select(db, name) for name in (*TABLES, *VIEWS)}
             try:
-                yield {name: _select(db, name) for name in (*TABLES, *VIEWS)}
+                yield {name: (columns, iter(rows)) for name, (columns, rows) in found.items()}
             except (OSError, UnicodeError) as error:  # of what the caller does with the rows
                 foreign = error
+            finally:
+                for _, rows in found.values():  # rows that the caller keeps would lock the file
+                    rows.close()
         if foreign is not None:
             raise foreign
 
-    def prune(self, keep: float) -> int:
-        """Delete snapshots that are older than `keep` seconds before the last one, and free their space. Return their number.
+    def prune(self, keep: float | None = None, *, after: float | None = None) -> int:
+        """Delete snapshots, and free their space. Return their number. `opened` does not change.
+
+        Args:
+            keep: Delete the snapshots that are older than this number of seconds before the last one that is not later than
+                now.
+            after: Delete the snapshots after this time, in Unix seconds, such as those of a clock that was ahead. What they
+                changed is as it was before.
 
         Raises:
-            InvalidRequest: `keep` is not more than 0.
+            InvalidRequest: `keep` is not more than 0, or not exactly one of the arguments is given.
 
         Example:
             ```python
             print(history.prune(keep=400 * 86_400))  # -> 0
             ```
         """
-        if not keep > 0:
+        if (keep is None) == (after is None):
+            raise InvalidRequest("keep, after: expected one of them; pass, for example, keep=400 * 86_400")
+        if keep is not None and not keep > 0:
             raise InvalidRequest(f"keep: expected more than 0 seconds, got {keep!r}; pass, for example, 400 * 86_400")
+        if after is not None and math.isnan(after):
+            raise InvalidRequest(f"after: expected a time in Unix seconds, got {after!r}; pass, for example, time.time()")
         with self._writing() as db:
-            ((oldest,),) = db.execute(
-                "SELECT min(snapshot) FROM snapshots WHERE at >= (SELECT max(at) FROM snapshots) - ?", (keep,)
-            )
-            deleted = 0 if oldest is None else _prune(db, oldest)
+            if after is not None:
+                deleted = prune_later(db, after)
+            else:
+                query = "SELECT coalesce(max(CASE WHEN at <= ? THEN at END), max(at), 0) FROM snapshots"
+                ((last,),) = db.execute(query, (self._clock() + _MAX_CLOCK_ERROR,))
+                deleted = prune_older(db, last - keep)
         if deleted:
             with self._open("rw") as db:
                 db.execute("VACUUM")  # copies the file; a kill leaves the old one
@@ -458,27 +516,13 @@ class History:
         return int(version)
 
 
-def _select(db: sqlite3.Connection, name: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+def _find_later(db: sqlite3.Connection, report: Report) -> float | None:
+    """Return the time of the last audit of one of a report's workspaces, if it is later than the report."""
+    query = "SELECT workspace, max(at) FROM workspaces JOIN snapshots USING (snapshot) WHERE at > ? GROUP BY workspace"
+    known = dict(db.execute(query, (report.at,)))
+    return max((known[space] for space in map(storable, report.workspaces) if space in known), default=None)
+
+
+def _select(db: sqlite3.Connection, name: str) -> tuple[list[str], sqlite3.Cursor]:
     rows = db.execute(f"SELECT * FROM {name}")  # noqa: S608 - a name of this package
     return [column[0] for column in rows.description], rows
-
-
-def _prune(db: sqlite3.Connection, oldest: int) -> int:
-    """Delete everything before the snapshot `oldest`, from which rows that are still valid then begin."""
-    deleted = db.execute("DELETE FROM snapshots WHERE snapshot < ?", (oldest,)).rowcount
-    db.execute("DELETE FROM workspaces WHERE snapshot < ?", (oldest,))
-    for table in (each for entity in ENTITIES for each in (entity.table, entity.figure_table)):
-        db.execute(f"DELETE FROM {table} WHERE last < ?", (oldest,))  # noqa: S608 - a name of this package
-        _begin_at(db, table, oldest)
-    db.execute("DELETE FROM findings WHERE resolved < ?", (oldest,))
-    _begin_at(db, "findings", oldest)
-    db.execute("DELETE FROM days WHERE day < (SELECT min(day) FROM snapshots)")
-    return deleted
-
-
-def _begin_at(db: sqlite3.Connection, table: str, oldest: int) -> None:
-    """Let the rows that begin before the snapshot `oldest` begin, and findings also end, no earlier than with it."""
-    rows = db.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE first < ?", (oldest,)).fetchall()  # noqa: S608 - names of this package
-    db.execute(f"DELETE FROM {table} WHERE first < ?", (oldest,))  # noqa: S608 - a name of this package
-    for key, _, last, *values in rows:
-        insert(db, table, key, oldest, max(last, oldest), *values)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -50,7 +52,9 @@ def test_a_history_that_is_ahead_of_the_clock_stays_as_it_is(
     append_days(path := tmp_path / "history.db", 2, spaces=["space_1"], gap=40_000)
     before = path.read_bytes()
     ended = shell("brief", *server_options, "--history", str(path))
-    assert "has a later audit of these workspaces; nothing was appended: check the clock" in ended.err
+    assert (ended.code, path.read_bytes()) == (3, before)
+    (remedy,) = re.findall(r"is later than now; nothing was appended: .*: outreach-async (history prune .*)", ended.err)
+    assert "Would delete 2" in shell(*shlex.split(remedy), "--dry-run").out
     assert path.read_bytes() == before
 
 

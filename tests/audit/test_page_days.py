@@ -67,10 +67,16 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
     assert gaps.count('class="info pale"') == 2
 
 
-def test_a_sum_that_lacks_a_workspace_is_an_estimate() -> None:
-    (sums,) = add_days([day(), day(workspace="space_2", sent=None)]).values()
-    assert (sums.sent, sums.replied, sums.spread_over) == (100, 6, 2)
-    assert add_days([day(), day(workspace="space_2")])[LAST].spread_over == 1
+def test_a_sum_is_unknown_if_the_figure_of_a_workspace_is() -> None:
+    (sums,) = add_days([day(), day(workspace="space_2", sent=None), day(workspace="space_3")]).values()
+    assert (sums.sent, sums.replied, sums.spread_over) == (None, 9, 1)
+    unread = day(workspace="space_2", sent=None, replied=None, bounced=None)
+    found = index_days([day(), unread, day(1), day(1, "space_2")], ["space_1", "space_2"])
+    assert {key: list(series) for key, series in found.items()} == {
+        (): [LAST - timedelta(1)],
+        ("space_1",): [LAST - timedelta(1), LAST],
+        ("space_2",): [LAST - timedelta(1)],
+    }
 
 
 def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:

@@ -28,7 +28,7 @@ from outreach_async.audit import CampaignResults, CampaignRow, Finding, Report, 
 from outreach_async.audit._campaign_conditions import build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
 from outreach_async.audit._history_tables import record_campaign, record_mailboxes
-from outreach_async.audit._rules import UNREADABLE
+from outreach_async.audit._rules import MISSING, UNREADABLE
 from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.policy import Policy
@@ -73,10 +73,14 @@ class DrawnWorld:
     steps: int = 1
 
     def read(
-        self, at: float, unread: Collection[str] = (), *, workspaces: Sequence[str] | None = None
+        self, at: float, unread: Collection[str] = (), *, workspaces: Sequence[str] | None = None, lost: Collection[str] = ()
     ) -> tuple[Report, Readings]:
-        """Return the report and the readings of an audit at this time; the workspaces in `unread` cannot be read."""
+        """Return the report and the readings of an audit at this time.
+
+        The workspaces in `unread` cannot be read. The campaigns and mailboxes in `lost` are not read, which a finding says.
+        """
         readings, rows, findings = Readings(), dict[str, list[CampaignRow]](), list[Finding]()
+        known: dict[str, list[Mailbox]] = {}
         spaces = list(workspaces or self.workspaces)
         for space in spaces:
             rows[space] = []
@@ -84,23 +88,32 @@ class DrawnWorld:
                 about = {"workspace": space, "mailbox": None, "email": None, "domain": None, "sent_30days": None}
                 findings.append(finding(UNREADABLE.id, message="could not be read: 503", **about))
                 continue
-            record_mailboxes(readings, space, self.boxes.get(space, []))
+            boxes = [box for box in self.boxes.get(space, []) if box.id not in lost]
+            known[space] = boxes
+            record_mailboxes(readings, space, boxes)
             findings += [
                 finding(workspace=space, mailbox=box.id, email=box.email, sent_30days=box.sent_30days)
-                for box in self.boxes.get(space, []) if box.id in self.troubled
+                for box in boxes if box.id in self.troubled
             ]  # fmt: skip
+            if not {*(box.id for box in self.boxes.get(space, [])), *self.campaigns_of(space)}.isdisjoint(lost):
+                about = {"workspace": space, "mailbox": None, "email": None, "domain": None, "sent_30days": None}
+                findings.append(finding(MISSING.id, message="some are not listed", **about))
             for id_, sent in self.campaigns.items():
-                if sent.workspace == space:
+                if sent.workspace == space and id_ not in lost:
                     shown, steps = sent.models(id_, self.steps)
                     row = evaluate_campaign(build_campaign_case(shown, steps, None, at), Policy.default(), space)[0]
                     record_campaign(readings, row, shown, steps)
                     rows[space].append(attrs.evolve(row, rules=[], severity=None))
-        return self._report(at, spaces, unread, rows, findings), readings
+        return self._report(at, {space: known.get(space) for space in spaces}, rows, findings), readings
+
+    def campaigns_of(self, space: str) -> list[str]:
+        return [id_ for id_, sent in self.campaigns.items() if sent.workspace == space]
 
     def _report(
-        self, at: float, spaces: list[str], unread: Collection[str], rows: dict[str, list[CampaignRow]], findings: list[Finding]
+        self, at: float, read: dict[str, list[Mailbox] | None], rows: dict[str, list[CampaignRow]], findings: list[Finding]
     ) -> Report:
-        known = {space: self.boxes.get(space, []) for space in spaces if space not in unread}
+        """Return a report. `read` has the mailboxes that were read of each workspace; `None` if it could not be read."""
+        spaces, known = list(read), {space: boxes for space, boxes in read.items() if boxes is not None}
         scores = {
             space: Score(score=90.0, mailboxes=len(boxes), sent_30days=sum(box.sent_30days for box in boxes))
             for space, boxes in known.items() if boxes
@@ -113,7 +126,7 @@ class DrawnWorld:
         return Report(
             workspaces=spaces,
             mailboxes=sum(score.mailboxes for score in scores.values()),
-            unreadable=[space for space in spaces if space in unread],
+            unreadable=[space for space in spaces if space not in known],
             findings=findings,
             scores=Scores(overall=90.0 if scores else None, workspaces=scores, domains=domains),
             at=at,

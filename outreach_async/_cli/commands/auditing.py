@@ -6,6 +6,7 @@ import json
 import sqlite3
 import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -31,7 +32,7 @@ from outreach_async._service.responses import parse_date
 from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
-from outreach_async.audit.history import History, Readings
+from outreach_async.audit.history import History, HistoryError, Readings
 from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import (
     BRIEF_FORMATS,
@@ -180,9 +181,11 @@ class _Task:
                 return NOT_DELIVERED
             self.screen.print_line("Posted.")
         # The history is written last: if the report could not be printed, the next one must show these changes again.
-        if self.store and self.readings and not self.no_append and not self.store.append(read, self.readings):
-            text = "has a later audit of these workspaces; nothing was appended: check the clock, or run the command again"
-            self.screen.warn(f"--history: {self.store.path} {text}")
+        if self.store and self.readings and not self.no_append:
+            with warnings.catch_warnings(action="ignore"):
+                appended = self.store.append(read, self.readings)
+            if not appended:
+                raise HistoryError(f"--history: {self.store.refusal(read)}")
         return report.exit_code(self.fail_on)
 
     def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
@@ -194,7 +197,8 @@ class _Task:
             if self.store.exists:
                 with closing(sqlite3.connect(self.store.path)) as source, closing(sqlite3.connect(copy.path)) as target:
                     source.backup(target)
-            copy.append(report, self.readings)
+            if copy.refusal(report) is None:
+                copy.append(report, self.readings)
             days = [day for kind in ("workspace", "campaign") for day in copy.daily(kind, workspaces=report.workspaces)]
             return {"days": days, "opened": copy.opened(report.workspaces)}
 

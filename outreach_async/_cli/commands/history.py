@@ -18,6 +18,8 @@ from outreach_async._files.optional import require_module
 from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
 from outreach_async.audit._values import DAY
 from outreach_async.audit.history import History, Kind
+from outreach_async.audit.reports._wording import format_time
+from outreach_async.errors import format_count
 
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
 
@@ -75,13 +77,23 @@ def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Seque
     pq.write_table(pa.table({name: pa.array(cells, kind_of(name, cells)) for name, cells in values.items()}), draft)
 
 
-def prune(options: Options, file: Path, keep: float) -> int:
-    if keep < DAY:
+def prune(options: Options, file: Path, keep: float | None, after: float | None, *, dry_run: bool) -> int:
+    if (keep is None) == (after is None) or (dry_run and after is None):
+        wanted = "--after DATE with --dry-run" if dry_run else "either --keep AGE or --after DATE"
+        raise click.UsageError(f"history prune: expected {wanted}; pass, for example, --keep 400d or --after 2026-03-31.")
+    if keep is not None and keep < DAY:
         raise click.UsageError(f"--keep: expected at least a day, got {keep:g} s; pass, for example, 400d.")
-    before = file.stat().st_size
-    deleted = History(file).prune(keep)
-    after = file.stat().st_size
-    screen = options.screen()
-    screen.print_line(f"Deleted {deleted:,} snapshots; the file has {after:,} bytes, and had {before:,}.")
-    screen.print_result({"deleted": deleted, "bytes": after})
+    screen, history, before = options.screen(), History(file), file.stat().st_size
+    if after is not None:
+        with history.tables() as tables:
+            columns, rows = tables["snapshots"]
+            found = [row for row in (dict(zip(columns, row, strict=True)) for row in rows) if row["at"] > after]
+        for row in found:
+            counts = format_count(row["mailboxes"], "mailbox"), format_count(row["campaigns"] or 0, "campaign")
+            screen.print_line(f"{'Would delete' if dry_run else 'Deleting'} {format_time(row['at'])}: {', '.join(counts)}")
+    deleted = len(found) if dry_run else history.prune(keep, after=after)
+    size = file.stat().st_size
+    if not dry_run:
+        screen.print_line(f"Deleted {deleted:,} snapshots; the file has {size:,} bytes, and had {before:,}.")
+    screen.print_result({"deleted": 0 if dry_run else deleted, "bytes": size})
     return OK

@@ -33,38 +33,34 @@ Series = dict[date, DayFigures]
 def index_days(days: Iterable[DayFigures], workspaces: Collection[str]) -> dict[tuple[str, ...], Series]:
     """Add up daily figures: by `()` of everything, by `(workspace,)`, and by `(workspace, campaign)`."""
     # Days of domains and mailboxes, of other workspaces, and without a known figure, are left out.
-    covered, known = set(workspaces), defaultdict[tuple[str, ...], list[DayFigures]](list)
+    covered, found = set(workspaces), defaultdict[tuple[str, ...], list[DayFigures]](list)
     for each in days:
-        is_known = any(known_figure(each, name) is not None for name in TONES)
-        if each.workspace not in covered or each.sent_today is not None or not is_known:
+        if each.workspace not in covered or each.sent_today is not None:
             continue
         if each.id == each.workspace:
-            known[()].append(each)
-        known[(each.workspace,) if each.id == each.workspace else (each.workspace, each.id)].append(each)
-    return {subject: add_days(found) for subject, found in known.items()}
+            found[()].append(each)
+        found[(each.workspace,) if each.id == each.workspace else (each.workspace, each.id)].append(each)
+    return {subject: series for subject, known in found.items() if (series := add_days(known))}
 
 
 def add_days(days: Iterable[DayFigures]) -> Series:
     by_day: dict[date, list[DayFigures]] = {}
     for figures in days:
         by_day.setdefault(date.fromisoformat(figures.date), []).append(figures)
-    return {day: reduce(_add, by_day[day]) for day in sorted(by_day)}
+    sums = {day: reduce(_add, by_day[day]) for day in sorted(by_day)}
+    return {day: each for day, each in sums.items() if any(known_figure(each, name) is not None for name in TONES)}
 
 
 def _add(one: DayFigures, other: DayFigures) -> DayFigures:
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in _FIGURES}
-    lacking = any((pairs[name][0] is None) != (pairs[name][1] is None) for name in TONES)
-    sums: dict[str, Any] = {name: _sum(pair) for name, pair in pairs.items()}
-    return attrs.evolve(one, **sums, spread_over=max(one.spread_over, other.spread_over, 1 + lacking))
-
-
-def _sum(figures: Iterable[Number | None]) -> Number | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known else None
+    pairs = {name: (known_figure(one, name), known_figure(other, name)) for name in _FIGURES}
+    # A sum that lacks a part looks like a bad day.
+    sums: dict[str, Any] = {name: None if None in pair else sum(pair) for name, pair in pairs.items()}
+    return attrs.evolve(one, **sums, spread_over=max(one.spread_over, other.spread_over))
 
 
 def total(series: Series, name: str) -> Number | None:
-    return _sum(known_figure(each, name) for each in series.values())
+    known = [figure for each in series.values() if (figure := known_figure(each, name)) is not None]
+    return sum(known) if known else None
 
 
 def known_figure(figures: DayFigures, name: str) -> Number | None:

@@ -279,7 +279,7 @@ def _view_days(whole: Series) -> dict[str, Any] | None:
     return {
         "title": f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}",
         "charts": [_draw_trend(shown, name) for name in TONES],
-        "note": "Pale bars are estimates: no audit read these days, or not completely." if estimated else "",
+        "note": "Pale bars are estimates: no audit read these days." if estimated else "",
         "days": [(format_day(day), figures) for day, figures in reversed(shown.items())],
     }
 
