@@ -21,6 +21,7 @@ from outreach_async._service.validation import read_rate, require_id, require_nu
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
+from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
@@ -95,17 +96,14 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
         if url and config.backend is not None:
             transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
             arguments |= {"transport": transport, "base_url": None}
+    address = arguments.get("base_url")
+    config = config.at(address if isinstance(address, str) and address else service_address(arguments.get("transport")))
     if config.timeout is not None:
         arguments.setdefault("timeout", config.timeout)
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate
     arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
-    key = key_of(config, chosen)
-    if (
-        not read_only
-        and arguments.get("owner_key") is None
-        and strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is None
-        and key is not None
-    ):
+    is_given = arguments.get("owner_key") is not None or strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is not None
+    if not read_only and not is_given and (key := key_of(config, chosen)) is not None:
         arguments["owner_key"] = key.read()
     return arguments
 

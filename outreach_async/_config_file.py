@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import stat
@@ -11,10 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
+from outreach_async._config_trust import FoundFile
+from outreach_async._files.toml import parse_toml
 from outreach_async._service.validation import (
     require_id,
     require_rate,
@@ -157,6 +160,17 @@ class ConfigValues:
     workspaces: tuple[ConfiguredWorkspace, ...] = ()
     from_profile: frozenset[str] = attrs.field(default=frozenset(), repr=False, eq=False)
     """Names of the values that the profile sets."""
+    untrusted: FoundFile | None = attrs.field(default=None, repr=False, eq=False)
+    """What must be trusted before the values are used; `None` if nothing."""
+    elsewhere: str | None = attrs.field(default=None, repr=False, eq=False)
+    """The address that is used instead of the file's, so that no key of the file may be sent; `None` for the file's."""
+
+    def at(self, address: str | None) -> Self:
+        """Return the values for another address, if it is another one."""
+        if address is None or self.base_url is None:
+            return self
+        own, used = (str(parse_base_url(url)) for url in (self.base_url, address))
+        return self if own == used else attrs.evolve(self, elsewhere=used)
 
     @property
     def names(self) -> dict[str, str]:
@@ -197,6 +211,16 @@ class ConfigValues:
 
 
 def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
+    """Return where the key of a workspace is, which is sent only to the address that the file or its profile names."""
+    key = configured_key(config, workspace)
+    if key is not None and config.elsewhere is not None:
+        got = f"expected the key for {config.elsewhere}, got only that of {config.path} for {config.base_url}"
+        remedy = f"pass an owner key or set OUTREACH_OWNER_KEY, or add a profile with base_url = {json.dumps(config.elsewhere)}"
+        raise InvalidRequest(f"owner_key: {got}; {remedy}")
+    return key
+
+
+def configured_key(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
     return (workspace and workspace.owner_key) or config.owner_key
 
 
@@ -215,12 +239,18 @@ NO_FILE: Final = ConfigValues()
 T = TypeVar("T", bound=ConfigValues)
 
 
-def find_config(path: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the path of the configuration file: the given one, that of `OUTREACH_CONFIG`, or the first that exists."""
+def find_config(path: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> tuple[Path, bool] | None:
+    """Return the path of the configuration file, and whether the user named it: `path`, `OUTREACH_CONFIG` or the user's own.
+
+    Otherwise, it is the file in the working directory, which may come from anyone, as in a repository or an archive.
+    """
     given = path or environment.get("OUTREACH_CONFIG")
     if given:
-        return Path(given)
-    return next((place for place in default_paths() if place.exists()), None)
+        return Path(given), True
+    here, *own = default_paths()
+    if here.exists():
+        return here, any(os.path.realpath(each) == os.path.realpath(here) for each in own)
+    return next(((place, True) for place in own if place.exists()), None)
 
 
 def default_paths() -> list[Path]:
@@ -238,13 +268,21 @@ def require_config(path: str | os.PathLike[str] | None, profile: str | None, kin
         places = " or ".join(map(str, default_paths()))
         remedy = "write one with 'outreach-async config init', or pass its path"
         raise InvalidRequest(f"path: expected a configuration file at {places}, found none; {remedy}")
-    return read_config(found, profile, kind)
+    config = read_config(*found, profile, kind)
+    if config.untrusted is not None:
+        config.untrusted.require()
+    return config
 
 
-def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
-    text = _read_safely(path)
+def read_config(path: Path, named: bool, profile: str | None, kind: type[T]) -> T:  # noqa: FBT001 - as `find_config` returns it
+    """Read a file. What it names is not to be used while the result has `untrusted`."""
+    content = _read_safely(path)
     try:
-        return kind(path=path, profile=profile, **_build(path, profile, tomllib.loads(text)))
+        document = parse_toml(_decode(path, content))
+        values = _build(path, profile, document)
+        found = None if named else FoundFile.of(path, content, ", ".join(dict.fromkeys(_name_uses(document))))
+        untrusted = None if found is None or not found.names or found.is_trusted else found
+        return kind(path=path, profile=profile, untrusted=untrusted, **values)
     except tomllib.TOMLDecodeError as error:
         problem = f"expected TOML, got invalid content: {error}; correct the file"
     except _Fault as fault:
@@ -252,11 +290,22 @@ def read_config(path: Path, profile: str | None, kind: type[T]) -> T:
     raise InvalidRequest(f"{path}: {mask_keys(problem)}")
 
 
-def _read_safely(path: Path) -> str:
-    """Return the text of a file that only its owner, who must be this user or root, can write."""
+def _name_uses(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a text for each address and program that a valid document names."""
+    if "base_url" in table:
+        yield f"the address {parse_base_url(table['base_url'])}"
+    for each in (table, *table.get("workspaces", {}).values()):
+        if "command" in each.get("owner_key", {}):
+            yield f"the program {show_name(each['owner_key']['command'][0])}"
+    for profile in table.get("profile", {}).values():
+        yield from _name_uses(profile)
+
+
+def _read_safely(path: Path) -> bytes:
+    """Return the content of a file that only its owner, who must be this user or root, can write."""
     # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
     if str(path) == os.devnull:
-        return ""
+        return b""
     try:
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
@@ -268,12 +317,20 @@ def _read_safely(path: Path) -> str:
             _require_safe(path, facts.st_mode, facts.st_uid, os.getuid())
         if len(content) > _MAX_SIZE:
             raise InvalidRequest(f"{path}: expected at most {_MAX_SIZE // 1_000_000} MB, got more; pass a configuration file")
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            reason = f"byte {error.start + 1} is not UTF-8"
+        return content
+    raise _unreadable(path, reason)
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"byte {error.start + 1} is not UTF-8") from None
+
+
+def _unreadable(path: Path, reason: object) -> InvalidRequest:
     remedy = "pass the path of another file, or write one with 'outreach-async config init'"
-    raise InvalidRequest(f"{path}: the configuration file cannot be read ({reason}); {remedy}")
+    return InvalidRequest(f"{path}: the configuration file cannot be read ({reason}); {remedy}")
 
 
 def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:

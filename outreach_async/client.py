@@ -107,7 +107,7 @@ class OutreachClient:
         Example:
             ```python
             Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
-            print(OutreachClient.from_config(workspace="acme"))
+            print(OutreachClient.from_config("outreach.toml", workspace="acme"))
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """

@@ -37,7 +37,7 @@ Path("outreach.toml").write_text(
 
 
 async def main() -> None:
-    config = load_config()
+    config = load_config("outreach.toml")
     async with config.client("acme", read_only=True) as client:
         print([campaign.name async for campaign in client.campaigns.list()])  # -> ['Spring']
         report = await audit(client, [each.id for each in config.find("all")], names=config.names)
@@ -61,6 +61,15 @@ A file that others can write is refused, as ssh does, and so is a file of anothe
 receives owner keys, and programs to run. The folder is not checked, because shared project folders are common. Windows has no
 such permissions.
 
+A file in the working directory may come from anyone, as in a repository or an archive. If it names an address or a program, it
+is used only if you trust it: a command on a terminal asks once, and `outreach-async config trust` answers beforehand. Without a
+terminal, the command exits with 2, and `load_config()` raises an error with the remedies. Place and content count, so that an
+edited file is asked about again; `--show` lists what is trusted, and `--untrust` ends it. The answers are in
+`$XDG_STATE_HOME/outreach-async`, by default in `~/.local/state`. A script that a trusted file runs is not checked. A file that
+you name needs no trust (`--config`, `OUTREACH_CONFIG`, `load_config(path)`: use these in cron, systemd, CI and containers), nor
+does the one in the user's configuration folder, or one as `config init` has written it. `config show` and the shell's
+completion read any file: they run and send nothing.
+
 Which value wins
 ----------------
 For each value: the option of the command or the argument in Python, then the environment (`OUTREACH_BASE_URL`,
@@ -73,6 +82,10 @@ replace all others.
 
 Keys
 ----
+A key of the file is sent only to the address that the file, or the profile, names. If `--base-url`, `OUTREACH_BASE_URL` or a
+transport names another one, give its key, too (`--owner-key`, `OUTREACH_OWNER_KEY` or `owner_key=`), or write a profile for it.
+If the file names no address, its keys are for the one that is used.
+
 The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
 folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key, and nothing
 else, within two minutes. A key is read when something is created, never for lists, audits and briefs. No error shows what a
@@ -202,11 +215,11 @@ def load_config(path: str | os.PathLike[str] | None = None, profile: str | None 
 
     Args:
         path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory and
-            the user's configuration folder.
+            the user's configuration folder. The one in the working directory must be trusted if it names an address or a program.
         profile: Name of a profile in the file, whose values replace those of the file.
 
     Raises:
-        InvalidRequest: There is no file, others can write it, or a key or value in it is invalid. The error names the key.
+        InvalidRequest: There is no file, others can write it, it is not trusted, or a key or value in it is invalid.
 
     Example:
         ```python

@@ -116,7 +116,7 @@ class SyncClient:
         Example:
             ```python
             Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
-            print(SyncClient.from_config(workspace="acme"))
+            print(SyncClient.from_config("outreach.toml", workspace="acme"))
             # -> <SyncClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """

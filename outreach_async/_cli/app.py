@@ -21,6 +21,8 @@ _EXIT_BROKEN_PIPE: Final = 141
 
 
 def print_completion(shell: str) -> int:
+    from outreach_async._cli import completion  # noqa: F401 - it registers the scripts, which no other command needs
+
     return shell_complete(outreach, {}, PROGRAM, VARIABLE, f"{shell}_source")
 
 

@@ -11,7 +11,7 @@ import click
 
 from outreach_async._assembly import create_transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
-from outreach_async._config_file import KeyReference, key_of
+from outreach_async._config_file import KeyReference, configured_key, key_of
 from outreach_async._engine.logs import configure_logging
 from outreach_async._service.validation import require_id
 from outreach_async.client import OutreachClient
@@ -88,7 +88,7 @@ def require_credentials(options: Options) -> None:
     """Check that a base URL, an owner key and one workspace are given. For the embedded service, the base URL suffices."""
     if options.base_url != FAKE:
         _require_base_url(options)
-        if _find_reference(options, options.workspace) is None:
+        if options.owner_key is not None or _find_reference(options, options.workspace) is None:
             require_id("--owner-key", options.owner_key, "owner_key", "pass --owner-key or set OUTREACH_OWNER_KEY")
         require_id("--workspace", options.workspace, "workspace", "pass --workspace or set OUTREACH_WORKSPACE")
 
@@ -98,12 +98,12 @@ def refused_workspaces(options: Options) -> dict[str, str]:
     if options.owner_key is not None or not options.workspaces:
         return {}
     config, run = options.config, str(options.workspace)
-    used = _find_reference(options, run)
+    used = configured_key(config, config.find(run)[0])
     return {
         each.id: f"expected a workspace with the owner key of {options.name_of(run)}, got {each.name}, which has another key; "
         f"import its rows with --workspace {shlex.quote(each.name)}"
         for each in config.workspaces
-        if key_of(config, each) != used
+        if configured_key(config, each) != used
     }
 
 

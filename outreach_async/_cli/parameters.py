@@ -81,9 +81,10 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         words: dict[str, str] = {}
         with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
-            path = find_config(given.get("config"), os.environ)
+            found = find_config(given.get("config"), os.environ)
             profile = given.get("profile") or os.environ.get("OUTREACH_PROFILE") or None
-            for each in () if path is None else read_config(path, profile, ConfigValues).workspaces:
+            # Names need no trust: nothing is run or sent.
+            for each in () if found is None else read_config(*found, profile, ConfigValues).workspaces:
                 words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
         words |= {ALL: "every workspace"} if words else {}
         return [CompletionItem(word, help=text) for word, text in words.items() if word.lower().startswith(incomplete.lower())]
@@ -184,7 +185,8 @@ def _build_parameter(flags: str, declared: Mapping[str, Any]) -> click.Parameter
     is_choice = "|" in value and value.islower()
     kind = click.Choice(value.split("|")) if is_choice else TYPES.get(value)
     if not flags.startswith("-"):
-        return click.Argument([flags.lower()], type=kind, metavar=None if is_choice else flags)
+        required = declared.get("required", True)
+        return click.Argument([flags.lower()], type=kind, metavar=None if is_choice else flags, required=required)
     names = flags.split(",")
     name = names[0].partition("/")[0].removeprefix("--").replace("-", "_")
     facts: dict[str, Any] = {"help": declared["help"], "multiple": multiple, "required": declared.get("required", False)}

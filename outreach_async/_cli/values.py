@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
 import click
 
+from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
 from outreach_async._config_file import NO_FILE, Backend, ConfigValues, find_config, read_config, select, split_selectors
+from outreach_async._config_trust import FoundFile
 from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, strip_id
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest
@@ -42,8 +45,11 @@ class Options:
     sources: Mapping[str, str] = attrs.field(repr=False, eq=False)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str]) -> Options:
-        """Create the options from the command line, the environment and the configuration file. The first of them wins."""
+    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str], *, only_shows: bool = False) -> Options:
+        """Create the options from the command line, the environment and the configuration file. The first of them wins.
+
+        A command that only shows the file needs no trust in it.
+        """
         base_url = values.get("base_url") or environment.get("OUTREACH_BASE_URL") or None
         if values.get("rate") is not None:
             require_rate("--rate", values["rate"])
@@ -51,6 +57,9 @@ class Options:
         # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
         outside = {} if base_url == FAKE else environment
         config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
+        if config.untrusted is not None and not only_shows:
+            confirm_trust(config.untrusted)
+        config = config.at(base_url)
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), environment.get("OUTREACH_BASE_URL")),
             "owner_key": _first(config, "owner_key", values.get("owner_key"), strip_id(outside.get("OUTREACH_OWNER_KEY"))),
@@ -107,7 +116,22 @@ def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> C
     path = find_config(values["config"], environment)
     if path is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
-    return NO_FILE if path is None else read_config(path, profile, ConfigValues)
+    return NO_FILE if path is None else read_config(*path, profile, ConfigValues)
+
+
+def confirm_trust(found: FoundFile) -> None:
+    """Ask whether a file is trusted, and remember it, or raise its error: without a terminal, or if the answer is no."""
+    if sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty() and sys.stderr.isatty():
+        # stdout may be a protocol or a file.
+        sys.stderr.write(f"{to_printable(f'{found.place} names {found.names}')}\nTrust this file as it is now? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().casefold() in {"y", "yes"}:
+            try:
+                found.trust()
+            except (OSError, InvalidRequest) as error:
+                sys.stderr.write(f"outreach-async: {to_printable(str(error))}; the next command asks again\n")
+            return
+    found.require()
 
 
 def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, default: Any = None) -> tuple[Any, str]:

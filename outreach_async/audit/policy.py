@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 
 import attrs
 
+from outreach_async._files.toml import parse_toml
 from outreach_async._service.validation import type_name
 from outreach_async.audit import _rules as rules
 from outreach_async.audit._conditions import quote
@@ -105,7 +106,7 @@ class Policy:
         """
         path = Path(path)
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = parse_toml(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidRequest(
                 f"policy {path.name}: expected TOML in UTF-8, got invalid content: {error}; correct the file"

@@ -67,7 +67,6 @@ write `"none"` for `None`.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -75,6 +74,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from outreach_async._files.toml import parse_toml
 from outreach_async.fake._arguments import check_known, convert
 from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
 
@@ -350,7 +350,7 @@ def load_behaviour(path: str | Path) -> Behaviour:
 def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        document = parse_toml(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
         raise BehaviourFileError(f"{path}: the file is not TOML in UTF-8: {error}; correct the file") from None
     try:

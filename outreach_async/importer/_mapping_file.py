@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from outreach_async._files.toml import parse_toml
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 
@@ -19,7 +20,7 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 def read_mapping(path: str | Path) -> dict[str, str]:
     try:
-        document: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        document: dict[str, Any] = parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

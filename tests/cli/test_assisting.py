@@ -212,6 +212,7 @@ def test_writable_workspaces_of_an_assistant_share_one_key(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OUTREACH_CONFIG", "outreach.toml")
     names = 'a = { id = "space_1" }\nb = { id = "space_2", owner_key = { env = "KEY_B" } }'
     Path("outreach.toml").write_text(f'base_url = "{served}"\n[workspaces]\n{names}', encoding="utf-8")
     Path("outreach.toml").chmod(0o600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -66,6 +67,27 @@ def test_bash_completes_commands_options_values_and_files() -> None:
         *(f"{lines[3]}:", "compopt -o default", ""),
         *(f"{lines[4]}:", ""),
     ]
+
+
+NAMED = ["bolt & co", "$HOME", "`touch x`", 'say "hi"', "it's", "*", "a;b", "back\\\\slash", "a, b", "(x)", "#1", "~"]
+ROUND_TRIP = """
+eval "$(outreach-async completion bash)"
+for quote in '' '"' "'"; do
+    COMP_WORDS=(outreach-async audit --workspace "$quote") COMP_CWORD=3 COMPREPLY=()
+    _outreach_async_completion outreach-async
+    for reply in "${COMPREPLY[@]}"; do eval "printf '%s\\n' $quote$reply$quote"; done
+done
+"""
+
+
+@pytest.mark.thorough
+def test_bash_inserts_a_name_as_one_word_in_any_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = (f"{json.dumps(name)} = {{ id = 'space_{place}' }}\n" for place, name in enumerate(NAMED))
+    (tmp_path / "outreach.toml").write_text(f"[workspaces]\n{''.join(lines)}")
+    (tmp_path / "outreach.toml").chmod(0o600)
+    assert printed("bash", "--norc", "-c", ROUND_TRIP) == [*NAMED, "all"] * 3
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from outreach_async._cli.app import PROGRAM
 from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async._config_file import NO_FILE
+from outreach_async._config_trust import FoundFile
 from outreach_async.fake import FakeService
 
 WORKSPACES = 24  # more than the targets that a table of outcomes lists
@@ -48,6 +49,7 @@ def agency_url(agency_service: FakeService) -> Iterator[str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
@@ -55,6 +57,7 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
+    FoundFile.of(path, path.read_bytes(), "").trust()
     return path
 
 
@@ -355,7 +358,7 @@ def test_config_init_writes_a_private_file_once(shell: Shell, folder: Path, monk
     finally:
         os.umask(previous)
     assert (ended.code, (folder / "outreach.toml").stat().st_mode & 0o777) == (0, 0o600)
-    assert "Next, edit it, and run: outreach-async config check\n" in ended.out
+    assert "Next, edit it, and run: outreach-async config trust && outreach-async config check\n" in ended.out
     again = shell("config", "init")
     assert (again.code, "--config outreach.toml: the file exists, and is not overwritten; pass another path" in again.err) == (
         2,

@@ -76,7 +76,7 @@ def shared_by(name: str) -> list[str]:
 
 
 def test_the_walk_knows_every_command_and_shared_option() -> None:
-    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "config init", "mcp", "serve"}
+    assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "config init", "config trust", "mcp", "serve"}
     assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options)) - {"sources"}
     assert shared_by("completion") == []
     assert shared_by("serve") == ["as_json", "quiet", "verbose"]
@@ -126,7 +126,7 @@ def test_every_shared_option_of_a_command_changes_what_it_does(attempt: Callable
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_shared_option_that_the_command_lacks_is_refused_before_its_name(shell: Shell, name: str) -> None:
-    given = {**ARGUMENTS, "completion": ("bash",), "config init": (), "mcp": (), "serve": ()}[name]
+    given = {**ARGUMENTS, "completion": ("bash",), "config init": (), "config trust": (), "mcp": (), "serve": ()}[name]
     arguments = [__file__ if part.startswith("{") and part != "{folder}" else part for part in given]  # files that exist
     for option in SHARED.keys() - shared_by(name):
         value = {"timeout": ("--timeout", "0"), "workspaces": ("--workspace", "space_1")}.get(option, PROBES[option])

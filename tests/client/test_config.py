@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cli import serve_in_thread
 
-from outreach_async import InvalidRequest, OutreachClient, OutreachError
+from outreach_async import HttpxTransport, InvalidRequest, OutreachClient, OutreachError
 from outreach_async._config_file import _require_safe, default_paths
+from outreach_async._config_trust import FoundFile
 from outreach_async.config import Config, KeyReference, load_config
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
+from outreach_async.transport._secret import reveal
 
 BASE = 'base_url = "https://api.example"\n'
 
@@ -29,6 +31,7 @@ BASE = 'base_url = "https://api.example"\n'
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("BASE_URL", "WORKSPACE", "OWNER_KEY", "RATE", "CONFIG"):
         monkeypatch.delenv(f"OUTREACH_{name}", raising=False)
     return tmp_path
@@ -37,6 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(text: str, path: str = "outreach.toml") -> Path:
     Path(path).write_text(text, encoding="utf-8")
     Path(path).chmod(0o600)
+    FoundFile.of(Path(path), Path(path).read_bytes(), "").trust()
     return Path(path)
 
 
@@ -343,12 +347,62 @@ async def test_arguments_beat_the_environment_which_beats_the_file(monkeypatch: 
     assert repr(config.client()) == "<OutreachClient <HttptoolsTransport to https://api.example> workspace='space_2'>"
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://env.example")
     monkeypatch.setenv("OUTREACH_WORKSPACE", "three")
-    assert "to https://env.example> workspace='space_3'" in repr(config.client())
-    assert "to https://arg.example by httpx> workspace='space_1'" in repr(config.client("one", base_url="https://arg.example"))
-    limits = [config.client(name)._engine.limiter for name in ("one", "three")]
+    assert "to https://env.example> workspace='space_3'" in repr(config.client(read_only=True))
+    assert "to https://arg.example by httpx> workspace='space_1'" in repr(
+        config.client("one", base_url="https://arg.example", read_only=True)
+    )
+    limits = [config.client(name, read_only=True)._engine.limiter for name in ("one", "three")]
     monkeypatch.setenv("OUTREACH_RATE", "9")
-    limits += [config.client("three")._engine.limiter, config.client("three", rate=8)._engine.limiter]
+    limits += [
+        config.client("three", read_only=True)._engine.limiter,
+        config.client("three", rate=8, read_only=True)._engine.limiter,
+    ]
     assert [each.limit for each in limits] == [4, 1000, 9, 8]
+
+
+@pytest.mark.usefixtures("keys")
+def test_a_key_of_the_file_is_for_the_address_of_the_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(BASE + CLIENTS + '[profile.other]\nbase_url = "https://other.example"\nowner_key = { env = "KEY_2" }\n')
+    config, own = load_config(), "https://API.example:443/"
+    message = r"^owner_key: expected the key for https://u.example, got only that of outreach.toml for https://api.example; pass"
+    elsewhere: list[dict[str, Any]] = [
+        {"base_url": "https://u.example"},
+        {"transport": HttpxTransport("https://u.example")},
+        {"base_url": "https://u.example", "owner_key": None},
+    ]
+    for options in elsewhere:
+        for name in ("one", "two"):
+            with pytest.raises(InvalidRequest, match=message):
+                config.client(name, **options)
+        config.client("one", **{**options, "owner_key": "key_given"})
+    for options in {"base_url": own}, {"transport": HttpxTransport(own)}, {"transport": FakeTransport(agency())}:
+        assert reveal(config.client("one", **options)._settings.owner_key) == "key_1"
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://u.example")
+    with pytest.raises(InvalidRequest, match=message):
+        config.client("one")
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://other.example")
+    assert reveal(load_config(profile="other").client("space_1")._settings.owner_key) == "key_2"
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_env")
+    assert reveal(config.client("one")._settings.owner_key) == "key_env"
+    monkeypatch.delenv("OUTREACH_OWNER_KEY")
+    write(CLIENTS)  # a file without an address has no other one
+    assert reveal(load_config().client("one")._settings.owner_key) == "key_1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".".join("a" * 200_000) + " = 1", r"a key has more than 10 parts \(at line 1\)"),
+        ("\n[" + " . ".join(['"a\\"b"'] * 40) + "]", r"a key has more than 10 parts \(at line 2\)"),
+        ("rate = " + "[" * 100_000, "a value is nested too deeply"),
+        ("rate = " + "{a = " * 100_000, "a value is nested too deeply"),
+        ("rate = " + "1" * 5_000, "a number has too many digits"),
+    ],
+    ids=["dotted", "header", "arrays", "tables", "digits"],
+)
+def test_toml_that_takes_too_long_is_refused_at_once(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=rf"expected TOML, got invalid content: {message}; correct the file"):
+        load_config(write(text))
 
 
 def test_clients_are_created_from_a_file_in_one_call() -> None:

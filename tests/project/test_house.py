@@ -37,6 +37,7 @@ SMALL_MODULES = {
     "guides/__init__.py": "a package",
     "guides/performance.py": "a guide",
     "shared_rate.py": "public names and a guide",
+    "_files/toml.py": "three packages share it, and it imports nothing",
     "testing/__init__.py": "public names and a guide",
 }
 """Modules of fewer than 60 lines, and why each is a file of its own."""

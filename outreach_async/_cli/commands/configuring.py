@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,8 @@ import click
 from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, key_of
+from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config
+from outreach_async._config_trust import FoundFile, forget, state_folder, trusted_places
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
@@ -70,9 +72,43 @@ def init(options: Options) -> int:
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None
     except OSError as error:
         raise click.UsageError(f"--config {path}: cannot be written ({error.strerror}); pass another path.") from None
-    named = "" if path == Path(FILE_NAME) else f" --config {shlex.quote(str(path))}"
-    options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: outreach-async config check{named}")
+    found = FoundFile.of(path, path.read_bytes(), "")
+    with suppress(OSError, InvalidRequest):  # the next command asks
+        found.trust()
+    is_default = path == Path(FILE_NAME)
+    trust, named = ("outreach-async config trust && ", "") if is_default else ("", f" --config {shlex.quote(str(path))}")
+    options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: {trust}outreach-async config check{named}")
     return OK
+
+
+def trust(options: Options, file: Path | None, show: bool, untrust: bool) -> int:  # noqa: FBT001 - click passes them by name
+    """Trust a file that is found in the working directory, or list or forget what is trusted."""
+    screen, path = options.screen(), Path(FILE_NAME) if file is None else file
+    path = path / FILE_NAME if path.is_dir() else path
+    try:
+        if show:
+            places = sorted({place for place, _ in trusted_places()})
+            screen.print_table(("trusted", "content"), [(place, _compare(place)) for place in places])
+        elif untrust:
+            place = FoundFile.of(path, b"", "").place
+            screen.print_line(f"{place}: {'no longer' if forget(place) else 'was not'} trusted")
+        elif (found := read_config(path, False, None, ConfigValues).untrusted) is None:
+            screen.print_line(f"{path}: is trusted, or names no address and no program")
+        else:
+            found.trust()
+            screen.print_line(f"{found.place}: trusted as it is now; it names {found.names}")
+    except OSError as error:
+        remedy = "name the file with --config or OUTREACH_CONFIG, which needs no trust"
+        raise click.UsageError(f"{state_folder(os.environ)}: cannot be used ({error.strerror}); {remedy}.") from None
+    return OK
+
+
+def _compare(place: Path) -> str:
+    try:
+        found = FoundFile.of(place, place.read_bytes(), "")
+    except OSError as error:
+        return str(error.strerror)
+    return "as trusted" if found.is_trusted else "changed since"
 
 
 @attrs.define
@@ -129,11 +165,11 @@ async def _check_all(options: Options) -> int:
 
 
 async def _check_workspace(options: Options, found: _Check, client: OutreachClient) -> None:
-    reference = key_of(options.config, found.workspace)
-    if reference is not None and not options.owner_key:
+    if not options.owner_key:
         try:
-            await anyio.to_thread.run_sync(reference.read)
-            found.key = "works"
+            if (reference := key_of(options.config, found.workspace)) is not None:
+                await anyio.to_thread.run_sync(reference.read)
+                found.key = "works"
         except OutreachError as error:
             found.key, found.key_error = "fails", error
     try:
@@ -144,16 +180,19 @@ async def _check_workspace(options: Options, found: _Check, client: OutreachClie
 
 def show(options: Options) -> int:
     screen, config, url = options.screen(), options.config, options.base_url
+    only = f" (only for {config.base_url})" if config.elsewhere else ""
     values = {
         "path": config.path and str(config.path),
         "profile": options.profile,
         "base_url": url if url is None or url == FAKE else str(parse_base_url(url)),  # without user and password
-        "owner_key": "***" if options.owner_key else config.owner_key and str(config.owner_key),
+        "owner_key": "***" if options.owner_key else config.owner_key and f"{config.owner_key}{only}",
         "backend": options.backend,
         "timeout": options.timeout,
         "rate": options.rate,
         "workspace": ", ".join(map(options.name_of, options.workspaces)) or None,
     }
+    if config.untrusted is not None:
+        screen.warn(f"{config.untrusted.place}: not trusted yet; {config.untrusted.remedy}")
     screen.print_table(("value", "", "from"), [(name, value, options.sources.get(name, "")) for name, value in values.items()])
     if config.workspaces:
         screen.print_line()

@@ -1,0 +1,102 @@
+"""Trust in a configuration file that was found, not named: by its place and its content, as direnv and mise trust theirs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from outreach_async.errors import InvalidRequest
+
+_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+@attrs.frozen
+class FoundFile:
+    """A file of the working directory that names an address or a program, as it was when it was read."""
+
+    place: Path
+    content: bytes = attrs.field(repr=False)
+    names: str
+
+    @classmethod
+    def of(cls, path: Path, content: bytes, names: str) -> FoundFile:
+        # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
+        return cls(Path(os.path.realpath(path.parent)) / path.name, content, names)
+
+    @property
+    def _entry(self) -> str:
+        return sha256(os.fsencode(self.place) + b"\0" + self.content).hexdigest()
+
+    @property
+    def is_trusted(self) -> bool:
+        folder = state_folder(os.environ)
+        return folder is not None and _is_own(folder) and _is_own(folder / self._entry)
+
+    def trust(self) -> None:
+        """Remember the file as it was read, and forget what was trusted in its place before. `OSError`: nothing is remembered."""
+        folder = require_state_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        forget(self.place)
+        (folder / self._entry).touch(0o600)
+        (folder / self._entry).write_bytes(os.fsencode(self.place))
+
+    @property
+    def remedy(self) -> str:
+        return f"check its content, then run: outreach-async config trust {shlex.quote(str(self.place))}"
+
+    def require(self) -> None:
+        """Raise an error with the remedies."""
+        what = f"expected a file that this user trusts, because it names {self.names}"
+        named = shlex.quote(str(self.place))
+        other = f"or name the file: --config {named}, or OUTREACH_CONFIG={named}; --config /dev/null ignores it"
+        got = "got one that was only found in the working directory"
+        raise InvalidRequest(f"{self.place}: {what}, {got}; {self.remedy} ({other})")
+
+
+def state_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of what is trusted; `None` if the user has none. A relative one would be in the working directory."""
+    given = Path(environment.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME") or "")
+    if not given.is_absolute():
+        try:
+            given = Path.home() / ".local" / "state"
+        except RuntimeError:
+            return None
+    return given / "outreach-async" / "trusted" if given.is_absolute() else None
+
+
+def require_state_folder() -> Path:
+    if (folder := state_folder(os.environ)) is None:
+        remedy = "set HOME or XDG_STATE_HOME, or name the file with --config or OUTREACH_CONFIG"
+        raise InvalidRequest(f"HOME: expected the folder of this user, got none; {remedy}")
+    return folder
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a path exists, and only this user or root can write it: what others write is not the trust of this user."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return False
+    return os.name == "nt" or (facts.st_uid in {0, os.getuid()} and not facts.st_mode & _OTHERS)
+
+
+def trusted_places() -> Iterator[tuple[Path, Path]]:
+    """Yield the place of each trusted file, and what remembers it."""
+    folder = state_folder(os.environ)
+    for entry in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
+        yield Path(os.fsdecode(entry.read_bytes())), entry
+
+
+def forget(place: Path) -> int:
+    """Trust no content of a file any longer. Return how many were trusted."""
+    entries = [entry for known, entry in trusted_places() if known == place]
+    for entry in entries:
+        entry.unlink(missing_ok=True)
+    return len(entries)
