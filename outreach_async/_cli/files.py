@@ -20,7 +20,7 @@ from unicodedata import normalize
 import attrs
 import click
 
-from outreach_async._files.atomic import check_writable, parse_descriptor
+from outreach_async._files.atomic import check_writable, parse_descriptor, partial_path
 
 if TYPE_CHECKING:
     from outreach_async.importer import File
@@ -62,6 +62,16 @@ class FileUse:
             return []
         written = has_format is not None
         return [cls(flag, path, find_keys(0 if str(path) == STDIN and not written else path), written, has_format)]
+
+    @classmethod
+    def of_run(cls, flag: str, path: Path | None, has_format: Callable[[Path], bool]) -> list[FileUse]:
+        """Return the uses of a file that a run writes: of its path, and of the path beside it if the run is unfinished."""
+        uses = cls.of(flag, path, has_format)
+        if path is not None:
+            with explain_write_errors(flag, path):
+                beside = partial_path(path)
+            uses += cls.of(flag, beside if beside and beside.parent.is_dir() else None, has_format)
+        return uses
 
     @classmethod
     def of_journal(cls, flag: str, path: JournalLocation | None, *, written: bool) -> list[FileUse]:

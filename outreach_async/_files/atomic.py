@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,24 @@ def parse_descriptor(path: str | os.PathLike[str]) -> int | None:
     return int(_STANDARD_DESCRIPTORS.get(match[1], match[1])) if match else None
 
 
+def partial_path(path: str | os.PathLike[str]) -> Path | None:
+    """Return the path beside a file for what an unfinished run has to write; `None` for a pipe, a device or a descriptor."""
+    destination = Path(path)
+    if parse_descriptor(destination) is not None or (destination.exists() and not destination.is_file()):
+        return None
+    target = Path(os.path.realpath(destination)) if destination.is_symlink() else destination
+    return target.with_name(f"{target.stem}.partial{target.suffix}")
+
+
 @contextmanager
-def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Yield a temporary file to write to, which can also be read. When the block ends, it replaces the file at `path`."""
+def atomic_file(
+    path: str | os.PathLike[str], *, private: bool = False, is_finished: Callable[[], bool] = lambda: True
+) -> Iterator[BinaryIO]:
+    """Yield a temporary file to write to, which can also be read. When the block ends, it replaces the file at `path`.
+
+    If `is_finished` returns false at the end, it is the file of an unfinished run: it gets the path of `partial_path`, and the
+    file at `path` stays as it is.
+    """
     # If the block raises, the temporary file is deleted and the old file is kept. A symbolic link is kept, and its target is
     # replaced. An existing file keeps its permissions; other hard links to it keep the old contents. If `path` is a pipe or a
     # device, or names a descriptor of this process, such as `/dev/stdout`, the content is copied to it when the block ends.
@@ -50,7 +65,7 @@ def atomic_file(path: str | os.PathLike[str], *, private: bool = False) -> Itera
             yield file
         if exists:
             shutil.copymode(target, draft)
-        draft.replace(target)
+        draft.replace(target if is_finished() else partial_path(destination) or target)
     finally:
         draft.unlink(missing_ok=True)
 

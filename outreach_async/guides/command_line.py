@@ -46,8 +46,10 @@ add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefi
 Outputs
 -------
 A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`.
-`-` is standard output. An audit may replace the report that it is compared with. If the input file changes or is replaced
-during an import, the command ends with an error that states the change and what was sent.
+`-` is standard output. The results and rejects of an import that ends early never replace those of a finished one: they are
+written beside them, as `ids.partial.csv` for `ids.csv`, and the command names the file. The next import that finishes replaces
+`ids.csv`, and removes `ids.partial.csv`. An audit may replace the report that it is compared with. If the input file changes or
+is replaced during an import, the command ends with an error that states the change and what was sent.
 
 Audits and briefs
 -----------------

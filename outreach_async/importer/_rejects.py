@@ -51,7 +51,7 @@ def fit_cells(cells: Sequence[str], width: int) -> list[str]:
 
 
 class RejectsFile:
-    """A CSV file of failed rows, in UTF-8. The file appears at its path when the `with` block ends, even after an exception.
+    """A CSV file of failed rows, in UTF-8. The file appears when the `with` block ends, even after an exception.
 
     Only its owner can read a new file; an existing file keeps its permissions. Cells that a spreadsheet would run as a formula
     start with an apostrophe, and control characters other than newline and tab are escaped. An import reverses both changes.
@@ -62,6 +62,8 @@ class RejectsFile:
 
     Attributes:
         rows: Number of rows written.
+        is_finished: Whether the rows are those of a finished run, true by default. Otherwise the file is written beside that at
+            `path`, and does not replace it: for `rejects.csv`, its name is `rejects.partial.csv`.
 
     Raises:
         OSError: The file cannot be written; raised on entering or leaving the `with` block.
@@ -78,13 +80,14 @@ class RejectsFile:
 
     def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
         self.rows = 0
+        self.is_finished = True
         self._path = path
         self._headers = headers
 
     def __enter__(self) -> Self:
         """Create a temporary file, and write the header."""
         with ExitStack() as stack:
-            draft = stack.enter_context(atomic_file(self._path, private=True))
+            draft = stack.enter_context(atomic_file(self._path, private=True, is_finished=lambda: self.is_finished))
             # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
             self._text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
             stack.callback(self._text.detach)  # writes what is buffered, and leaves the file open
@@ -220,14 +223,17 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
     return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
 
-def export_rejects(path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line") -> int:
+def export_rejects(
+    path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line", *, is_finished: bool = True
+) -> int:
     """Write the failed rows of a run to a rejects file, and return their number."""
     headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
-    return write_rejects(path, headers, rows)
+    return write_rejects(path, headers, rows, is_finished=is_finished)
 
 
-def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject]) -> int:
+def write_rejects(path: Path, headers: Sequence[str], rows: Iterable[Reject], *, is_finished: bool = True) -> int:
     with RejectsFile(path, headers) as rejects:
+        rejects.is_finished = is_finished
         for row in rows:
             rejects.add(row)
     return rejects.rows

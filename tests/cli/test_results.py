@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
-from support.cli import Served
+from support.cli import KEY, Served, start_command, wait_for_end
 from support.results import read_results
 from tools.journal_child import outcome
 
 from outreach_async import InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
 from outreach_async._cli.commands.results import open_results
 from outreach_async.fake import faults
-from outreach_async.importer._rejects import describe_outcome
+from outreach_async.fake.faults import Fault
+from outreach_async.importer._rejects import describe_outcome, is_rejects_file
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
@@ -52,14 +56,97 @@ def test_a_resumed_import_writes_each_row_once(served: Served) -> None:
         assert facts(read_results(path)) == EXPECTED
 
 
-def test_an_import_that_stops_writes_the_outcomes_so_far(served: Served) -> None:
-    people, path = served.save("email\nann@x.example\nbo@x.example\ncy@x.example\n"), served.folder / "out.jsonl"
-    options = (*served.options, "--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--concurrency", "1")
+def start_import(served: Served, *options: str) -> tuple[list[str], subprocess.Popen[str]]:
+    """Start an import of 30 people in a process, and return its options, too."""
+    people = served.save("email\n" + "".join(f"u{number:02}@x.example\n" for number in range(30)))
+    shared = [people, *served.options, "--concurrency", "1", *options]
+    return shared, start_command("import", *shared, env={"OUTREACH_OWNER_KEY": KEY})
+
+
+UNFINISHED: dict[str, tuple[Fault, int]] = {
+    "stopped by an error": (faults.status(401), 77),
+    "stopped by rejections": (faults.status(422), 3),
+    "suspended": (faults.status(429, retry_after=7200), 75),
+}
+
+
+@pytest.mark.parametrize("ending", UNFINISHED)
+@pytest.mark.parametrize("place", [(), ("--journal", "run.db"), LEDGER], ids=["nothing", "journal", "ledger"])
+def test_an_unfinished_import_writes_beside_the_files_of_a_finished_one(
+    served: Served, place: tuple[str, ...], ending: str
+) -> None:
+    fault, code = UNFINISHED[ending]
+    place = tuple(str(served.folder / each) if "." in each else each for each in place)
+    people = served.save("email,city\nann@x.example,Bern\n,Rome\nbo@x.example,Oslo\ncy@x.example,Lyon\n")
+    results, rejects = served.folder / "out.jsonl", served.folder / "rejects.csv"
+    options = (*served.options, *place, "--concurrency", "1", "--results", str(results), "--rejects", str(rejects))
+    beside = [served.folder / "out.partial.jsonl", served.folder / "rejects.partial.csv"]
+    before = {results: b'{"file": "earlier"}\n', rejects: b"email,_row,_code,_field,_message\n"}
+    for path, content in before.items():
+        path.write_bytes(content)
+    accepted = [] if ending == "stopped by rejections" else [faults.ok]
+    served.service.faults.script("create_contact", *accepted, *[fault] * 3)
+    done = served("import", people, *options, "--stop-after-rejects", "2")
+    assert done.code == (code if place != () or code != 75 else 3)
+    for path, content in before.items():
+        assert path.read_bytes() == content
+    assert all(f"wrote {path}, and left {kept} as it was" in done.err for path, kept in zip(beside, before, strict=True))
+    assert facts(read_results(beside[0]))[0][:2] == (2, "ann@x.example")
+    assert is_rejects_file(beside[1])
+    served.service.faults.clear()
+    resume = ("--resume",) if "--journal" in place else ()
+    assert served("import", people, *options, *resume).code == 3  # the row without an e-mail
+    assert [row["line"] for row in read_results(results)] == [2, 3, 4, 5]
+    assert not any(path.exists() for path in beside)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_import_that_a_signal_ends_keeps_the_files_of_a_finished_one(served: Served, signal_number: int) -> None:
+    results = served.folder / "out.jsonl"
+    results.write_bytes(earlier := b'{"file": "earlier"}\n')
+    served.service.faults.add(faults.latency(0.1), operation="create_contact")
+    ledger = ("--ledger", str(served.folder / "c.ledger"), "--duplicates", "overwrite", "--results", str(results))
+    options, process = start_import(served, *ledger)
+    for _ in range(3000):
+        if len(served.service.contacts("space_1")) >= 5:
+            break
+        sleep(0.01)
+    process.send_signal(signal_number)
+    done = wait_for_end(process)
+    assert results.read_bytes() == earlier
+    beside = served.folder / "out.partial.jsonl"
+    if signal_number == signal.SIGKILL:
+        assert not beside.exists()
+    else:
+        assert f"wrote {beside}, and left {results} as it was" in done.err
+        assert 0 < len(read_results(beside)) < 30
+    served.service.faults.clear()
+    assert served("import", *options).code == 0
+    assert (len(read_results(results)), beside.exists()) == (30, False)
+
+
+@pytest.mark.parametrize("flag", ["--results", "--rejects"])
+def test_a_foreign_file_beside_the_results_is_not_overwritten(served: Served, flag: str) -> None:
+    (served.folder / "mine.partial.csv").write_text("not yours", encoding="utf-8")
+    people, path = served.save("email\nann@x.example\n"), str(served.folder / "mine.csv")
+    message = served.refused("import", people, *served.options, flag, path)
+    assert "mine.partial.csv: the file exists and does not look like an output of this option" in message
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "link.csv"])
+def test_an_unfinished_import_writes_to_streams_and_beside_the_targets_of_links(served: Served, place: str) -> None:
     served.service.faults.script("create_contact", faults.ok, faults.status(401))
-    assert served("import", people, *options, "--results", str(path)).code == 77
-    assert facts(read_results(path))[0] == (2, "ann@x.example", "added", True)
-    assert served("import", people, *options, "--results", str(path)).code == 0
-    assert [row["status"] for row in read_results(path)] == ["unchanged", "added", "added"]
+    (served.folder / "inner").mkdir()
+    (served.folder / "link.csv").symlink_to(served.folder / "inner" / "out.csv")
+    people = served.save("email\nann@x.example\nbo@x.example\n")
+    path = place if place.startswith("/") else str(served.folder / place)
+    done = served("import", people, *served.options, "--concurrency", "1", "--results", path)
+    assert done.code == 77
+    if place.startswith("/"):
+        assert "wrote" not in done.err
+    else:
+        assert [path.name for path in (served.folder / "inner").iterdir()] == ["out.partial.csv"]
 
 
 @pytest.mark.thorough

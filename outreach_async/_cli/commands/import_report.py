@@ -10,6 +10,7 @@ import attrs
 
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
+from outreach_async._files.atomic import partial_path
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
@@ -110,6 +111,17 @@ def name_outcomes(outcomes: Mapping[Outcome, int]) -> list[tuple[str, int]]:
         for outcome, count in outcomes.items()
         if count
     ]
+
+
+def settle_partial_files(screen: Screen, results: Path | None, rejects: Path | None, *, is_finished: bool) -> None:
+    """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
+    for flag, path in ("--results", results), ("--rejects", rejects):
+        if path is None or (beside := partial_path(path)) is None:
+            continue
+        if is_finished:
+            beside.unlink(missing_ok=True)
+        else:
+            screen.warn(f"the run is not finished: {flag} wrote {beside}, and left {path} as it was")
 
 
 def print_outcomes(screen: Screen, report: BulkReport) -> None:

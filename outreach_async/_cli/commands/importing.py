@@ -22,6 +22,7 @@ from outreach_async._cli.commands.import_report import (
     print_findings,
     print_ledger,
     print_report,
+    settle_partial_files,
 )
 from outreach_async._cli.commands.results import is_results_file, open_outcomes, write_results
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
@@ -93,8 +94,8 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
         files.FileUse.of("--mapping", settings["mapping"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not dry_run),
-        files.FileUse.of("--rejects", settings["rejects"], is_rejects_file),
-        files.FileUse.of("--results", settings["results"], is_results_file),
+        files.FileUse.of_run("--rejects", settings["rejects"], is_rejects_file),
+        files.FileUse.of_run("--results", settings["results"], is_results_file),
         files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )
@@ -314,7 +315,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
             from outreach_async._cli.connection import open_client
 
             client = await stack.enter_async_context(open_client(options))
-        with FailedRows(screen, screen.few) as failed, open_rejects(job.rejects, job.file) as write_reject:
+        end = RunState()
+        with FailedRows(screen, screen.few) as failed, open_rejects(job.rejects, job.file, end) as write_reject:
 
             def reject_row(row: Row, error: InvalidRequest) -> None:
                 outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
@@ -322,12 +324,13 @@ async def _check_file(options: Options, job: ImportJob) -> int:
                 write_reject(outcome)
 
             columns, preflight, targets = await prepare(client, job, screen, reject_row)
+            end.is_finished = True
     rows, refused = preflight.rows, preflight.refused
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
-        with open_job_results(job) as write_result:
+        with open_job_results(job, end) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
         print_ledger(screen, report.ledger)
     found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
@@ -352,13 +355,23 @@ def _mapping_of(columns: Columns) -> dict[str, str]:
     return {column: code for column, code, _ in columns.decisions()}
 
 
+@attrs.define
+class RunState:
+    """Whether every row of a run has its outcome, as far as it is known."""
+
+    is_finished: bool = False
+
+
 @contextmanager
-def open_job_results(job: ImportJob) -> Iterator[WriteOutcome]:
+def open_job_results(job: ImportJob, state: RunState) -> Iterator[WriteOutcome]:
     """Yield a function that writes an outcome to the results file. With a journal, the file is written at the end instead."""
     if job.results is None or job.journal is not None:
         yield lambda _outcome: None
         return
-    with files.explain_write_errors("--results", job.results), open_outcomes(job.results, job.file) as write:
+    with (
+        files.explain_write_errors("--results", job.results),
+        open_outcomes(job.results, job.file, lambda: state.is_finished) as write,
+    ):
         yield write
 
 
@@ -366,10 +379,11 @@ def open_job_results(job: ImportJob) -> Iterator[WriteOutcome]:
 def open_rejects(
     path: Path | None,
     file: File,
+    state: RunState,
     find_number: FindNumber = lambda _index: None,
     complete: Callable[[RejectsFile], None] = lambda _rejects: None,
 ) -> Iterator[WriteOutcome]:
-    """Yield a function that writes failed rows to the rejects file. The file appears at its path even if the block raises."""
+    """Yield a function that writes failed rows to the rejects file. The file appears even if the block raises."""
     if path is None:
         yield lambda _outcome: None
         return
@@ -389,6 +403,7 @@ def open_rejects(
     finally:
         with files.explain_write_errors("--rejects", path), ExitStack() as stack:  # an error of the block is none of this file
             stack.push(rejects)
+            rejects.is_finished = state.is_finished
             complete(rejects)
 
 
@@ -438,16 +453,16 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         spool=job.spools,
         total=total,
     )
-    with end.handled() as on_start, open_job_results(job) as write_result:
+    with end.handled() as on_start:
         async with handle_interrupts(screen) as interrupts, with_names(run, names) as outcomes:
-            write_reject = on_start(outcomes)
+            write_outcome = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
             with failed, show_progress(screen, "Importing", total) as show:
                 interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)
-                    write_reject(outcome)
-                    write_result(outcome)
+                    write_outcome(outcome)
+                end.state.is_finished = not interrupts.count
                 show_current(outcomes.progress, show)
     if interrupts.count:  # pragma: no cover - run, but coverage loses track after a cancelled group
         screen.warn("interrupted")
@@ -472,6 +487,7 @@ class RunEnd:
     find_number: FindNumber
     heading: str
     closing: Callable[[BulkReport], None]
+    state: RunState = attrs.field(factory=RunState)
 
     @contextmanager
     def handled(self) -> Iterator[Callable[[Outcomes], WriteOutcome]]:
@@ -490,14 +506,11 @@ class RunEnd:
                 for row in rejects_of(job.file, journal.outcomes(), job.unit):
                     rejects.add(row)
 
-        with ExitStack() as rejects:
+        with ExitStack() as written:
 
             def start(outcomes: Outcomes) -> WriteOutcome:
                 started.append(outcomes)
-                if job.resume and (found := job.find_content_change()):  # before the rejects of the earlier run are replaced
-                    raise found
-                path = None if job.stores_rows else job.rejects
-                return rejects.enter_context(open_rejects(path, job.file, self.find_number, complete))
+                return self._open_files(written, complete)
 
             try:
                 yield start
@@ -509,10 +522,30 @@ class RunEnd:
             finally:
                 for outcomes in started:
                     change = change or job.find_content_change()
-                    rejects.close()
+                    self._find_state()
+                    written.close()
                     reports.append(self._report(outcomes, change, stopped=stopped))
         for report in reports:
             self._require_same_file(report, change)
+
+    def _open_files(self, written: ExitStack, complete: Callable[[RejectsFile], None]) -> WriteOutcome:
+        job = self.job
+        if job.resume and (found := job.find_content_change()):  # before the rejects of the earlier run are replaced
+            raise found
+        path = None if job.stores_rows else job.rejects
+        write_result = written.enter_context(open_job_results(job, self.state))
+        write_reject = written.enter_context(open_rejects(path, job.file, self.state, self.find_number, complete))
+
+        def write(outcome: ContactOutcome) -> None:
+            write_reject(outcome)
+            write_result(outcome)
+
+        return write
+
+    def _find_state(self) -> None:
+        """Find out from the journal whether the run has finished, which an interrupted run may have, too."""
+        if (journal := self.job.find_journal()) is not None:
+            self.state.is_finished = journal.report().state == "finished"
 
     def _report(self, outcomes: Outcomes, change: InputChanged | None, *, stopped: bool) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
@@ -522,17 +555,19 @@ class RunEnd:
             known = None if job.spools or change else job.file
             if job.stores_rows and job.rejects is not None:
                 with files.explain_write_errors("--rejects", job.rejects):
-                    export_rejects(job.rejects, None if job.spooled or change else job.file, journal, job.unit)
+                    known_file = None if job.spooled or change else job.file
+                    export_rejects(job.rejects, known_file, journal, job.unit, is_finished=self.state.is_finished)
             if job.results is not None:
                 rows = describe_outcomes(journal.outcomes(), known, recorded.mapping or {})
                 with files.explain_write_errors("--results", job.results):
-                    write_results(job.results, [(known, rows)])
+                    write_results(job.results, [(known, rows)], lambda: self.state.is_finished)
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
             total, report = total if job.journal is None else None, outcomes.report
         if self.heading:
             self.screen.print_line(self.heading)
         print_report(self.screen, report, total, job.journal, job.file.path, stopped=stopped)
+        settle_partial_files(self.screen, job.results, job.rejects, is_finished=self.state.is_finished)
         self.closing(report)
         return report
 

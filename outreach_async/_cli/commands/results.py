@@ -19,23 +19,28 @@ from outreach_async.importer._rejects import COLUMNS, describe_outcome, find_ema
 
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
+IsFinished: TypeAlias = Callable[[], bool]
+"""A function that returns, when a file is complete, whether the run has finished."""
 
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
 @contextmanager
-def open_results(path: Path) -> Iterator[WriteRow]:
-    """Yield a function that writes a row. The file appears at its path when the `with` block ends."""
+def open_results(path: Path, is_finished: IsFinished = lambda: True) -> Iterator[WriteRow]:
+    """Yield a function that writes a row. The file appears when the `with` block ends, beside its path for an unfinished run."""
     formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
-    with atomic_file(path, private=True) as draft, formats.get(path.suffix.lower(), _write_csv)(draft) as write:
+    with (
+        atomic_file(path, private=True, is_finished=is_finished) as draft,
+        formats.get(path.suffix.lower(), _write_csv)(draft) as write,
+    ):
         yield lambda row: write({**row, "certain": len(row["possible"]) == 1})
 
 
 @contextmanager
-def open_outcomes(path: Path, file: File) -> Iterator[Callable[[ContactOutcome], object]]:
+def open_outcomes(path: Path, file: File, is_finished: IsFinished = lambda: True) -> Iterator[Callable[[ContactOutcome], object]]:
     place = {"file": str(file.path)} if file.path else {}
     with ExitStack() as stack:
-        opened = open_results(path)
+        opened = open_results(path, is_finished)
         write = opened.__enter__()
         stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
         yield lambda outcome: write(
@@ -100,10 +105,12 @@ def is_results_file(path: Path) -> bool:
         return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
 
 
-def write_results(path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]]) -> int:
+def write_results(
+    path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]], is_finished: IsFinished = lambda: True
+) -> int:
     """Write the rows of each run, with its file if it is known, and return the number of rows."""
     count = 0
-    with open_results(path) as write:
+    with open_results(path, is_finished) as write:
         for file, rows in runs:
             place = {"file": str(file.path)} if file and file.path else {}
             for row in rows:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from outreach_async._cli.commands.import_report import print_report
+from outreach_async._cli.commands.import_report import print_report, settle_partial_files
 from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
@@ -50,7 +50,7 @@ def import_in_parts(
     locations = expand_pattern(str(files))
     require_writable(
         *(FileUse.of("FILE", Path(location)) for location in locations if not is_url(location)),
-        FileUse.of("--results", settings["results"], is_results_file),
+        FileUse.of_run("--results", settings["results"], is_results_file),
         force=settings["force"],
     )
     screen, refused = options.screen(), refused_workspaces(options)
@@ -73,7 +73,7 @@ def import_in_parts(
             if code in TARGET_FIELDS:
                 screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
     screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
-    with _written_results(made, settings), _open_cluster(scheduler) as cluster:
+    with _written_results(screen, made, settings), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     return _print_end(screen, report, made.rows, settings["journal"])
@@ -106,15 +106,19 @@ def _run(
 
 
 @contextmanager
-def _written_results(made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[None]:
+def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[None]:
     """Write the results of all parts to one file when the block ends, or those so far if it raises."""
     path: Path | None = settings["results"]
+    is_finished = False
     try:
         yield
+        is_finished = True
     finally:
         if path is not None:
             with explain_write_errors("--results", path):
-                write_results(path, ((None, results_of(part, settings["journal"])) for part in made.parts))
+                parts = ((None, results_of(part, settings["journal"])) for part in made.parts)
+                write_results(path, parts, lambda: is_finished)
+            settle_partial_files(screen, path, None, is_finished=is_finished)
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
