@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -34,8 +34,9 @@ def cancelled_from_inside(what: str, error: BaseException) -> BulkStopped:
     import asyncio  # a slow import, but its event loop is the only one with such cancellations
 
     # The task goes on, so asyncio must not count it as cancelled: anyio would no longer end it with its group.
-    while (task := asyncio.current_task()) is not None and task.uncancel():
-        pass
+    task = cast("asyncio.Task[None]", asyncio.current_task())
+    for _ in range(task.cancelling()):
+        task.uncancel()
     failure = BulkStopped(f"run stopped: {what} raised {type(error).__name__}, although the run was not cancelled")
     failure.__cause__ = error
     return failure
@@ -214,12 +215,10 @@ class DirectFeed:
             if self._stopped:  # while this row waited, so nothing more is listed for it
                 return self._parser.parse(index, row)
             return await self._parser.targets.apply(self._parser.parse, index, row)
-        except ListingNeeded:
+        except (BulkError, ListingNeeded):
+            if not self._stopped:
+                raise
             return unsent_outcome(index, row, Outcome.NOT_APPLIED, BulkStopped("the run ended before this row was sent"))
-        except BulkError:
-            if self._stopped:  # the run is ending: this row is left, as those that were not pulled
-                return None
-            raise
 
     def stop(self) -> None:
         self._stopped = True

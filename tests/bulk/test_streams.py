@@ -181,7 +181,7 @@ SCOPES = [end_within_own_time_limit, exceed_own_time_limit, lose_own_task, read_
 
 @virtual_time
 @pytest.mark.parametrize("source", SCOPES)
-@pytest.mark.parametrize("seconds", [0.0, 0.3])
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
 async def test_scopes_of_an_iterable_end_its_rows_as_in_a_plain_loop(
     source: Callable[[], AsyncIterator[Any]], options: dict[str, Any], seconds: float
 ) -> None:
@@ -200,6 +200,49 @@ async def test_scopes_of_an_iterable_end_its_rows_as_in_a_plain_loop(
 async def test_a_run_can_be_left_inside_the_scopes_of_its_rows(source: Any, act: Any, options: dict[str, Any]) -> None:
     async with client(Script(added())).contacts.create_many(source(), concurrency=4, **options) as outcomes:
         await act(outcomes)
+
+
+@virtual_time
+async def test_rows_are_closed_when_the_whole_run_is_cancelled(options: dict[str, Any]) -> None:
+    watched = Watched(1000, seconds=1)
+    with anyio.move_on_after(5.5):
+        await client(Script(added())).contacts.create_many(watched, **options)
+    assert (len(watched.tasks), watched.closed) == (1, 1)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_closing_rows_inside_a_task_group_is_no_error() -> None:
+    ended: list[str] = []
+
+    async def stream() -> AsyncIterator[NewContact]:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(asyncio.sleep(3600))
+            try:
+                for row in rows(1000):
+                    yield row
+            finally:
+                task.cancel()
+                ended.append("closed")
+
+    async with client(Script(added())).contacts.create_many(stream(), concurrency=2) as outcomes:
+        await anext(outcomes)
+    assert ended == ["closed"]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_errors_of_closing_rows_inside_a_task_group_are_raised() -> None:
+    async def stream() -> AsyncIterator[NewContact]:
+        async with asyncio.TaskGroup():
+            try:
+                for row in rows(1000):
+                    yield row
+            finally:
+                raise LookupError("rollback failed")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with client(Script(added())).contacts.create_many(stream(), concurrency=2) as outcomes:
+            await leave(outcomes)
+    assert [type(error) for error in caught.value.exceptions] == [LookupError]
 
 
 @virtual_time
@@ -228,6 +271,19 @@ async def test_a_run_left_while_its_rows_are_spooled_reads_them_again(journal: J
         await drain(outcomes, [])
     assert outcomes.report.rows == 0
     assert (await create(Watched(50), journal=journal, spool=True, resume=True)).outcomes[Outcome.ADDED] == 50
+
+
+@virtual_time
+async def test_a_resumed_run_left_inside_a_marked_window_can_be_resumed_again(journal: Journal) -> None:
+    create = client(Script(added())).contacts.create_many
+    async with create(Watched(50), journal=journal, concurrency=2) as outcomes:
+        await anext(outcomes)
+    for _ in range(2):
+        async with create(Watched(50, seconds=1), journal=journal, resume=True) as outcomes:
+            await anyio.sleep(1.5)
+            outcomes.drain()
+            await drain(outcomes, [])
+    assert (await create(Watched(50), journal=journal, resume=True)).rows == 50
 
 
 @virtual_time
@@ -304,12 +360,37 @@ async def cancel_own_task() -> AsyncIterator[NewContact]:
         yield row
 
 
+class OfAnotherClass:
+    """An iterator that is no generator, whose task is cancelled while it waits until its sixth row is wanted."""
+
+    def __init__(self) -> None:
+        self._rows = rows(50)
+        self._read = 0
+
+    def __aiter__(self) -> OfAnotherClass:
+        return self
+
+    async def __anext__(self) -> NewContact:
+        self._read += 1
+        if self._read == 5:
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+            asyncio.get_running_loop().call_soon(task.cancel)
+        if self._read > 5:
+            await asyncio.sleep(3600)
+        return next(self._rows)
+
+
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@pytest.mark.parametrize("source", [await_a_cancelled_future, cancel_own_task])
+@pytest.mark.parametrize("source", [await_a_cancelled_future, cancel_own_task, OfAnotherClass])
 async def test_rows_cancelled_from_inside_stop_the_run_with_its_report(source: Any, options: dict[str, Any]) -> None:
     async with client(Script(added())).contacts.create_many(source(), **options) as outcomes:
         with pytest.raises(BulkStopped, match="the iterable of rows raised CancelledError, although the run was not") as caught:
             await drain(outcomes, [])
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
     assert caught.value.report == outcomes.report.to_dict()
     if "spool" not in options:
         assert outcomes.report.rows >= 5

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
+from support.runs import drain
 from support.scenarios import KEY, SPACE
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import Script, added, status
@@ -264,6 +265,25 @@ async def test_a_run_stops_if_campaigns_cannot_be_listed(
     with pytest.raises(BulkStopped, match=r"the campaigns of space_\d cannot be listed"):
         await run(transport, [{"email": "a@a.example", "campaign": "Spring", **row}], journal=record)
     assert not transport.created
+
+
+async def test_rows_that_wait_for_campaigns_that_cannot_be_listed_are_not_applied(fake: FakeService) -> None:
+    read, found = [0], list[ContactOutcome]()
+
+    async def stream() -> AsyncIterator[Mapping[str, Any]]:
+        for number in range(50):
+            read[0] += 1
+            yield {"email": f"user{number}@a.example", "campaign": "Spring"}
+
+    transport = Listed(fake, status(401))
+    caller = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE)
+    async with caller.contacts.create_many(stream(), concurrency=4) as outcomes:
+        with pytest.raises(BulkStopped, match="the campaigns of space_1 cannot be listed"):
+            await drain(outcomes, found)
+    assert {(outcome.status, str(outcome.error)) for outcome in found} == {
+        (Outcome.NOT_APPLIED, "the run ended before this row was sent")
+    }
+    assert ([outcome.index for outcome in found], transport.listed) == ([*range(1, read[0])], [SPACE])
 
 
 async def test_a_run_is_suspended_if_the_service_is_down_when_campaigns_are_listed(fake: FakeService) -> None:
