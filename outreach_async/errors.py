@@ -171,6 +171,7 @@ class UnexpectedResponse(OutreachError):
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
         states_error: Whether the body was a JSON object with an error instead of data, such as `{"status": "error"}`.
+        named_wait: As of a `StatusError`.
 
     Example:
         ```python
@@ -181,10 +182,14 @@ class UnexpectedResponse(OutreachError):
 
     well_formed: bool = False
     states_error: bool = False
+    named_wait: float | None = None
 
 
 class StatusError(OutreachError):
     """The service returned an error status: 300 or more. Redirects count as errors, because they are never followed.
+
+    Attributes:
+        named_wait: Number of seconds to wait that the message names, 0 if it only names a rate limit; `None` if it names neither.
 
     Example:
         ```python
@@ -192,6 +197,8 @@ class StatusError(OutreachError):
             return isinstance(error, StatusError) and error.status_code >= 500
         ```
     """
+
+    named_wait: float | None = None
 
 
 class ContactRejected(StatusError):

@@ -128,7 +128,9 @@ class Throttle:
 
     def on_failure(self, attempt: FailedAttempt) -> RetryDecision:
         self._limiter.on_failure(attempt)
-        if isinstance(attempt.error, DeadlineExceeded) or attempt.counted_failures + 1 >= self._policy.attempts:
+        if attempt.kind is FailureKind.UNCLEAR or isinstance(attempt.error, DeadlineExceeded):
+            return RetryDecision.GIVE_UP
+        if attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
         if attempt.kind is FailureKind.REFUSED and attempt.can_wait:
             return RetryDecision.RETRY

@@ -221,6 +221,8 @@ class Engine:
         log_failure(call, error, failure_kind)
         is_refusal = failure_kind is retry.FailureKind.REFUSED
         retry_after = parse_retry_after(error.headers, now=self.wall_clock()) if is_refusal else None
+        if retry_after is None:
+            retry_after = retry.named_wait(error) or None
         backoff = retry.backoff_delay(self.policy, call.attempts)
         wait = max(backoff, retry_after or 0.0)
         now = call.now()

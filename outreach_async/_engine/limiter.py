@@ -238,7 +238,10 @@ class RateLimiter:
             self.waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> None:
-        if attempt.kind is FailureKind.FINAL:  # refused for good, but the service answered: a success for the rate
+        if attempt.kind in {
+            FailureKind.UNCLEAR,
+            FailureKind.FINAL,
+        }:  # the service answered: a success for the rate
             self.on_success(attempt.ended, attempt.started)
             return
         if attempt.kind is FailureKind.REFUSED:
@@ -259,12 +262,11 @@ class RateLimiter:
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> None:
         self._is_learning = True
         now, retry_after = attempt.ended, attempt.retry_after or 0.0
-        is_429 = attempt.error.status_code == TOO_MANY_REQUESTS
         if self._usage is not None:  # the rate that assigns the shares learns from the refusals of all clients
             # Many requests in flight may be refused at once. After the share was lowered, the others add no information.
-            self._usage.refused += is_429 and attempt.started >= self._lowered_at
+            self._usage.refused += attempt.is_about_rate and attempt.started >= self._lowered_at
             self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
-        elif is_429 and self._cubic.is_about_current_rate(now, attempt.started):
+        elif attempt.is_about_rate and self._cubic.is_about_current_rate(now, attempt.started):
             self._cubic.cut(now, self._meter.rate(now), retry_after)
         if not (retry_after and closes_gate):
             return

@@ -18,7 +18,7 @@ import attrs
 
 from outreach_async._engine.call import Throttle
 from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter
-from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, maybe_applied, retry_cost
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
 WINDOW_SIZE: Final = 100  # maximum number of recent attempts whose results are evaluated
@@ -34,14 +34,26 @@ class FailureWindow:
     results: int = 0
     _since: int = 0
     _faults: deque[tuple[int, int, bool]] = attrs.field(factory=deque)
+    _unbroken: int = 0
+    _unbroken_end: int = 0
 
     def record_success(self) -> None:
         self.results += 1
 
     def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
         self._faults.append((self.results, earlier_failures, is_refusal))
+        if self._unbroken_end == self.results:
+            self._unbroken_end += 1
         self.results += 1
         self._drop_old()
+
+    def record_unclear(self, earlier_failures: int) -> int:
+        """Record an answer without a known meaning, and return how many of them have come since the last success."""
+        self._unbroken = self._unbroken + 1 if self._unbroken_end == self.results else 1
+        self._unbroken_end = self.results
+        # As a refusal, it excuses other rows, but does not prove that the service fails: its row may be the cause.
+        self.record_fault(earlier_failures, is_refusal=True)
+        return self._unbroken
 
     def clear(self) -> None:
         self._since = self.results
@@ -274,7 +286,8 @@ class RunThrottle(Throttle):
             self.on_success(now, attempt.started, attempt.error.headers)
             decision = RetryDecision.GIVE_UP
         else:
-            decision = self._on_refusal(attempt) if attempt.kind is FailureKind.REFUSED else self._on_fault(attempt)
+            handlers = {FailureKind.REFUSED: self._on_refusal, FailureKind.UNCLEAR: self._on_unclear}
+            decision = handlers.get(attempt.kind, self._on_fault)(attempt)
         if self.halted is not None and decision is not RetryDecision.GIVE_UP:
             decision = RetryDecision.STOP_RUN
         self._paused.wake_first(self._breaker.opens_at)
@@ -305,6 +318,23 @@ class RunThrottle(Throttle):
         self._check_outage(attempt)
         self._charge_budget(attempt)
         return RetryDecision.RETRY
+
+    def _on_unclear(self, attempt: FailedAttempt) -> RetryDecision:
+        """Record an answer without a known meaning. It is final for its row, unless such answers have replaced all others."""
+        self._limiter.on_failure(attempt)
+        self._is_reached = True
+        unbroken = self._failure_window.record_unclear(attempt.earlier_failures)
+        # A rejection harms less, because it is certain, and the first rows of a run may have to show the caller what is wrong.
+        is_certain = not maybe_applied(attempt.error, attempt.kind)
+        if self._breaker.closed:
+            if unbroken < (WINDOW_SIZE if is_certain else MIN_RESULTS):
+                return RetryDecision.GIVE_UP
+            self._breaker.trip(attempt.ended)
+        elif self._breaker.is_probe(attempt.started):
+            self._breaker.on_probe_failure(attempt.ended)
+        self.pause_reason = f"no request succeeds: {attempt.description}"
+        self._check_outage(attempt)
+        return self._count_against_row(attempt)
 
     def _on_fault(self, attempt: FailedAttempt) -> RetryDecision:
         """Record a failure other than a refusal, and decide whether to retry and whether the failure counts against its row."""

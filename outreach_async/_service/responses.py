@@ -26,6 +26,12 @@ _MAX_FAULTS_LENGTH: Final = 1000
 _MAX_INSPECTED_BYTES: Final = 4 * errors.BODY_LIMIT
 _MAX_BYTES_PER_CHARACTER: Final = 64  # of a secret; the longest encoding is base64 with escaped signs and padding
 _SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?")
+_RATE_LIMIT: Final = re.compile(r"rate[ _-]?limit|too[ _-]?many[ _-]?requests|quota|throttl", re.IGNORECASE)
+_NAMED_WAIT: Final = re.compile(
+    r"\b(?:in|after|wait|for) ([0-9]{1,6}) ?(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?)\b", re.IGNORECASE
+)
+_SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600}
+_MAX_NAMED_WAIT: Final = 86_400.0
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
@@ -213,6 +219,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
     meaning = explain_status(response.status)
     rejected = meaning.rejects_data and operation == "create_contact"
     error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
+    error.named_wait = _read_named_wait(attributes["body"])
     if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error
@@ -235,7 +242,17 @@ def build_unexpected_response(
     error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
     error.well_formed = value is not None
     error.states_error = states_error
+    error.named_wait = _read_named_wait(attributes["body"]) if is_error or value is None else None
     return error
+
+
+def _read_named_wait(body: bytes) -> float | None:
+    """Return the seconds to wait that a message about a rate limit names, 0 if it names none; `None` for any other message."""
+    reason = extract_reason(body)
+    if not _RATE_LIMIT.search(reason):
+        return None
+    found = _NAMED_WAIT.search(reason)
+    return min(float(found[1]) * _SECONDS_PER_UNIT[found[2][0].lower()], _MAX_NAMED_WAIT) if found else 0.0
 
 
 def extract_reason(body: bytes) -> str:

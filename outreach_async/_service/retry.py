@@ -68,6 +68,7 @@ class FailureKind(Enum):
     NOT_SENT = "no byte was sent: the request was not applied"
     REFUSED = "throttled by the service"
     AMBIGUOUS = "the request was not applied, was applied, or may still be applied"
+    UNCLEAR = "the answer to a creation has no known meaning: final for one row, but an outage if there is no other answer"
     FINAL = "rejected permanently, or the response does not match the API documentation"
 
 
@@ -96,7 +97,14 @@ class FailedAttempt:
     @property
     def description(self) -> str:
         """The failure, without a quotation of the response."""
-        return str(self.error) if self.error.status_code is None else f"the service answered {self.error.status_code}"
+        if (status := self.error.status_code) is None:
+            return str(self.error)
+        return f"the service answered {status}{' with an error' if isinstance(self.error, errors.UnexpectedResponse) else ''}"
+
+    @property
+    def is_about_rate(self) -> bool:
+        """Whether a refusal limits the rate of requests; otherwise the service is only unavailable for a while."""
+        return self.error.status_code != _UNAVAILABLE or named_wait(self.error) is not None
 
 
 @attrs.frozen
@@ -130,7 +138,10 @@ _STATUSES: Final = {
     505: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),
 }
 _UNAVAILABLE: Final = 503
-_THROTTLED_503: Final = StatusMeaning(FailureKind.REFUSED, maybe_applied=True)  # a 503 with `Retry-After`
+_WITH_RETRY_AFTER: Final = {
+    403: StatusMeaning(FailureKind.REFUSED, is_denied=True, error_class=errors.Forbidden),
+    503: StatusMeaning(FailureKind.REFUSED, maybe_applied=True),
+}
 _STATUS_CLASSES: Final = {
     3: StatusMeaning(FailureKind.FINAL, maybe_applied=True, affects_every_row=True),  # many sites redirect after accepting a form
     4: StatusMeaning(FailureKind.FINAL),
@@ -142,27 +153,46 @@ _NO_STATUS: Final = StatusMeaning(FailureKind.FINAL, maybe_applied=True)
 def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMeaning:
     """Return the meaning of a status. `headers` are the header fields of its response, by lower-case name."""
     status = status or 0
-    if status == _UNAVAILABLE and "retry-after" in headers:
-        return _THROTTLED_503
+    if status in _WITH_RETRY_AFTER and "retry-after" in headers:
+        return _WITH_RETRY_AFTER[status]
     return _STATUSES.get(status) or _STATUS_CLASSES.get(min(status // 100, 5), _NO_STATUS)
+
+
+def explain_error(error: errors.StatusError) -> StatusMeaning:
+    """Return the meaning of an error status and its message: a rate limit asks to wait, whatever the status."""
+    meaning = explain_status(error.status_code, error.headers)
+    if error.named_wait is None or meaning.failure_kind is FailureKind.REFUSED:
+        return meaning
+    return attrs.evolve(meaning, failure_kind=FailureKind.REFUSED, affects_every_row=False)
+
+
+def named_wait(error: errors.OutreachError) -> float | None:
+    """Return the wait in seconds that a message about a rate limit names, 0 if it names none; `None` without such a message."""
+    return error.named_wait if isinstance(error, errors.StatusError | errors.UnexpectedResponse) else None
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:
     """Classify an error as a kind of failure, by what the error proves about the request."""
+    is_creation = idempotency is Idempotency.IDEMPOTENT
     if isinstance(error, errors.TransportError | errors.DeadlineExceeded):
         return FailureKind.AMBIGUOUS if error.maybe_sent else FailureKind.NOT_SENT
     if isinstance(error, errors.StatusError):
-        return explain_status(error.status_code, error.headers).failure_kind
-    if isinstance(error, errors.UnexpectedResponse) and not error.well_formed and idempotency is Idempotency.IDEMPOTENT:
-        return FailureKind.AMBIGUOUS  # the request was very likely applied; a retry will show whether it was
+        meaning = explain_error(error)
+        is_known = meaning.rejects_data or meaning.affects_every_row or meaning.failure_kind is not FailureKind.FINAL
+        return meaning.failure_kind if is_known or not is_creation else FailureKind.UNCLEAR
+    if isinstance(error, errors.UnexpectedResponse):
+        if error.named_wait is not None:
+            return FailureKind.REFUSED
+        if is_creation:  # of a damaged answer, the request was very likely applied; a retry will show whether it was
+            return FailureKind.UNCLEAR if error.well_formed else FailureKind.AMBIGUOUS
     return FailureKind.FINAL
 
 
 def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> bool:
     """Return whether the service may have applied the attempt, or may still apply it."""
-    if failure_kind is FailureKind.AMBIGUOUS:
+    if failure_kind is FailureKind.AMBIGUOUS or isinstance(error, errors.UnexpectedResponse):
         return True
-    return isinstance(error, errors.StatusError) and explain_status(error.status_code, error.headers).maybe_applied
+    return isinstance(error, errors.StatusError) and explain_error(error).maybe_applied
 
 
 def is_refusal(error: errors.OutreachError) -> bool:

@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async._service.contacts import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._service.operations import AttemptInfo
-from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_status, is_refusal, maybe_applied
+from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_error, is_refusal, maybe_applied
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 
@@ -201,9 +201,7 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
 def affects_every_row(error: OutreachError) -> bool:
     """Return whether an error that is no longer retried affects every row, for example because the key or base URL is wrong."""
     # Rows are validated before they are sent, so the cause of an InvalidRequest is not a row, but for example a closed transport.
-    return isinstance(error, InvalidRequest) or (
-        isinstance(error, StatusError) and explain_status(error.status_code, error.headers).affects_every_row
-    )
+    return isinstance(error, InvalidRequest) or (isinstance(error, StatusError) and explain_error(error).affects_every_row)
 
 
 _OTHER_ADDRESS: Final = "check base_url= (OUTREACH_BASE_URL), because the answer is not that of the service"

@@ -26,8 +26,8 @@ Time limits and retries
 -----------------------
 `timeout` (30 s) limits each attempt. `deadline` (120 s) limits the whole call, including its retries, its waits and the wait for
 one of `max_in_flight` (64) slots. Transient failures are retried with jitter, up to four attempts in total (`RetryPolicy`),
-within a retry budget. `Retry-After` pauses every task of the client. A read that is refused with 429, or with 503 and
-`Retry-After`, is retried until its deadline.
+within a retry budget. `Retry-After` pauses every task of the client. A read that is refused with 429, with 403 or 503 and
+`Retry-After`, or with a message about a rate limit, is retried until its deadline.
 
 Rates
 -----
@@ -44,7 +44,12 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
     a response is lost          sends the row again; `possible` lists every possible status
     a 3xx, a 5xx, 408, 425      treats the request as possibly applied, as `possible` shows; every other 4xx proves that it was
       or 499                    not applied
-    429, `Retry-After`          learns the rate limit; nothing is sent before the service allows it
+    429, 403 with `Retry-After` learns the rate limit; nothing is sent before the service allows it, or before the time that the
+      or a message about a      message names, such as "retry in 60 seconds"
+      rate limit, any status
+    20 errors with status 200   counts the service as down, until another answer comes; a single such answer is final for its row
+      in a row, or 100 of a
+      4xx without a meaning
     the service fails or is     pauses and probes, at no cost to the rows; raises `BulkSuspended` after `max_outage` seconds (by
       down                      default 900, or a few attempts if the service was never reached), or if asked to wait for more
                                 than 15 minutes

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from support.crashes import Simulation, kill_everywhere
-from support.scenarios import ROW, TROUBLE, Late, Scenario
+from support.scenarios import ROW, TROUBLE, UNCLEAR, Late, Scenario
 
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.fake import faults
@@ -25,6 +25,7 @@ DOUBTFUL: Final = (*range(300, 309), 408, 425, 499, *range(500, 512), 520, 598, 
 FAULTS: Final = (
     *TROUBLE[:15],
     faults.status(422),
+    *TROUBLE[-7:],
     *(Late(f"late {count}", commits=False, requests=count) for count in (1, 2, 9)),
 )
 
@@ -62,6 +63,12 @@ def test_every_label_is_true_after_a_fault_and_kills_at_any_point(fault: Fault, 
 def test_a_status_that_may_follow_a_creation_leaves_every_label_true(code: int, folder: Path) -> None:
     for number, fault in enumerate([faults.status(code), faults.commit_then(faults.status(code))]):
         assert wrong_after(folder / str(number), scene(fault)) == []
+
+
+@pytest.mark.parametrize("script", [*zip(UNCLEAR), *product(UNCLEAR, repeat=2)], ids=str)
+def test_an_error_with_a_status_of_success_leaves_every_label_true(script: tuple[Fault, ...], folder: Path) -> None:
+    for number, duplicates in enumerate(DUPLICATE_POLICIES):
+        assert wrong_after(folder / str(number), scene(*script, duplicates=duplicates)) == []
 
 
 def test_merging_the_rows_of_a_contact_keeps_a_late_row_from_replacing_another(folder: Path) -> None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import pytest
 from support.flow import RECOVERY, Run, Scenario, Trouble, simulate, simulate_whole
+from support.runs import client, drain, outcomes_of, rows
 from support.time import virtual_time
-from support.transport import Script, added, status
+from support.transport import Script, added, skipped, status
 from support.transports import LOOPS
 
 from outreach_async import (
     BulkStopped,
+    ContactOutcome,
     NewContact,
     Outcome,
     OutreachClient,
     OutreachError,
+    Progress,
     RateLimited,
+    Request,
     Response,
     RetryPolicy,
     StatusError,
@@ -27,9 +32,9 @@ from outreach_async import (
 )
 from outreach_async._engine.call import Throttle
 from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import RunThrottle
+from outreach_async._engine.run_throttle import FailureWindow, RunThrottle
 from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision
-from outreach_async.errors import BulkSuspended
+from outreach_async.errors import BulkSuspended, UnexpectedResponse
 
 # Against a service
 
@@ -589,3 +594,138 @@ async def test_a_run_whose_first_twenty_requests_are_throttled_ends_in_30_second
     report = await client.contacts.create_many(rows, concurrency=8)
     assert (report.outcomes[Outcome.ADDED], len(script.requests)) == (300, 320)
     assert anyio.current_time() - began <= 30
+
+
+# Answers without a known meaning
+
+
+def ok(text: str, code: int = 200) -> Response:
+    return Response(code, {"content-type": "application/json"}, text.encode())
+
+
+RATE_60: Final = ok('{"status":"error","message":"Rate limit exceeded, retry in 60 seconds"}')
+UNBROKEN: dict[str, Response] = {
+    "an error": ok('{"status":"error","message":"internal"}'),
+    "an unknown status": ok('{"status":"queued"}'),
+    "no members": ok("{}", 201),
+    "HTML": ok("<html>", 202),
+    "nothing": Response(204, {}, b""),
+    "a rate limit": RATE_60,
+    "a rate limit as text": ok("Too many requests"),
+    **{str(code): status(code) for code in (402, 406, 409, 418, 425, 451, 499)},
+    "400 with a rate limit": status(400, b'{"message":"Too many requests"}'),
+    "403 with Retry-After": status(403, retry_after="5"),
+}
+"""Answers that do not say what became of a row."""
+
+
+@virtual_time
+@pytest.mark.parametrize("good", [0, 150])
+@pytest.mark.parametrize("answer", UNBROKEN.values(), ids=UNBROKEN)
+async def test_unbroken_answers_without_a_meaning_suspend_the_run_with_true_labels(answer: Response, good: int) -> None:
+    script, found, began = Script(*[added()] * good, answer, seconds=0.01), list[ContactOutcome](), anyio.current_time()
+    run = client(script).contacts.create_many(rows(3000), max_outage=100, stop_after_rejects=None, concurrency=8)
+    async with run as outcomes:
+        with pytest.raises(BulkSuspended, match="no request has succeeded for 100 s"):
+            await drain(outcomes, found)
+    assert len(script.requests) - good < 250
+    assert 100 <= anyio.current_time() - began < 102
+    assert sum(outcome.status is Outcome.ADDED for outcome in found) == good
+    is_certain = 400 <= answer.status < 500 and answer.status not in {425, 499}
+    for outcome in found:
+        if outcome.status is not Outcome.ADDED and outcome.attempts:
+            assert outcome.certain is is_certain
+            assert outcome.status in ({Outcome.REJECTED, Outcome.NOT_APPLIED} if is_certain else {Outcome.UNKNOWN})
+
+
+@virtual_time
+@pytest.mark.parametrize("name", ["an error", "an unknown status", "no members", "402", "499"])
+async def test_unclear_answers_among_good_ones_neither_delay_nor_repeat_a_row(name: str) -> None:
+    script, began = Script(*[UNBROKEN[name], added(), added()] * 200), anyio.current_time()
+    report = await client(script).contacts.create_many(rows(600), concurrency=8)
+    assert (report.outcomes[Outcome.ADDED], len(script.requests), anyio.current_time()) == (400, 600, began)
+
+
+@virtual_time
+async def test_an_outage_of_errors_with_a_status_of_success_leaves_few_rows_unknown() -> None:
+    script = Script(*[added()] * 100, *[UNBROKEN["an error"]] * 30, added(), seconds=0.01)
+    report = await client(script).contacts.create_many(rows(1000), concurrency=8)
+    assert 19 <= report.outcomes[Outcome.UNKNOWN] <= 19 + 7  # the first of them may arrive between good ones in flight
+    assert report.outcomes[Outcome.UNKNOWN] + report.outcomes[Outcome.ADDED] == 1000
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Rate limit exceeded, retry in 60 seconds", 60),
+        ("Too many requests. Try again in 2 minutes.", 120),
+        ("Your quota is used up: wait 1 h", 3600),
+        ("rate_limit: retry after 30s", 30),
+        ("Request was throttled", 0),
+        ("Throttled for 5 apples", 0),
+    ],
+)
+@pytest.mark.parametrize("code", [200, 400, 403, 500])
+async def test_a_message_about_a_rate_limit_is_a_pause(text: str, seconds: int, code: int) -> None:
+    script, began = (
+        Script(status(code, json.dumps({"status": "error", "message": text}).encode()), skipped()),
+        anyio.current_time(),
+    )
+    policy = RetryPolicy(jitter=lambda: 1.0, retry_after_cap=7200)
+    (outcome,) = await outcomes_of(client(script, retry=policy).contacts.create_many(rows(1), max_outage=9999))
+    assert seconds <= anyio.current_time() - began <= seconds + 2
+    assert outcome.possible == ({Outcome.SKIPPED} if 400 <= code < 500 else {Outcome.SKIPPED, Outcome.ADDED})
+
+
+@virtual_time
+async def test_a_named_wait_is_bounded() -> None:
+    body = b'{"message":"Quota exceeded: retry in 999999 hours"}'
+    with pytest.raises(BulkSuspended) as caught:
+        await client(Script(status(200, body))).contacts.create_many(rows(1))
+    assert caught.value.retry_after == 86_400
+
+
+@virtual_time
+async def test_a_row_whose_own_message_names_a_limit_is_given_up_and_delays_no_other() -> None:
+    class Picky(Script):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            response = await super().send(request, progress)
+            return status(422, b'{"message":"company_name: Quota Ltd is too short"}') if b"user70@" in request.body else response
+
+    found = await outcomes_of(client(Picky(added())).contacts.create_many(rows(300), concurrency=4))
+    (bad,) = [outcome for outcome in found if outcome.status is not Outcome.ADDED]
+    assert (bad.index, bad.status, bad.certain, bad.attempts) == (70, Outcome.NOT_APPLIED, True, 4)
+
+
+@virtual_time
+async def test_a_single_call_waits_for_a_named_limit_but_repeats_no_unclear_answer() -> None:
+    script, began = Script(RATE_60, added()), anyio.current_time()
+    created = await client(script, deadline=600).contacts.create(NewContact("a@a.example"))
+    assert (created.status, len(script.requests)) == (Outcome.ADDED, 2)
+    assert anyio.current_time() - began >= 60
+    script = Script(UNBROKEN["an error"], added())
+    with pytest.raises(UnexpectedResponse) as caught:
+        await client(script).contacts.create(NewContact("a@a.example"))
+    assert (len(script.requests), caught.value.maybe_applied, caught.value.named_wait) == (1, True, None)
+
+
+def test_failures_between_unclear_answers_do_not_break_their_series() -> None:
+    window = FailureWindow()
+    series = []
+    for _ in range(4):
+        series.append(window.record_unclear(0))
+        window.record_fault(0)
+    window.record_success()
+    assert (series, window.record_unclear(0)) == ([1, 2, 3, 4], 1)
+
+
+def test_an_unclear_probe_prolongs_the_pause_until_its_row_is_given_up() -> None:
+    run, error = flow(attempts=2), UnexpectedResponse("200", status_code=200)
+    decisions = [fail(run, error, FailureKind.UNCLEAR, 1.0) for _ in range(20)]
+    assert decisions == [*[RetryDecision.GIVE_UP] * 19, RetryDecision.RETRY_COUNTED]
+    assert (run.opens_at, run.pause_reason) == (6.0, "no request succeeds: the service answered 200 with an error")
+    for at, counted, decision in ((6.0, 0, RetryDecision.RETRY_COUNTED), (16.0, 1, RetryDecision.GIVE_UP)):
+        assert run.try_start(at)
+        assert run.on_failure(failed(error, FailureKind.UNCLEAR, at, at, counted_failures=counted)) is decision
+        assert run.opens_at == 2 * at + 4

@@ -43,6 +43,35 @@ def test_a_refusal_lowers_the_limit_below_the_configured_rate() -> None:
     assert limiter(0.5).limit == 0.5
 
 
+def learned() -> RateLimiter:
+    """Return a limiter that has learned a limit from a refusal at the second 1."""
+    limits = limiter()
+    for at in range(100):
+        limits.on_success(at / 100, at / 100)
+    limits.on_failure(refused(1.0))
+    return limits
+
+
+def test_attempts_that_started_before_the_limit_was_cut_do_not_cut_it_again() -> None:
+    limits = learned()
+    cut = limits.limit
+    for _ in range(20):
+        limits.on_failure(FailedAttempt(REFUSED, FailureKind.REFUSED, started=0.5, ended=1.6))
+    assert limits.limit == cut
+    limits.on_failure(refused(1.6))
+    assert limits.limit != cut
+
+
+@pytest.mark.parametrize(
+    ("code", "named_wait", "cuts"), [(503, None, False), (503, 0.0, True), (403, None, True), (400, 5.0, True)]
+)
+def test_a_refusal_cuts_the_limit_unless_the_service_is_only_unavailable(code: int, named_wait: float | None, cuts: bool) -> None:
+    limits, error = learned(), StatusError(str(code), status_code=code)
+    cut, error.named_wait = limits.limit, named_wait
+    limits.on_failure(refused(1.6, 5.0, error))
+    assert (limits.limit != cut) is cuts
+
+
 @virtual_time
 @pytest.mark.parametrize(
     "end",

@@ -15,23 +15,28 @@ from outreach_async.errors import Forbidden, NotFound, TransportError, Unauthori
 
 FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN
 NOT_SENT, REFUSED, AMBIGUOUS, FINAL = FailureKind.NOT_SENT, FailureKind.REFUSED, FailureKind.AMBIGUOUS, FailureKind.FINAL
+UNCLEAR = FailureKind.UNCLEAR
 
 
-def answered(status: int | None, *, retry_after: str | None = None) -> StatusError:
+def answered(status: int | None, *, retry_after: str | None = None, named_wait: float | None = None) -> StatusError:
     kind = RateLimited if status == 429 else StatusError
-    return kind("x", status_code=status, headers={"retry-after": retry_after} if retry_after is not None else {}, maybe_sent=True)
+    headers = {"retry-after": retry_after} if retry_after is not None else {}
+    error = kind("x", status_code=status, headers=headers, maybe_sent=True)
+    error.named_wait = named_wait
+    return error
 
 
-def unexpected(*, well_formed: bool) -> UnexpectedResponse:
+def unexpected(*, well_formed: bool, named_wait: float | None = None) -> UnexpectedResponse:
     error = UnexpectedResponse("x", status_code=200, maybe_sent=True)
-    error.well_formed = well_formed
+    error.well_formed, error.named_wait = well_formed, named_wait
     return error
 
 
 WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("nothing left", TransportError("x", maybe_sent=False), NOT_SENT),
     ("an answer was lost", TransportError("x", maybe_sent=True), AMBIGUOUS),
-    *((f"{status}", answered(status), FINAL) for status in [*range(300, 408), 409, 410, 413, 415, 422, 425, 431, 499, 501, 505]),
+    *((f"{status}", answered(status), FINAL) for status in [*range(300, 402), 403, 404, 405, 422, 501, 505]),
+    *((f"{status}", answered(status), UNCLEAR) for status in [402, 406, 407, 409, 410, 413, 415, 416, 425, 431, 451, 499]),
     *((f"{status}", answered(status), AMBIGUOUS) for status in [408, 500, 502, 503, 504, 506, 507, 511, 520, 599, 600]),
     ("a 500 that asks to wait", answered(500, retry_after="1"), AMBIGUOUS),
     ("a 400 that asks to wait", answered(400, retry_after="1"), FINAL),
@@ -40,18 +45,26 @@ WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("a 429 that asks to wait", answered(429, retry_after="1"), REFUSED),
     ("a 503 that asks to wait", answered(503, retry_after="1"), REFUSED),
     ("a 503 that asks for nonsense", answered(503, retry_after="soon"), REFUSED),
-    ("a refusal without a status", answered(None), FINAL),
+    ("a 403 that asks to wait", answered(403, retry_after="1"), REFUSED),
+    *(
+        (f"{status} with a rate limit", answered(status, named_wait=0.0), REFUSED)
+        for status in [302, 400, 401, 402, 403, 422, 500]
+    ),
+    ("an answer with a rate limit", unexpected(well_formed=True, named_wait=60.0), REFUSED),
+    ("a text with a rate limit", unexpected(well_formed=False, named_wait=0.0), REFUSED),
+    ("a refusal without a status", answered(None), UNCLEAR),
     ("a deadline after a byte left", DeadlineExceeded("x", maybe_sent=True), AMBIGUOUS),
     ("a deadline before one did", DeadlineExceeded("x", maybe_sent=False), NOT_SENT),
     ("a wrong call", InvalidRequest("x"), FINAL),
     ("a stopped run", BulkStopped("x"), FINAL),
-    ("an answer that makes sense but is not allowed", unexpected(well_formed=True), FINAL),
+    ("an answer that makes sense but is not allowed", unexpected(well_formed=True), UNCLEAR),
 ]
 
 
 def test_a_failure_is_classified_by_what_it_proves() -> None:
     def check(_name: str, error: OutreachError, evidence: FailureKind, repeat: Idempotency) -> None:
-        assert classify(error, repeat) is evidence
+        expected = FINAL if evidence is UNCLEAR and repeat is not KNOWINGLY else evidence
+        assert classify(error, repeat) is expected
 
     check_rows(((*row, repeat) for row in WEIGHED for repeat in Idempotency), check)
 

@@ -27,6 +27,12 @@ NO_FIELD: Final = "custom_x"
 BAD: Final = 300
 ROW: Final = "custom_1"
 """The field that contains the index of its row."""
+UNCLEAR: Final[tuple[Fault, ...]] = tuple(
+    fault
+    for body in (b'{"status":"error","message":"internal"}', b'{"status":"error","message":"Rate limit: retry in 2 seconds"}')
+    for fault in (faults.status(200, body=body), faults.commit_then(faults.status(200, body=body)))
+)
+"""Errors with a status of success: the creation may have been carried out."""
 TROUBLE: Final[tuple[Fault, ...]] = (
     faults.refuse(),
     faults.reset(),
@@ -44,6 +50,10 @@ TROUBLE: Final[tuple[Fault, ...]] = (
     faults.status(303),
     faults.status(499),
     *(faults.commit_then(faults.status(code)) for code in (301, 302, 303, 425, 499, 501, 505)),
+    faults.status(402),
+    faults.status(403, retry_after=1),
+    faults.status(400, body=b'{"message":"Too many requests"}'),
+    *UNCLEAR,
 )
 
 

@@ -107,6 +107,13 @@ URLS = [
     ),
 )
 @example(url="http://api.example", no=["*"], proxies={"http": PROXY})
+@example(url="http://www.api.example", no=["api.example"], proxies={"http": PROXY})
+@example(url="http://www.api.example", no=["http://api.example"], proxies={"http": PROXY})
+@example(url="http://www.api.example", no=["http://API.example"], proxies={"http": PROXY})
+@example(url="http://www.api.example", no=["http://*.api.example"], proxies={"http": PROXY})
+@example(url="http://www.api.example", no=["http://*.API.example"], proxies={"http": PROXY})
+@example(url="http://api.example", no=["http://API.example"], proxies={"http": PROXY})
+@example(url="http://myapi.example", no=["api.example"], proxies={"http": PROXY})
 def test_the_environment_selects_the_same_proxy_as_for_httpx(url: str, no: list[str], proxies: dict[str, str]) -> None:
     found = choose_environment_proxy(parse_base_url(url), {**proxies, "no": ", ".join(no)})
     assert found == by_httpx(url, {**proxies, "no": ", ".join(no)})
