@@ -5,8 +5,8 @@ Run: python -m tools.kill_loop [--kills 500] [--seed 0] [--kinds file folder s3 
 Each process is killed with SIGKILL: by the service when it receives a request (before the service carries it out, after that, or
 before the service carries it out late), a few milliseconds after a write to the disk, or at a random time. With a journal, the
 next process resumes the run, until it is finished; then the invariants of `support.crashes` are checked. With a ledger, the input
-changes between processes; then a run must give every contact the values of its last row and its campaigns, and the next one must
-send nothing.
+changes between processes, and a late request may arrive in a later one. Then a run that starts an hour later must give every
+contact the values of its last row and its campaigns, and the next one must send nothing.
 Prints the kills by kind and place. Fails at the first violation.
 """
 
@@ -41,8 +41,9 @@ from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk.journal import journal_at
+from outreach_async.bulk.ledger import Ledger
 from outreach_async.fake import FakeService, faults
-from outreach_async.fake.faults import Exchange
+from outreach_async.fake.faults import Exchange, inject
 from outreach_async.transport._wire import Request
 
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]
@@ -69,10 +70,12 @@ def send_rows(sent: Connection, errors: Path, backend: str, env: Mapping[str, st
 
 
 async def _send_rows(
-    sent: Connection, *, url: str, rows: Sequence[Any], streamed: bool, attempts: int, options: dict[str, Any]
+    sent: Connection, *, url: str, rows: Sequence[Any], streamed: bool, attempts: int, options: dict[str, Any], ahead: float = 0.0
 ) -> None:
     if (location := options.get("journal")) is not None:
         options["journal"] = journal_at(location, **({"linger": 0.05} if isinstance(location, str) else {}))
+    if (location := options.get("ledger")) is not None:
+        options["ledger"] = Ledger(location, wall=lambda: time.time() + ahead)
     retry = RetryPolicy(attempts=attempts, backoff=0.005)
     async with OutreachClient(base_url=url, owner_key=KEY, workspace=SPACE, retry=retry) as client:
         sent.send("started")
@@ -228,13 +231,31 @@ class KilledNights:
     """Runs of changing rows with one ledger, whose processes are killed."""
 
     def __init__(self, folder: Path, location: str, fake: FakeService, url: str, chance: random.Random) -> None:
-        places: list[Place] = ["at a random time"] if location.startswith("s3:") else ["after a write", "at a random time"]
-        self.killer = Killer(folder, chance, places)
+        places: list[Place] = ["before a late request", "at a random time"]
+        self.killer = Killer(folder, chance, places if location.startswith("s3:") else [*places, "after a write"])
         self.rows: list[dict[str, str]] = []
         self._location = location
         self._fake = fake
         self._url = url
         self._chance = chance
+        self._requests = 0
+        self._late: list[Request] = []
+        self._ahead = 0.0
+
+    def exchange(self, request: Request, /) -> Exchange:
+        """Carry out a request of a process, and late ones after it, unless it is the place at which the process is killed."""
+        self._requests += 1
+        if self.killer.strike(self._requests) is not None:
+            self._late.append(request)
+            return inject(faults.reset(), lambda: self._fake.handle(request))
+        exchange = self._fake.exchange(request)
+        if self._late and self._chance.random() < 0.02:
+            self._carry_out_late()
+        return exchange
+
+    def _carry_out_late(self) -> None:
+        while self._late:
+            self._fake.handle(self._late.pop(0))
 
     def change(self) -> None:
         for row in self.rows:
@@ -249,13 +270,17 @@ class KilledNights:
     def live(self, *, kill: bool = False) -> dict[str, Any]:
         """Run a night. Return its report, which is empty if the process was killed."""
         options = {"ledger": self._location, "duplicates": "overwrite", "concurrency": 16}
-        job = {"url": self._url, "rows": self.rows, "streamed": False, "attempts": 4, "options": options}
+        self._requests = 0
+        job = {"url": self._url, "rows": self.rows, "streamed": False, "attempts": 4, "options": options, "ahead": self._ahead}
         messages = self.killer.run(kill=kill, **job)
         return messages[-1] if messages and isinstance(messages[-1], dict) else {}
 
     def violations(self) -> list[str]:
         """Run until nothing is uncertain, and return what is wrong then."""
-        report = [self.live() for _ in range(2)][-1]
+        self._carry_out_late()
+        for _ in range(3):  # the first adds the killed run, the second settles its rows
+            self._ahead += 3600.0  # no request of an earlier process can arrive any more
+            report = self.live()
         cities = {row["email"]: row["city"] for row in self.rows}
         contacts = {contact["email"]: contact for contact in self._fake.contacts(SPACE)}
         stored = {email: contact["fields"]["city"] for email, contact in contacts.items()}
@@ -300,14 +325,15 @@ def kill_nights(kind: Kind, seed: int, folder: Path, served: SimpleNamespace, ur
     fake = new_fake(seed=seed)
     fake.add_campaign(SPACE, id="camp_1", name="Spring")
     fake.add_campaign(SPACE, id="camp_2", name="Autumn")
-    served.exchange = fake.exchange
     locations = {"ledger-folder": (folder / "contacts").as_uri(), "ledger-s3": f"s3://journals/{folder.name}"}
     location = locations.get(kind, str(folder / "contacts.ledger"))
     nights = KilledNights(folder, location, fake, url, chance)
+    served.exchange = nights.exchange
     for _ in range(4):
-        nights.change()
         for _ in range(chance.randint(1, 3)):
-            nights.live(kill=True)
+            for kill in (True, chance.random() < 0.5):
+                nights.change()
+                nights.live(kill=kill)
         assert (wrong := nights.violations()) == [], f"{kind}, seed {seed}: {wrong}"
     return nights.killer.kills
 

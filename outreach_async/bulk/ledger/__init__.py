@@ -39,8 +39,9 @@ would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or 
 
 A request that was not answered may still arrive at the service, and would then replace newer values: its process was killed, or
 another run took over. So an uncertain row stays uncertain, and is sent again, in runs that start while this is possible: for
-`timeout` + 65 seconds after its run was added to the ledger, and for at most an hour. This assumes that the service carries out a
-request within a minute after its timeout, less the difference between the clocks of two machines.
+`timeout` + 65 seconds after its run was added to the ledger, and for at most an hour. The run that adds a killed run is one of
+these. This assumes that the service carries out a request within a minute after its timeout, less the difference between the
+clocks of two machines.
 
 If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
 last one. One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each
