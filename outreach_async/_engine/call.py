@@ -119,6 +119,9 @@ class Throttle:
         await anyio.sleep_until(not_before)
         await self._limiter.waiters.wait(self._limiter.start_if_due)
 
+    def create_progress(self) -> Progress:
+        return Progress()
+
     def on_cancelled(self, now: float, _started: float, /) -> None:
         self._limiter.on_cancelled(now)
 

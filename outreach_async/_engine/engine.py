@@ -168,7 +168,7 @@ class Engine:
         if self.observer:
             self.observer.on_attempt_started(call)
         now = call.now()
-        call.started, call.progress = now, (progress := Progress())
+        call.started, call.progress = now, (progress := call.throttle.create_progress())
         scope.deadline = call.attempt_deadline(now)
         try:
             result = response = await self.transport.send(call.operation.request, progress)

@@ -138,11 +138,11 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         """Send a request on the open connection. Return a future, whose result the caller must pass to `finish`."""
         transport = self._transport
         assert transport is not None, "the connection is not open yet"  # noqa: S101 - for the type checker
+        progress.sent = True  # before any change, because it may raise an error
         self._exchanges += 1
         self.is_reusable = False
         self._reader = self._last_reader = ResponseReader(method, self._limit)
         waiter = self._waiter = self._loop.create_future()
-        progress.sent = True
         transport.write(message)
         return waiter
 
@@ -376,10 +376,10 @@ class StreamConnection:
         """Send a request and return the response; see `ProtocolPool.send`."""
         if self._stream is None:
             self._stream = await self._open()
+        progress.sent = True  # before any change, because it may raise an error
         self._exchanges += 1
         self._is_reusable = False
         reader = ResponseReader(method, self._limit)
-        progress.sent = True
         await self._stream.send(message)
         response = None
         while response is None:

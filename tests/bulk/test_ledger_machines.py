@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
+from tools.race_loop import loop
 
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.fake import FakeService
@@ -67,3 +68,8 @@ def test_a_machine_that_wakes_after_another_has_taken_over_loses_nothing(
     assert len(service.contacts("space_1")) == ROWS
     found = Ledger(ledger).report()
     assert (found.contacts, found.uncertain, found.gone, found.pending) == (ROWS, 0, 0, False)
+
+
+@pytest.mark.nightly
+def test_a_run_that_goes_on_stops_or_dies_leaves_no_older_values() -> None:
+    assert loop(10, 0).total() == 10

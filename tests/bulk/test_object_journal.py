@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 from obstore.store import S3Store
@@ -26,14 +27,17 @@ from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
 from support.scenarios import KEY, SPACE, new_fake
 from support.takeovers import DictObjects
 from support.time import jump, virtual_time
+from support.transport import added
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._run.recording import JournalledThrottle
-from outreach_async.bulk.journal import journal_at, journals_in
+from outreach_async.bulk.journal import Identity, journal_at, journals_in
 from outreach_async.bulk.journal._object_journal import ObjectLog, encode_object
+from outreach_async.bulk.journal._reader import read_metadata
+from outreach_async.bulk.journal._store import open_snapshot
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
@@ -655,3 +659,54 @@ async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
     assert scope.cancelled_caught
     assert limiter.in_flight == 0
     assert throttle.halted is None
+
+
+@attrs.define
+class StandsStill:
+    """A transport whose first request stands still for a minute before it is sent, after its attempt has started."""
+
+    clock: Callable[[float], None]
+    meanwhile: Callable[[], None]
+    sent: int = 0
+    stood: bool = False
+
+    async def send(self, _request: Request, progress: Progress, /) -> Response:
+        progress.sent = False
+        await anyio.lowlevel.checkpoint()
+        if not self.stood:
+            self.stood = True
+            self.clock(60.0)
+            self.meanwhile()
+        progress.sent = True
+        self.sent += 1
+        return added()
+
+    async def aclose(self) -> None: ...
+
+
+@virtual_time
+@pytest.mark.parametrize("is_taken_over", [False, True])
+async def test_a_request_that_stands_still_is_sent_only_after_a_heartbeat(is_taken_over: bool) -> None:
+    objects, now = DictObjects(), [0.0]
+
+    def take_over() -> None:
+        if is_taken_over:
+            journal_in(objects).writer(Identity(**journal_identity(objects)), resume=True).close()
+
+    transport = StandsStill(lambda seconds: now.append(now[-1] + seconds), take_over)
+    client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=RetryPolicy(jitter=lambda: 0.0))
+    run = client.contacts.create_many(
+        [{"email": "ann@a.example"}], journal=journal_in(objects, inline=True, clock=lambda: now[-1])
+    )
+    if is_taken_over:
+        with pytest.raises(JournalError, match="another run has taken over"):
+            await run
+    else:
+        assert (await run).outcomes[Outcome.ADDED] == 1
+    assert transport.sent == (not is_taken_over)
+
+
+def journal_identity(objects: DictObjects) -> dict[str, Any]:
+    with open_snapshot(journal_in(objects)) as run_query:
+        identity: dict[str, Any] = run_query(read_metadata)["identity"]
+    return identity

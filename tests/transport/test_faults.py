@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -24,6 +25,7 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, RetryPolicy, TransportError
+from outreach_async.bulk._run.recording import FencedProgress
 from outreach_async.transport._wire import Progress, Request, Transport
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -383,4 +385,16 @@ async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
         await transport.send(GET, Progress())
         error, _ = await fail(transport, GET)
         assert error.maybe_sent
+        assert len(listener.requests) == 2
+
+
+@over(*OWN)
+async def test_a_request_is_not_sent_while_a_heartbeat_is_due(make: Make) -> None:
+    late: Any = SimpleNamespace(heartbeat_due=5.0)
+    async with connected(make, serve()) as (transport, listener):
+        for _ in range(2):  # on a new connection, and on an open one
+            with pytest.raises(TransportError) as caught:
+                await transport.send(POST, FencedProgress(late))
+            assert not caught.value.maybe_sent
+            assert (await transport.send(POST, Progress())).status == 200
         assert len(listener.requests) == 2

@@ -16,8 +16,10 @@ from outreach_async.bulk._run.windows import WindowedFeed
 from outreach_async.bulk._stream import DirectFeed, StreamReader
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import JournalState
+from outreach_async.bulk.journal._writer import Database
 from outreach_async.bulk.ledger import OpenLedger
-from outreach_async.errors import JournalError
+from outreach_async.errors import JournalError, TransportError
+from outreach_async.transport._wire import Progress
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
 
@@ -181,6 +183,29 @@ class LedgerRecorder(JournalRecorder):
         self._run.close()
 
 
+class FencedProgress(Progress):
+    """The progress of an attempt whose run may be taken over: nothing is sent while a heartbeat is due."""
+
+    # The process may be stopped while an attempt connects or waits for its turn in the event loop, and go on much later. A
+    # transport sets `sent` when it writes the request. An error then makes the attempt one that was not sent, and the retry
+    # writes the heartbeat first.
+    __slots__ = ("_database", "_sent")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sent: bool | None = None
+
+    @property
+    def sent(self) -> bool | None:
+        return self._sent
+
+    @sent.setter
+    def sent(self, value: bool | None) -> None:
+        if value and self._sent is False and self._database.heartbeat_due is not None:
+            raise TransportError("the process stood still before it sent the request", maybe_sent=False)
+        self._sent = value
+
+
 class JournalledThrottle(RunThrottle):
     """The throttle of a run that may have a journal. A heartbeat that is due is written before the next attempt starts."""
 
@@ -188,6 +213,9 @@ class JournalledThrottle(RunThrottle):
 
     def try_start(self, now: float) -> bool:
         return (self.journal is None or self.journal.writer.database.heartbeat_due is None) and super().try_start(now)
+
+    def create_progress(self) -> Progress:
+        return super().create_progress() if self.journal is None else FencedProgress(self.journal.writer.database)
 
     async def wait_and_start(self, not_before: float) -> None:
         await super().wait_and_start(not_before)

@@ -1,0 +1,189 @@
+"""Let a run with older rows go on, stop or die while a run with newer rows uses the same ledger, and compare it with the service.
+
+Run: python -m tools.race_loop [--races 60] [--seed 0]
+
+The older run is a process. It goes on, is stopped and continued with SIGSTOP and SIGCONT, or is killed with SIGKILL, after some
+of its requests. The newer runs follow at once. The service is a real socket: it carries out some older rows late, after it has
+reset their connection, and refuses some for a second. In the end, every contact must have its newer values, a run must call all
+of them unchanged, and a process that was stopped for longer than its timeout and its heartbeat must have sent nothing more.
+Prints the races by kind. Fails at the first violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import anyio
+from support.listener import Gone, Listener, Peer
+from support.scenarios import KEY, SPACE
+
+from outreach_async import BulkError, OutreachClient, RetryPolicy
+from outreach_async.bulk.ledger import Ledger
+from outreach_async.errors import JournalError
+
+Kind = Literal["goes on", "stopped", "stopped for long", "killed", "killed, file"]
+_ROWS: Final = 48
+_TIMEOUT: Final = 2.0
+_LONG: Final = 5.5
+"""Seconds after which the heartbeat of a stopped process is due, and its attempts have timed out."""
+_SETTLED: Final = 3600.0
+_PATIENCE: Final = 60.0
+
+
+async def _send_rows(url: str, location: str, city: str, ahead: float = 0.0) -> dict[str, int]:
+    rows = [{"email": f"user{number}@a.example", "city": city} for number in range(_ROWS)]
+    ledger = Ledger(location, wall=lambda: time.time() + ahead)
+    retry = RetryPolicy(attempts=4, backoff=0.05)
+    async with OutreachClient(base_url=url, owner_key=KEY, workspace=SPACE, retry=retry, timeout=_TIMEOUT) as client:
+        report = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=16)
+    return {name: count for name, count in report.to_dict()["ledger"].items() if count}
+
+
+def send_older(errors: Path, backend: str, url: str, location: str) -> None:
+    """Send the older rows, in a process of its own."""
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+    with suppress(BulkError, JournalError):
+        anyio.run(_send_rows, url, location, "older", backend=backend)
+
+
+class SlowService:
+    """A service that carries out some older rows late, and refuses some for a second."""
+
+    def __init__(self, seed: int) -> None:
+        self.cities: dict[str, str] = {}
+        self.arrived: Counter[str] = Counter()
+        self._chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+        self._changed = threading.Condition()
+        self._pending = 0
+
+    def __call__(self, peer: Peer) -> None:
+        while True:
+            row = json.loads(peer.request().partition(b"\r\n\r\n")[2])
+            drawn, seconds = self._chance.random() if row["city"] == "older" else 1.0, self._chance.random()
+            with self._changed:
+                self.arrived[row["city"]] += 1
+                self._pending += drawn >= 0.1
+                self._changed.notify_all()
+            if drawn < 0.1:
+                peer.send(b"HTTP/1.1 503 busy\r\nretry-after: 1\r\ncontent-length: 2\r\n\r\n{}")
+            elif drawn < 0.3:
+                threading.Timer(seconds, self._carry_out, [row]).start()
+                peer.reset()
+                raise Gone
+            else:
+                time.sleep(seconds * 0.1)
+                self._carry_out(row)
+                body = b'{"status":"overwriten","id":"contact_%b","details":null}' % row["email"].partition("@")[0].encode()
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+                peer.send(head + body)
+
+    def _carry_out(self, row: dict[str, str]) -> None:
+        with self._changed:
+            self.cities[row["email"]] = row["city"]
+            self._pending -= 1
+            self._changed.notify_all()
+
+    def wait_for(self, city: str, requests: int) -> None:
+        """Wait until so many requests with a city have arrived."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.arrived[city] >= requests, _PATIENCE), "no request arrives"
+
+    def wait_until_quiet(self) -> None:
+        """Wait until every request that has arrived has been carried out."""
+        time.sleep(0.1)  # the listener may still read what a process has left in its sockets
+        with self._changed:
+            assert self._changed.wait_for(lambda: not self._pending, _PATIENCE), "requests are never carried out"
+
+
+def race(kind: Kind, seed: int, folder: Path) -> list[str]:
+    """Run one race, and return what is wrong after it."""
+    chance = random.Random(f"race {seed}")  # noqa: S311 - repeatable, not secret
+    location = str(folder / "contacts") if kind == "killed, file" else (folder / "contacts").as_uri()
+    service = SlowService(seed)
+    with Listener(service) as listener:
+        call: Any = anyio.run
+        live = partial(call, _send_rows, listener.url, location)
+        live("first")
+        backend = chance.choice(["asyncio", "trio"])
+        older: Any = get_context("forkserver").Process(
+            target=send_older, args=(folder / "errors", backend, listener.url, location)
+        )
+        older.start()
+        service.wait_for("older", chance.randint(1, _ROWS // 2))
+        if kind.startswith("killed"):
+            older.kill()
+            older.join()
+        elif kind != "goes on":
+            os.kill(older.pid, signal.SIGSTOP)
+        stopped = time.monotonic()
+        live("newer")
+        if chance.random() < 0.5:
+            live("newer")
+        wrong = _sent_when_continued(older, service, stopped, live) if kind == "stopped for long" else []
+        if kind == "stopped":
+            os.kill(older.pid, signal.SIGCONT)
+            if chance.random() < 0.5:
+                live("newer")
+        older.join(_PATIENCE)
+        if older.exitcode not in {0, -signal.SIGKILL}:
+            wrong.append(f"the older run ended with {older.exitcode}: {(folder / 'errors').read_text()[-500:]}")
+        service.wait_until_quiet()
+        found = [live("newer", ahead * _SETTLED) for ahead in (4, 5, 6)][-1]
+        wrong += [f"{email} has {city} values" for email, city in service.cities.items() if city != "newer"]
+        return wrong if found == {"unchanged": _ROWS} else [*wrong, f"the last run says {found}"]
+
+
+def _sent_when_continued(older: Any, service: SlowService, stopped: float, live: Any) -> list[str]:
+    """Continue a process after other runs have settled its rows, and say whether it sends more."""
+    service.wait_until_quiet()
+    for ahead in 1, 2:
+        live("newer", ahead * _SETTLED)
+    time.sleep(max(0.0, stopped + _LONG - time.monotonic()))
+    before = service.arrived["older"]
+    os.kill(older.pid, signal.SIGCONT)
+    older.join(_PATIENCE)
+    service.wait_until_quiet()
+    more = service.arrived["older"] - before
+    return [f"{more} rows were sent after the run was continued"] if more else []
+
+
+def loop(races: int, seed: int) -> Counter[Kind]:
+    """Run races of all kinds, and return their number by kind."""
+    done: Counter[Kind] = Counter()
+    kinds = get_args(Kind)
+    get_context("forkserver").set_forkserver_preload(["support.listener", "httpx", "outreach_async.bulk.ledger"])
+    for number in range(seed, seed + races):
+        kind = kinds[number % len(kinds)]
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = race(kind, number, Path(folder))
+        assert not wrong, f"{kind}, seed {number}: {wrong}"
+        done[kind] += 1
+    return done
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--races", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    for kind, count in sorted(loop(given.races, given.seed).items()):
+        sys.stdout.write(f"{kind:18} {count:5}\n")
+    sys.stdout.write("every contact has its newer values\n")
+
+
+if __name__ == "__main__":
+    main()
