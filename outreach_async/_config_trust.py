@@ -64,10 +64,7 @@ def state_folder(environment: Mapping[str, str]) -> Path | None:
     """Return the folder of what is trusted; `None` if the user has none. A relative one would be in the working directory."""
     given = Path(environment.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME") or "")
     if not given.is_absolute():
-        try:
-            given = Path.home() / ".local" / "state"
-        except RuntimeError:
-            return None
+        given = Path(os.path.expanduser("~"), ".local", "state")  # noqa: PTH111 - it stays relative for a user without a home
     return given / "outreach-async" / "trusted" if given.is_absolute() else None
 
 

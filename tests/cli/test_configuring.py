@@ -17,7 +17,10 @@ from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async._config_file import NO_FILE
 from outreach_async._config_trust import FoundFile
+from outreach_async.config import load_config
 from outreach_async.fake import FakeService
+from outreach_async.fake.faults import Exchange
+from outreach_async.transport._wire import Request
 
 WORKSPACES = 24  # more than the targets that a table of outcomes lists
 
@@ -400,3 +403,36 @@ def test_the_shell_completes_names_and_groups_of_workspaces(config: Path) -> Non
     assert complete("--config", str(other), "campaigns", "--workspace", "RE") == ["retail"]
     other.chmod(0o666)
     assert complete("--config", str(other), "campaigns", "--workspace", "") == []
+
+
+@pytest.mark.parametrize("named", ["--base-url", "OUTREACH_BASE_URL"])
+def test_a_key_of_the_file_is_never_sent_to_another_address(
+    shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "key_00")
+    people = write(config.with_name("people.csv"), "email\nnew@a.example\n")
+    other = agency()
+    received: list[bytes] = []
+
+    class Watched:
+        def exchange(self, request: Request, /) -> Exchange:
+            received.append(request.body)
+            return other.exchange(request)
+
+    with serve_in_thread(Watched()) as url:
+        if named == "OUTREACH_BASE_URL":
+            monkeypatch.setenv(named, url)
+        options = ("--workspace", "client-00", *((named, url) if named == "--base-url" else ()))
+        create = ("contacts", "create", "--email", "ann@a.example", *options)
+        for command in create, ("import", str(people), *options), ("mcp", "--allow-writes", "client-00", *options):
+            err = shell.refused(*command)
+            assert f"expected the key for {url}, got only that of outreach.toml for http://127.0.0.1:" in err
+            assert f'pass --owner-key or set OUTREACH_OWNER_KEY, or add a profile with base_url = "{url}"' in err
+        code, checked = shell.json("config", "check", *options)
+        assert (code, checked["workspaces"][0]["readable"], checked["workspaces"][0]["owner_key"]) == (1, True, "fails")
+        own = load_config("outreach.toml").base_url
+        assert f"environment variable OUR_KEY (only for {own})" in shell("config", "show", *options).out
+        assert shell("import", str(people), "--dry-run", *options).code == 0
+        assert not any(b"key_00" in body for body in received)
+        assert shell(*create, "--owner-key", "key_00").code == 0
+        assert any(b"key_00" in body for body in received)

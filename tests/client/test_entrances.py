@@ -355,8 +355,8 @@ def test_every_parameter_for_an_id_or_a_key_is_an_entrance() -> None:
 
 @pytest.mark.parametrize("blank", ["", "\n", " \t", "\ufeff"])
 async def test_a_blank_key_or_workspace_is_the_same_as_none(blank: str) -> None:
-    texts = []
-    for options in {}, {"owner_key": blank, "workspace": blank}:
+    texts, given = [], dict[str, Any](owner_key=blank, workspace=blank)
+    for options in {}, given:
         async with OutreachClient(transport=Recorder(), **options) as client:
             for call in (client.contacts.create, client.with_options(workspace="space_1").contacts.create):
                 with pytest.raises(InvalidRequest) as caught:
@@ -376,3 +376,12 @@ def test_a_key_is_never_cut(size: int, refused: bool) -> None:
             KeyReference("file", "key").read()
     else:
         assert len(KeyReference("file", "key").read().reveal()) == size
+
+
+@pytest.mark.parametrize("text", ["key_hunter2\n", "key_hunter2 x", "key_\u200bhunter2"])
+def test_the_fake_refuses_a_key_that_no_client_can_send(text: str) -> None:
+    fake = FakeService()
+    fake.add_workspace("space_1")
+    with pytest.raises(ValueError, match="without whitespace and invisible characters") as caught:
+        fake.add_owner_key("space_1", key=text)
+    assert "hunter2" not in str(caught.value)
