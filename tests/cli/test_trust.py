@@ -237,6 +237,14 @@ def test_a_user_without_a_folder_can_still_name_the_file(
     assert "no connection" in shell("campaigns", "--workspace", "acme", "--config", "outreach.toml").err
 
 
+@pytest.mark.parametrize(("given", "place"), [("", "home/.local/state"), (".", "home/.local/state"), ("/s", "/s")])
+def test_trust_is_in_the_folder_for_the_state_of_the_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, place: str
+) -> None:
+    monkeypatch.setenv("HOME", str(folder / "home"))
+    assert state_folder({"XDG_STATE_HOME": given}) == folder / place / "outreach-async" / "trusted"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 @pytest.mark.parametrize("entry", [False, True])
 def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, entry: bool) -> None:

@@ -241,6 +241,7 @@ def test_an_id_is_one_line_of_visible_characters_whatever_surrounds_it(what: str
     [
         ("\n", "a line break at character 5"),
         ("\r\n", "a line break at character 5"),
+        (" ", "whitespace at character 5"),
         ("\u00a0", "whitespace at character 5"),
         (" \u200b", "whitespace at character 5"),
         ("\x00", "an invisible character at character 5"),
