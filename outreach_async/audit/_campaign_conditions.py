@@ -156,7 +156,7 @@ class StepCase:
 class WorkspaceFacts:
     """The input of a workspace rule's condition: totals over its mailboxes, and over live campaigns with e-mails left to send.
 
-    Mailboxes and campaigns that are known to be younger than 30 days do not count.
+    Mailboxes and campaigns that may be younger than 30 days do not count.
     """
 
     mailboxes: int

@@ -84,7 +84,7 @@ class WorkspaceUse:
     def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
         now = self._now()
         for mailbox in mailboxes:
-            if not build_case(mailbox, now).younger(_MIN_AGE / DAY):
+            if build_case(mailbox, now).older(_MIN_AGE / DAY):
                 self._mailboxes += 1
                 self._daily_limit += valid_or_zero(mailbox.daily_limit)
                 self._sent += valid_or_zero(mailbox.sent_30days)

@@ -154,6 +154,17 @@ class Case:
         age = self.age
         return age is not None and age.most < days * DAY
 
+    def older(self, days: float) -> bool:
+        """Return whether the mailbox is certainly `days` days old or older; false if its age is unknown.
+
+        Example:
+            ```python
+            print(Case((await client.mailboxes.list()).data[0], now=fake.now).older(1))  # -> True
+            ```
+        """
+        age = self.age
+        return age is not None and age.least >= days * DAY
+
 
 def build_case(mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
     if _has_valid_figures(mailbox):
@@ -271,7 +282,7 @@ def check_warm_up(case: Case, thresholds: Thresholds) -> Violation | None:
 
 def check_unused_capacity(case: Case, thresholds: Thresholds) -> Violation | None:
     sent, limit = case.mailbox.sent_30days, case.mailbox.daily_limit
-    if not sent < thresholds["share"] * limit * WORKDAYS or case.younger(thresholds["days"]):
+    if not sent < thresholds["share"] * limit * WORKDAYS or not case.older(thresholds["days"]):
         return None
     allowed = format_number(limit * WORKDAYS)
     message = f"{format_number(sent)} e-mails sent in 30 days; the mailbox's daily limit allows {allowed} in that time"
@@ -302,7 +313,7 @@ def check_open_rate(case: Case, thresholds: Thresholds) -> Violation | None:
     if not opened < thresholds["share"] * usual or not case.mailbox.sent_30days >= thresholds["sample"]:
         return None
     ago = parse_relative_time(case.mailbox.last_activity)
-    if ago is not None and ago.least >= thresholds["days"] * DAY:  # no e-mails were sent recently, so none could be opened
+    if ago is None or ago.most >= thresholds["days"] * DAY:  # perhaps no e-mails were sent recently, so none could be opened
         return None
     message = f"an open rate of {opened:.1f} % in the last 14 days; the mailbox's average is {usual:.1f} %"
     return Violation(message, {"opened_14days": opened, "avg_open_rate": usual})

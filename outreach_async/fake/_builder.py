@@ -251,8 +251,8 @@ class WorldBuilder:
             interested_num: Number of interested replies, with the same default.
             created: Creation time in Unix seconds; now if not given.
             last_activity: Unix seconds, `None` for never, or `auto` (the default): a recent time if any e-mail was sent.
-            rates: Shares from 0 to 1 by reaction: `open` (by default 0.4), `click` (0.05), `reply` (0.06) and `unsubscribe`
-                (0.01) of the delivered e-mails, `bounce` (0.02) of those sent, and `interested` (0.3) of the replies.
+            rates: Shares from 0 to 1 by reaction: `open` (by default 0.5), `click` (0.05), `reply` (0.06) and `unsubscribe`
+                (0.01) of the delivered e-mails, `bounce` (0.006) of those sent, and `interested` (0.3) of the replies.
 
         Raises:
             TypeError: The name of a field is unknown, or a value has the wrong type.

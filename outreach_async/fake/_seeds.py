@@ -60,6 +60,7 @@ def generate_people(count: int, start: int) -> Iterator[Mapping[str, str | None]
 
 
 MAILBOXES_PER_DOMAIN: Final = 4
+HEALTHY: Final = Rates()
 
 _RATE_FIELDS: Final = ("opened_14days", "avg_open_rate", "avg_click_rate")
 
@@ -149,15 +150,15 @@ def _generate_activity(random: Random, values: Mapping[str, Any], now: float) ->
     month = _count_or_zero(values.get("sent_30days", sent["sent_30days"]))
     life = max(sent["life"], month)
     fortnight = month * 14 // 30
-    opens = random.uniform(0.45, 0.62)
+    opens = HEALTHY.open * random.uniform(0.9, 1.1)
     return {
         "sent_today": min(sent["sent_today"], month),
         "sent_30days": month,
         "sent_90days": max(sent["sent_90days"], month),
         "opened_14days": Share(int(fortnight * opens * random.uniform(0.92, 1.0)), fortnight),
-        "bounced_30days": int(month * random.uniform(0.0, 0.012)),
+        "bounced_30days": int(month * HEALTHY.bounce * random.uniform(0.0, 2.0)),
         "avg_open_rate": Share(int(life * opens), life),
-        "avg_click_rate": Share(int(life * opens * random.uniform(0.05, 0.12)), life),
+        "avg_click_rate": Share(int(life * HEALTHY.click * random.uniform(0.5, 1.2)), life),
         "last_activity": max(values["created_at"], now - random.uniform(0, DAY)) if month else None,
     }
 
@@ -205,12 +206,15 @@ class CampaignBuilder:
         ]
         totals = [row["sent"] for row in rows if "sent" in row]
         contacts, bounces, interested = fields.get("contacts"), fields.get("bounces_num"), fields.get("interested_num")
-        bounces = (totals[0] // 100 if totals else 0) if bounces is None else require_count("bounces_num", bounces)
+        bounces = (
+            (int(totals[0] * self.rates.bounce) if totals else 0) if bounces is None else require_count("bounces_num", bounces)
+        )
         steps = self._build_steps(rows, contacts, bounces)
         if contacts is None:
             contacts = steps[0].left_to_send + steps[0].already_sent if steps else 0
         if interested is None:
-            interested = sum(_sum_counts(step.templates, "replied_num") for step in steps) // 3 if totals else 0
+            replied = sum(_sum_counts(step.templates, "replied_num") for step in steps)
+            interested = int(replied * self.rates.interested) if totals else 0
         campaign = Campaign(
             id=id_,
             workspace=workspace,
@@ -265,12 +269,13 @@ class CampaignBuilder:
         follows = order > 1 and not values["new_thread"]
         if personalized:  # rule T6: neither thread nor subject
             values |= {"new_thread": seed.get("new_thread"), "subject": seed.get("subject")}
+        rates = None if seed.get("rates") is None else self.rates.with_changes(seed["rates"])
         defaults = {
             "name": f"Step {order} {values['test_letter']}",
             "status": "live",
             "subject": None if follows else "A question, {{first_name}}",
             "body_text": "Hi {{first_name}}, a word about {{company_name}}?",
-            **(self._generate_counts(sent) if sent else dict.fromkeys(COUNT_NAMES, 0)),
+            **(self._generate_counts(sent, rates or self.rates) if sent else dict.fromkeys(COUNT_NAMES, 0)),
         }
         values = defaults | values
         if personalized and (values["new_thread"] is not None or values["subject"] is not None):
@@ -281,13 +286,12 @@ class CampaignBuilder:
                 "omit it, or set new_thread to true"
             )
         id_ = self.reserve_id("personalized_step_" if personalized else "temp_", seed.get("id"))
-        rates = None if seed.get("rates") is None else self.rates.with_changes(seed["rates"])
         return Template(**{**values, "id": id_, "rates": rates})
 
-    def _generate_counts(self, sent: int) -> dict[str, int]:
-        opened = int(sent * self.random.uniform(0.4, 0.6))
-        shares = {"clicked_num": (0.03, 0.12), "replied_num": (0.04, 0.14), "unsubscribed_num": (0.0, 0.03)}
-        responses = {name: int(opened * self.random.uniform(*share)) for name, share in shares.items()}
+    def _generate_counts(self, sent: int, rates: Rates) -> dict[str, int]:
+        shares = {"clicked_num": rates.click, "replied_num": rates.reply, "unsubscribed_num": rates.unsubscribe}
+        opened = min(sent, int(sent * rates.effective_open * self.random.uniform(0.9, 1.1)))
+        responses = {name: min(opened, int(sent * share * self.random.uniform(0.6, 1.2))) for name, share in shares.items()}
         return {"sent": sent, "opened_num": opened} | responses
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -78,10 +79,12 @@ def _validate_share(_: object, attribute: attrs.Attribute[Any], value: object) -
 
 @attrs.frozen
 class Rates:
-    open: float = attrs.field(default=0.4, validator=_validate_share)
+    """The shares of e-mails with each reaction. The defaults are those of healthy mailboxes, which generated counts follow."""
+
+    open: float = attrs.field(default=0.5, validator=_validate_share)
     click: float = attrs.field(default=0.05, validator=_validate_share)
     reply: float = attrs.field(default=0.06, validator=_validate_share)
-    bounce: float = attrs.field(default=0.02, validator=_validate_share)
+    bounce: float = attrs.field(default=0.006, validator=_validate_share)
     unsubscribe: float = attrs.field(default=0.01, validator=_validate_share)
     interested: float = attrs.field(default=0.3, validator=_validate_share)
 
@@ -193,6 +196,11 @@ class Mailbox:
     @cached_property
     def seeded_day(self) -> int:
         return int(self.as_of // DAY)
+
+    @cached_property
+    def seeded_age(self) -> int:
+        """The days on which the mailbox may have sent the seeded e-mails, at least one."""
+        return max(1, math.ceil((self.as_of - self.created) / DAY))
 
     @cached_property
     def seeded(self) -> Mapping[str, Any]:

@@ -134,7 +134,8 @@ class MailboxStats:
         if not days and not self.sent:
             return {}
         figures: dict[str, Any] = {
-            name: _remaining(seeded[name], window, days, up=counter == "sent") + _sum_window(getattr(self, counter), day, window)
+            name: _remaining(seeded[name], window, box.seeded_age, days, up=counter == "sent")
+            + _sum_window(getattr(self, counter), day, window)
             for name, (counter, window) in WINDOWS.items()
             if name in seeded
         }
@@ -145,18 +146,22 @@ class MailboxStats:
             ("avg_click_rate", 0, self.clicks, sent),
         ):
             if old := seeded.get(name):
-                old_whole = _remaining(old.whole, FORTNIGHT, passed, up=True)
-                figures[name] = Share(_remaining(old.part, FORTNIGHT, passed, up=False) + part, old_whole + whole)
+                old_part, old_whole = (
+                    _remaining(count, FORTNIGHT, box.seeded_age, passed, up=up)
+                    for count, up in ((old.part, False), (old.whole, True))
+                )
+                figures[name] = Share(old_part + part, old_whole + whole)
         return figures
 
 
 NO_STATS: Final = MailboxStats()
 
 
-def _remaining(total: int, days: int, passed: int, *, up: bool) -> int:
-    """Return what a window of some days still has of a total that was spread evenly over the window."""
+def _remaining(total: int, window: int, age: int, passed: int, *, up: bool) -> int:
+    """Return what a window of some days still has of a total that was spread evenly over it, or over the days of the mailbox."""
     # Sent e-mails are rounded up, and their opens and bounces down, so that no rate rises.
-    left = total * max(0, days - passed)
+    days = min(window, age)
+    left = total * min(days, max(0, window - passed))
     return -(-left // days) if up else left // days
 
 

@@ -32,6 +32,7 @@ from outreach_async import InvalidRequest
 from outreach_async.audit import history as guide
 from outreach_async.audit._history_tables import (
     CAMPAIGN,
+    CAMPAIGN_COUNTERS,
     COLUMNS,
     FORMAT_VERSION,
     VIEWS,
@@ -113,13 +114,15 @@ def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(pat
     assert {day.id: day.sent for day in history.daily("domain", days=1)}["young.example"] == 30
 
 
-def test_a_campaign_without_its_e_mails_counts_as_not_read(path: Path) -> None:
+@pytest.mark.parametrize("lost", [*CAMPAIGN_COUNTERS.values(), "all"])
+def test_a_campaign_without_one_of_its_totals_counts_as_not_read(path: Path, lost: str) -> None:
     world, sent = one_campaign()
     history = History(path)
     history.append(*world.read(START))
     report, readings = world.read(START + DAY)
     (labels, figures), *_ = readings._records["space_1", CAMPAIGN]
-    readings._records["space_1", CAMPAIGN] = [(labels, tuple(None for _ in figures))]
+    known = [None if lost in {"all", name} else value for name, value in zip(CAMPAIGN.figures, figures, strict=True)]
+    readings._records["space_1", CAMPAIGN] = [(labels, tuple(known))]
     history.append(report, readings)
     sent.sent = 20
     history.append(*world.read(START + 2 * DAY))
@@ -540,6 +543,23 @@ def test_an_audit_of_some_workspaces_leaves_the_findings_of_others_open(path: Pa
 
     assert baseline is not None
     assert {each.workspace for each in baseline.findings} == {"space_1", "space_2"}
+
+
+def test_a_baseline_has_the_totals_of_each_workspace_whose_campaigns_were_read(path: Path) -> None:
+    world = DrawnWorld(["space_1", "space_2", "space_3"], boxes={"space_3": [mailbox()]})
+    for at in range(3):
+        world.campaigns[f"camp_{at}"] = Sent("space_1" if at < 2 else "space_2", START, sent=at + 1)
+    history = History(path)
+    history.append(*world.read(START, unread=["space_2"]))
+
+    for spaces in (["space_1", "space_2", "space_3"], ["space_1"], ["space_2"]):
+        baseline = history.baseline(spaces)
+        assert baseline is not None
+        assert baseline.campaigns is not None
+        assert {space: (each.campaigns, each.sent) for space, each in baseline.campaigns.totals.items()} == {
+            "space_1": (2, 3),
+            "space_3": (0, 0),
+        }
 
 
 def test_a_mailbox_that_the_service_lists_twice_is_stored_once(path: Path) -> None:

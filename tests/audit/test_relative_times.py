@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.audit import NOW, mailbox
+from support.campaigns import campaign, step
 from support.tables import check_rows
 
+from outreach_async.audit import RULES, Policy, check
+from outreach_async.audit._campaign_conditions import build_campaign_case
+from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign
 from outreach_async.audit._values import DAY, HOUR, MINUTE, Interval, parse_relative_time
 
 MONTH = 365.2425 / 12 * DAY
@@ -73,3 +81,77 @@ def test_other_words_have_no_span(text: str) -> None:
 def test_no_string_raises(text: str) -> None:
     span = parse_relative_time(text)
     assert span is None or span.least <= span.most
+
+
+def in_dayjs(seconds: float) -> str:
+    return next(words for words, _, most in DAYJS if seconds <= most + DAY / 48)
+
+
+def rounded_down(seconds: float, *units: tuple[str, int]) -> str:
+    name, days = next(unit for unit in units if seconds >= unit[1] * DAY or unit[0] == "day")
+    return f"{int(seconds / DAY / days)} {name}s ago"
+
+
+WORDINGS: Final[dict[str, Callable[[float], str]]] = {
+    "dayjs": in_dayjs,
+    "days": lambda seconds: rounded_down(seconds, ("day", 1)),
+    "weeks": lambda seconds: rounded_down(seconds, ("year", 365), ("month", 30), ("week", 7), ("day", 1)),
+    "months": lambda seconds: rounded_down(seconds, ("year", 365), ("month", 30), ("day", 1)),
+    "hours": lambda seconds: f"{int(seconds / HOUR)} hours ago",
+}
+"""How services word the time since an event."""
+
+
+def of_mailbox(**about: Any) -> Callable[[str], set[str]]:
+    def judge(words: str) -> set[str]:
+        given = {name: words if value is WORDINGS else value for name, value in about.items()}
+        return {found.rule for found in check(mailbox(**given), now=NOW)}
+
+    return judge
+
+
+def of_campaign(**about: Any) -> Callable[[str], set[str]]:
+    def judge(words: str) -> set[str]:
+        one = campaign(created=NOW - 900 * DAY, last_activity=words, **about)
+        return set(evaluate_campaign(build_campaign_case(one, [step()], None, NOW), Policy.default(), "space_1")[0].rules)
+
+    return judge
+
+
+def counted(words: str) -> set[str]:
+    use = WorkspaceUse(lambda: NOW)
+    use.add_mailboxes([mailbox(age=words, created_at=0)])
+    return {"OA240"} if use.facts([]).mailboxes else set()
+
+
+AGE: Final[dict[str, Any]] = {"created_at": 0, "age": WORDINGS}
+ACTIVITY: Final[dict[str, Any]] = {"last_activity": WORDINGS}
+BOUNDARIES: Final[list[tuple[str, Callable[[str], set[str]], float, float]]] = [
+    ("OA131", of_mailbox(type="Google", daily_limit=41, **AGE), 0, 365),
+    ("OA132", of_mailbox(daily_limit=11, **AGE), 0, 14),
+    ("OA132", of_mailbox(daily_limit=31, **AGE), 0, 28),
+    ("OA133", of_mailbox(sent_30days=0, **AGE), 30, 900),
+    ("OA140", of_mailbox(campaigns=1, **ACTIVITY), 14, 900),
+    ("OA150", of_mailbox(opened_14days=0, **ACTIVITY), 0, 14),
+    ("OA201", of_campaign(status="live"), 4, 900),
+    ("OA205", of_campaign(status="draft"), 30, 900),
+    ("OA206", of_campaign(status="paused"), 30, 900),
+    ("OA240", counted, 30, 900),
+]
+"""Each rule with a relative time: what it finds for a wording, and between how many days it is right."""
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_no_rule_is_wrong_on_a_day_at_its_boundary_in_any_wording(wording: str) -> None:
+    for rule, judge, least, most in BOUNDARIES:
+        times = [day + part for day in (0, 1, 7, *range(10, 50), *range(355, 380), 800) for part in (0.01, 0.3, 0.5, 0.99)]
+        fires = [time for time in times if rule in judge(WORDINGS[wording](time * DAY))]
+        wrong = [time for time in fires if not least <= time <= most]
+        assert (rule, wrong, bool(fires)) == (rule, [], True)
+
+
+def test_every_rule_about_days_has_a_boundary_in_the_table() -> None:
+    about_other_days = {"OA204", "OA211"}  # their times are numbers of seconds
+    assert {rule.id for rule in RULES if any("days" in name for name in rule.thresholds)} - about_other_days <= {
+        rule for rule, *_ in BOUNDARIES
+    }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from support.examples import scaled
 
 from outreach_async import OutreachClient
 from outreach_async.audit import audit
@@ -55,3 +58,21 @@ async def test_a_mailbox_added_during_the_audit_hides_no_other() -> None:
         "the service reports more mailboxes than it listed (missing: 1)"
     ]
     assert (found.unreadable, found.exit_code()) == ([], 3)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("contacts", [9000, 0], ids=["busy", "idle"])
+async def test_healthy_mailboxes_stay_healthy_day_by_day_whether_they_send_or_not(contacts: int) -> None:
+    for seed in range(scaled(3)):
+        fake = FakeService(seed=seed)
+        space = fake.add_workspace()
+        boxes = fake.add_mailboxes(space, 10, daily_limit=30)
+        fake.add_contacts(space, contacts, campaign=fake.add_campaign(space, status="live", mailboxes=boxes, steps=["A|B", "A"]))
+        client = OutreachClient(transport=FakeTransport(fake))
+        for day in range(35):
+            found = await audit(client, [space], clock=partial(getattr, fake, "now"))
+            about_mail = [
+                (day, each.rule, each.message) for each in found.findings if each.rule not in {"OA133", "OA140", "OA160"}
+            ]
+            assert about_mail == []
+            fake.advance(days=1)

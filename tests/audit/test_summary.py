@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 
@@ -12,7 +13,7 @@ from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, finding, make_report, written
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Report, Severity
+from outreach_async.audit import CATALOGUE, Report, Severity
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports._summary import summarize
 from outreach_async.audit.reports.brief import build_brief
@@ -51,6 +52,19 @@ def test_audit_and_brief_have_the_same_counts_and_they_add_up(before: Report, la
     assert sum(task.new for task in summary.tasks) == sum(task.new for task in brief.tasks) == changes.new
     assert sum(task.findings for task in summary.resolved) == changes.resolved
     assert sum(task.findings for task in brief.resolved) + brief.resolved_notes == changes.resolved
+
+
+@pytest.mark.parametrize(
+    "remedies", sorted(set(itertools.permutations("aab")) | set(itertools.permutations("abb")) | {("a",) * 3})
+)
+def test_a_task_with_several_remedies_shows_that_of_its_rule(remedies: tuple[str, ...]) -> None:
+    found = [
+        attrs.evolve(finding(mailbox=f"mailbox_{at}", email=f"{at}@one.example"), remedy=remedy)
+        for at, remedy in enumerate(remedies)
+    ]
+    for ordered in (found, found[::-1]):
+        (task,) = summarize(make_report(ordered)).tasks
+        assert task.remedy == (CATALOGUE["OA101"].remedy if len(set(remedies)) > 1 else "a")
 
 
 @pytest.mark.thorough

@@ -229,12 +229,36 @@ HISTORY: dict[str, Any] = {
 )
 def test_seeded_counts_leave_the_windows_day_by_day_also_of_an_earlier_day(days: int, shown: list[int]) -> None:
     fake = quiet_world()
-    boxes = [fake.add_mailbox(SPACE, **HISTORY, avg_open_rate=(1, 4))]
+    about = {**HISTORY, "avg_open_rate": (1, 4), "created_at": START - 90 * DAY}
+    boxes = [fake.add_mailbox(SPACE, **about)]
     fake.advance(days=days)
-    boxes.append(fake.add_mailbox(SPACE, **HISTORY, avg_open_rate=(1, 4), as_of=START))
+    boxes.append(fake.add_mailbox(SPACE, **about, as_of=START))
 
     for item in (item for item in boxes_of(fake) if item["id"] in boxes):
         assert [item[name] for name in (*HISTORY, "avg_open_rate")] == [*shown, 25]
+
+
+@pytest.mark.parametrize(
+    ("days", "shown"),
+    [
+        (4, [300, 300, 30, 50]),  # the last e-mails of the mailbox's first day leave 14 days, 30 and 90 days after it
+        (10, [300, 300, 30, 50]),
+        (11, [285, 300, 28, 50]),
+        (13, [255, 300, 25, 50]),
+        (29, [15, 300, 1, 0]),
+        (70, [0, 300, 0, 0]),
+        (71, [0, 285, 0, 0]),
+        (89, [0, 15, 0, 0]),
+        (90, [0, 0, 0, 0]),
+    ],
+)
+def test_seeded_counts_of_a_young_mailbox_leave_the_windows_by_its_age(days: int, shown: list[int]) -> None:
+    fake = quiet_world(mailboxes=[])
+    about = {**HISTORY, "sent_90days": 300, "created_at": START - 20 * DAY + 60}
+    fake.add_mailbox(SPACE, **about)
+    fake.advance(days=days)
+    item = boxes_of(fake)[-1]
+    assert [item[name] for name in ("sent_30days", "sent_90days", "bounced_30days", "opened_14days")] == shown
 
 
 def test_a_seeded_percentage_is_weighted_by_the_seeded_counts() -> None:
