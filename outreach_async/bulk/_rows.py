@@ -43,6 +43,7 @@ CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 class ParsedRow:
     index: int
     original: object
+    email: str
     key: str
     operation: Operation[CreateResult]
     target: Target
@@ -140,7 +141,7 @@ class RowParser:
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
-        return ParsedRow(index, row, order_key(email), operation, target)
+        return ParsedRow(index, row, email, order_key(email), operation, target)
 
     def _encode_plain(self, row: Any) -> tuple[bytes, Target, str] | None:
         """Return the encoded fields, the target and the e-mail of a row of valid strings; `None` for any other row."""
@@ -336,7 +337,7 @@ class RecentEmails:
         """Store this row, and return the index of the first of the rows that it repeats; `None` if it repeats none."""
         while self._rows and next(iter(self._rows.values()))[1] < index - self._size:
             self._rows.popitem(last=False)
-        key = email.strip().casefold(), target
+        key = contact_key(email), target
         first, _ = self._rows.pop(key, (index, index))
         self._rows[key] = first, index  # also if this row is rejected: a later row may repeat this one
         return None if first == index else first
@@ -472,11 +473,20 @@ def _may_change(kind: Any) -> bool:
     return issubclass(kind, Mapping) and not is_frozen
 
 
+def contact_key(email: str) -> str:
+    """Return an e-mail as the service compares it: rows with the same key, in one workspace, are rows of one contact."""
+    # Not `casefold`, which makes one of two people: "strasse" is not "stra\u00dfe". Too narrow a key costs a request. Too broad a
+    # key would leave somebody out.
+    return email.strip().lower()
+
+
 def order_key(email: str) -> str:
     """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
-    # Rows with the same key are sent one after the other. The key ignores case, compatibility forms (NFKC), invisible characters,
-    # accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain and, in Gmail's
-    # domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used unchanged.
+    # It says what may be one contact, never what is one; see `contact_key`. Rows with the same key are sent one after the other,
+    # and in a ledger, the values of one cast doubt on those of another. The key ignores case, compatibility forms (NFKC),
+    # invisible characters, accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain
+    # and, in Gmail's domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used
+    # unchanged.
     if _PLAIN_EMAIL.fullmatch(email):
         return email
     fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
@@ -498,7 +508,7 @@ def order_key(email: str) -> str:
         folded = folded[:tag]
     if domain == _GMAIL:
         folded = folded.replace(".", "") or folded
-    return f"{folded or local}@{domain}"
+    return f"{folded or local.lstrip() or local}@{domain}"
 
 
 def order_keys(emails: Sequence[str]) -> Sequence[str]:

@@ -11,7 +11,7 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async._service.validation import TARGET_FIELDS
-from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
+from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, contact_key, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy, Checks, Level
@@ -173,7 +173,7 @@ class _PreflightRun:
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             whole = self._repeats in WHOLE_INPUT
-            keys: Iterable[Hashable] = emails.values() if whole else map(str.casefold, map(str.strip, emails.values()))
+            keys: Iterable[Hashable] = emails.values() if whole else map(contact_key, emails.values())
             self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
             return {}
         find = self._recent_emails.find_earlier

@@ -36,9 +36,10 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
+from outreach_async.bulk._rows import order_key
 from outreach_async.bulk.ledger import Changed, Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
-from outreach_async.fake import FakeService, FakeTransport, faults
+from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 
 pytestmark = virtual_time
@@ -486,6 +487,66 @@ async def test_rows_of_a_slow_stream_do_not_wait_for_a_window(fake: FakeService,
             await anyio.sleep(1)
 
     assert statuses(await run(fake, file, stream())) == ["added"] * 2
+
+
+# Similar e-mails
+
+SIMILAR = [
+    ("sales+de@a.example", "sales+fr@a.example"),
+    ("jose@a.example", "jos\u00e9@a.example"),
+    ("strasse@a.example", "stra\u00dfe@a.example"),
+    ("a.b@gmail.com", "ab@gmail.com"),
+    ("ab@googlemail.com", "ab@gmail.com"),
+    ('"ann"@a.example', "ann@a.example"),
+    ("ann@a.example.", "ann@a.example"),
+]
+
+
+@pytest.mark.parametrize("changed", ["send", "ignore"])
+@pytest.mark.parametrize("pair", SIMILAR)
+async def test_contacts_with_similar_emails_are_sent_and_known_apart(
+    file: Ledger, pair: tuple[str, str], changed: Changed
+) -> None:
+    fake = new_fake()
+    rows = [{"email": email, "city": "Lyon"} for email in pair]
+    options: Any = {"changed": changed, "strict_validation": False}
+    await run(fake, file, rows[:1], **options)
+    assert statuses(await run(fake, file, rows, **options)) == ["unchanged", "added"]
+    found = await run(Script(), file, rows[::-1], **options)
+    assert [outcome.id for outcome in found[0]] == [each["id"] for each in fake.contacts(SPACE)[::-1]]
+    assert counts(await run(Script(), file, rows[:1], **options)) == {"unchanged": 1, "gone": 1}
+
+
+async def test_contacts_that_are_one_at_the_service_are_sent_again(ledger: Ledger) -> None:
+    fake = new_fake(behaviour=Behaviour(email_key=order_key))
+    rows = [{"email": email, "city": city} for email, city in zip(SIMILAR[0], ("Lyon", "Bern"), strict=True)]
+    await run(fake, ledger, rows)
+    first, last = {"changed": 1, "gone": 1}, {"unchanged": 1, "gone": 1}
+    for given, expected in [(rows[1:], last), (rows, {"changed": 2}), (rows[:1], first), (rows[1:], first)]:
+        assert counts(await run(fake, ledger, given)) == expected
+        assert fake.contacts(SPACE)[0]["fields"]["city"] == given[-1]["city"]
+
+
+async def test_a_lost_answer_casts_doubt_on_contacts_that_may_be_the_same(fake: FakeService, file: Ledger) -> None:
+    rows = [{"email": f"sales+{place}@a.example", "city": "Lyon"} for place in ("de", "fr", "it")]
+    others = [{"email": f"user{number}@a.example"} for number in range(60)]  # their answers show that there is no outage
+    await run(fake, file, rows[:1])
+    lossy = LosesAnswers(fake, "sales+fr@a.example")
+    assert counts(await run(lossy, file, [*rows, *others[:30]], concurrency=2)) == {"unchanged": 1, "new": 32}
+    # Without the id of the contact whose answer was lost, it may be any of the others.
+    assert counts(await run(fake, file, rows)) == {"changed": 2, "uncertain": 1, "gone": 30}
+    changed = [rows[0], {**rows[1], "city": "Bern"}, rows[2]]
+    await run(lossy, file, [*changed, *others], concurrency=2)
+    assert counts(await run(fake, file, rows)) == {"unchanged": 2, "uncertain": 1, "gone": 60}
+
+
+@pytest.mark.parametrize("city", ["Lyon", "Bern"])
+async def test_a_new_contact_makes_a_later_row_of_a_similar_one_be_sent(fake: FakeService, file: Ledger, city: str) -> None:
+    campaign = fake.add_campaign(SPACE)
+    known, other = {"email": "sales+de@a.example", "city": "Lyon"}, {"email": "sales+fr@a.example", "city": city}
+    await run(fake, file, [known])
+    assert counts(await run(fake, file, [other, known, {**known, "campaign": campaign}])) == {"new": 2, "changed": 1}
+    assert counts(await run(Script(), file, [other, known, {**known, "campaign": campaign}])) == {"unchanged": 3}
 
 
 # What changes under a ledger

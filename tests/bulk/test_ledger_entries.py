@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,7 @@ from outreach_async.bulk.ledger._entries import (
     SentRow,
     Standing,
     _divide,
+    _find_overtaken,
 )
 from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
 from outreach_async.errors import JournalError
@@ -99,6 +101,36 @@ def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tup
                 assert all(opened.was_rejected(*row) for row in known)
                 assert not any(opened.was_rejected(key, digest + 4, target) for key, digest, target in known)
                 assert not opened.was_rejected(0, 0, None)
+
+
+CONTACTS = st.lists(
+    st.tuples(st.sampled_from([None, "a", "b"]), st.integers(-1, 9), st.booleans()), min_size=2, max_size=6
+)  # the id of a contact, the position of its last row, or -1, and whether one of its rows may still arrive
+
+
+@given(CONTACTS)
+def test_a_contact_is_doubted_after_a_later_row_of_one_that_may_be_the_same(contacts: list[tuple[str | None, int, bool]]) -> None:
+    sent = {number: at for number, (_, at, _) in enumerate(contacts) if at >= 0}
+    effective = {number: math.inf if contacts[number][2] else at for number, at in sent.items()}
+    doubted = {
+        one
+        for one, (id_, at, _) in enumerate(contacts)
+        for other, latest in effective.items()
+        if other != one and latest > at and (None in {id_, contacts[other][0]} or id_ == contacts[other][0])
+    }
+    assert {*_find_overtaken({at: id_ for at, (id_, *_) in enumerate(contacts)}, sent, effective)} == doubted
+
+
+def test_similar_contacts_are_neighbours_and_others_are_not(tmp_path: Path) -> None:
+    entries.create(path := tmp_path / "0", None, b"k" * 32)
+    keys = [0, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 1, *((1 << 64) - number for number in (1, 2, 1 << 31))]
+    with closing(Generation(fold(path, [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]))) as opened:
+        for key in [*keys, 2 << 32]:
+            found = [opened.keys[place] for place in opened.similar(key)]
+            assert found == sorted(other for other in keys if other >> 32 == key >> 32)
+            assert opened.id_of(key >> CAMPAIGN_BITS) == next(
+                (f"contact_{each}" for each in sorted(keys) if each >> CAMPAIGN_BITS == key >> CAMPAIGN_BITS), None
+            )
 
 
 def test_rows_that_wait_on_the_disk_keep_their_order() -> None:

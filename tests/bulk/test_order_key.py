@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import OutreachClient
-from outreach_async.bulk._rows import order_key, order_keys
+from outreach_async.bulk._rows import contact_key, order_key, order_keys
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -133,6 +133,15 @@ def test_respelling_an_address_keeps_its_key(email: str, changes: list[tuple[Any
     for change, place in changes:
         spelled = change(spelled, place)
     assert order_key(spelled) == order_key(email)
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), min_size=1).filter(str.strip)
+
+
+@given(st.builds("{}@{}".format, ANY_TEXT, ANY_TEXT), st.sampled_from([str, str.lower]))
+def test_rows_of_one_contact_have_one_order_key(email: str, respell: Callable[[str], str]) -> None:
+    spelled = respell(f" {email} ")
+    assert contact_key(spelled) != contact_key(email) or order_key(spelled) == order_key(email)
 
 
 @given(st.text())

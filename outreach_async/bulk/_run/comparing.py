@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from struct import unpack
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from outreach_async._service.contacts import NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, order_key, order_keys
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, contact_key, order_keys
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import Targets
@@ -28,6 +28,7 @@ from outreach_async.bulk.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
     DIGEST_BITS,
+    SIMILAR_BITS,
     TARGET_BITS,
     Generation,
     Standing,
@@ -38,6 +39,7 @@ from outreach_async.errors import InvalidRequest
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
+_SIMILAR_MASK: Final = -1 << SIMILAR_BITS
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
@@ -72,6 +74,13 @@ def _hashes(start: Any, contents: Iterable[bytes]) -> Sequence[int]:
     return unpack(f">{len(hashes)}Q", b"".join(hashes))
 
 
+def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequence[int]:
+    contents, first = [text.encode(errors="surrogatepass") for text in texts], pairs[0][0]
+    if all(start is first for start, _ in pairs):  # nearly always
+        return _hashes(first, contents)
+    return [*chain(*(_hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
+
+
 class MarkedRow(NamedTuple):
     """A row to be sent, with its encoding for the journal, and the place of its entry, or -1."""
 
@@ -98,7 +107,6 @@ class Comparer:
         """The targets of the run, each with its number in the run's journal."""
         self._named: set[Target] = set()
         self._entries = entries
-        self._sharing: dict[Target, bool] = {}
         self._parser = parser
         self._only_counts = only_counts
         self._fresh = fresh_times(now, options.max_age)
@@ -108,7 +116,10 @@ class Comparer:
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
         self._digest_start = blake2b(start, digest_size=_HASH_SIZE)
         self._sent: dict[int, int] = {}
-        """The digest of the rows that this run sends for a contact with entries; -1 if they differ."""
+        """The digest of the rows that this run sends for a contact with entries, or with a similar one; -1 if they differ."""
+        self._sent_similar: dict[int, dict[str | None, int]] = {}
+        """For e-mails of which the ledger has several, the contact of the rows that this run sends, by id; -1 if they differ. The
+        contact of rows without a known id has the key `None`, and that of all rows the key ""."""
 
     def prepare(self, first: int, originals: Sequence[Any]) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
@@ -118,38 +129,37 @@ class Comparer:
             return self._parse(first, originals, emails)
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
-        keys, digests = self._keys(order_keys(emails), targets), self._digests(contents)
+        keys, digests = self._keys(emails, targets), self._digests(contents)
         return PreparedRows(first, originals, keys, digests, targets, [None] * len(contents))
 
     def _parse(self, first: int, originals: Sequence[object], emails: Sequence[Any]) -> PreparedRows:
-        orders, digests, targets = list[str](), list[int](), list[Target]()
+        known, digests, targets = list[str](), list[int](), list[Target]()
         parsed = [self._parser.parse(index, original) for index, original in enumerate(originals, first)]
         for row, email in zip(parsed, emails, strict=True):
             if isinstance(row, ParsedRow):
-                orders.append(row.key)
+                known.append(row.email)
                 digests += self._digests([self._parser.contact_bytes(row)])
             else:  # the row is wrong, but it is not gone
-                orders.append("" if email is None else order_key(email))
+                known.append("" if email is None else email)
                 digests.append(_NO_DIGEST)
-            targets.append(row.target if orders[-1] else _NO_TARGET)
-        return PreparedRows(first, originals, self._keys(orders, targets), digests, targets, parsed)
+            targets.append(row.target if known[-1] else _NO_TARGET)
+        return PreparedRows(first, originals, self._keys(known, targets), digests, targets, parsed)
 
     @property
     def compared_targets(self) -> Collection[Target]:
         """The targets of the input's rows, from which contacts may be gone; of an input without rows, the run's own."""
         return self._named or {self._parser.targets.default}
 
-    def _keys(self, orders: Iterable[str], targets: Sequence[Target]) -> list[int]:
-        contacts, starts = [order.encode(errors="surrogatepass") for order in orders], self._key_starts
-        if targets.count(targets[0]) == len(targets):  # nearly always
-            start, salt = starts.get(targets[0]) or self._start_keys(targets[0])
-            hashes = _hashes(start, contacts)
-            salts: Iterable[int] = repeat(salt)
-        else:
-            pairs = [starts.get(target) or self._start_keys(target) for target in targets]
-            hashes = [*chain(*(_hashes(start, [contact]) for contact, (start, _) in zip(contacts, pairs, strict=True)))]
-            salts = [salt for _, salt in pairs]
-        return [each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK for each, salt in zip(hashes, salts)]  # noqa: B905 - a repeated salt has no end
+    def _keys(self, emails: Sequence[str], targets: Sequence[Target]) -> list[int]:
+        pairs = [self._key_starts.get(target) or self._start_keys(target) for target in targets]
+        similar = order_keys(emails)
+        hashes = groups = _hash_each(similar, pairs)
+        if similar is not emails:  # most addresses are their own keys
+            hashes = _hash_each([*map(contact_key, emails)], pairs)
+        return [
+            group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | contact * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
+            for group, contact, (_, salt) in zip(groups, hashes, pairs, strict=True)
+        ]
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
         secret = self._entries.metadata.secret
@@ -164,7 +174,7 @@ class Comparer:
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
         entries, seen, sent, fresh = self._entries, self.seen, self._sent, self._fresh
-        checks, only_counts = entries.checks, self._only_counts
+        checks, only_counts, sent_similar = entries.checks, self._only_counts, self._sent_similar
         settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()
         last, number, unchanged, places = _NO_TARGET, _NO_NUMBER, 0, entries.locate(rows.keys)
         for position, (key, place, digest, target) in enumerate(zip(rows.keys, places, rows.digests, rows.targets, strict=True)):
@@ -179,6 +189,7 @@ class Comparer:
                 place >= 0
                 and checks[place] == digest << TARGET_BITS | number
                 and key >> CAMPAIGN_BITS not in sent
+                and key >> SIMILAR_BITS not in sent_similar
                 and (fresh is ALL_TIMES or entries.time_at(place) in fresh)
             ):
                 row = None  # nearly always
@@ -211,11 +222,11 @@ class Comparer:
         row, digest, target = rows.parsed[position], rows.digests[position], rows.targets[position]
         if isinstance(row, ContactOutcome):
             return row
-        contact, standing = rows.keys[position] >> CAMPAIGN_BITS, Standing.NEW
+        key, standing = rows.keys[position], Standing.NEW
         if place >= 0:
             standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
-        if standing is Standing.UNCHANGED and self._sent.get(contact, digest) != digest:
-            standing = Standing.CHANGED  # an earlier row of this run gives the contact other values
+        if standing is Standing.UNCHANGED and self._has_replaced(key, digest):
+            standing = Standing.CHANGED
         if standing is Standing.CHANGED and self._ignores_changes:
             standing = Standing.UNCHANGED if self._entries.time_at(place) in self._fresh else Standing.EXPIRED
         if standing is Standing.UNCHANGED:
@@ -224,18 +235,33 @@ class Comparer:
         if isinstance(row, ParsedRow):
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
             row.maybe_sent = standing is Standing.UNCERTAIN
-            row.rejected_before = self._entries.was_rejected(rows.keys[position], digest, self._entries.targets.get(target))
+            row.rejected_before = self._entries.was_rejected(key, digest, self._entries.targets.get(target))
             setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-            self.marked.append(MarkedRow(row, encode_row(rows.keys[position], digest, self.targets[target]), standing, place))
-            if place >= 0 or self._shares_contacts(target):
-                self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
+            self.marked.append(MarkedRow(row, encode_row(key, digest, self.targets[target]), standing, place))
+            self._remember(key, digest)
         return row
 
-    def _shares_contacts(self, target: Target) -> bool:
-        """Return whether the ledger has entries of the target's workspace in other campaigns."""
-        if target not in self._sharing:
-            self._sharing[target] = any(each.workspace == target.workspace and each != target for each in self._entries.targets)
-        return self._sharing[target]
+    def _remember(self, key: int, digest: int) -> None:
+        """Remember a row that is sent: later rows are compared with the values that it gives to contacts with entries."""
+        if not (places := self._entries.similar(key)):
+            return
+        contact, keys = key >> CAMPAIGN_BITS, self._entries.keys
+        self._sent[contact] = digest if self._sent.get(contact, digest) == digest else -1
+        if {keys[places[0]] >> CAMPAIGN_BITS, keys[places[-1]] >> CAMPAIGN_BITS} != {contact}:
+            contacts = self._sent_similar.setdefault(key >> SIMILAR_BITS, {})
+            for id_ in (self._entries.id_of(contact), ""):
+                contacts[id_] = contact if contacts.get(id_, contact) == contact else -1
+
+    def _has_replaced(self, key: int, digest: int) -> bool:
+        """Return whether this run sends a row that may give other values to the contact of an entry."""
+        contact = key >> CAMPAIGN_BITS
+        if self._sent.get(contact, digest) != digest:
+            return True
+        if not (contacts := self._sent_similar.get(key >> SIMILAR_BITS)):
+            return False
+        # Contacts with similar e-mails may be one at the service. They are two if the ids of both are known, and differ.
+        ids = (None, id_) if (id_ := self._entries.id_of(contact)) else ("",)
+        return any(contacts.get(each, contact) != contact for each in ids)
 
 
 _REASONS: Final = {

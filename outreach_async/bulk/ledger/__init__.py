@@ -47,7 +47,12 @@ If a contact has several rows in one input, and one of them changes it, the late
 last one. One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each
 campaign and workspace has its own entries, so a row that names another campaign than last night is new. A contact has one set of
 values in a workspace: if a row of one campaign changes them, the rows of its other campaigns are sent again unless they have the
-same values. So use one ledger for each table. A row is compared as JSON.
+same values. So use one ledger for each table. A row is compared as JSON. The owner key is not compared: with another key, rows
+stay unchanged, and `max_age=0` sends them with the new key.
+
+A contact is an e-mail in a workspace, whatever its letter case. E-mails that some services treat as equal, such as
+`ann+news@company.example` and `ann@company.example`, are contacts of their own. If the service answers with the same id for both,
+or if an answer with an id was lost, a row of one may have changed the other, whose row is then sent again.
 
 The file
 --------

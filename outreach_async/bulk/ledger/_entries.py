@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from enum import Enum, IntEnum
 from functools import partial
 from hashlib import blake2b
+from heapq import nlargest
 from itertools import chain
+from math import inf
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from shutil import copyfileobj
@@ -48,11 +50,13 @@ _ID: Final = Struct("=QI")
 """The place and the length of an id that does not fit."""
 CAMPAIGN_BITS: Final = 16
 """The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
+SIMILAR_BITS: Final = 32
+"""The first half of a key is the same for all e-mails that a service may treat as equal, so their contacts are neighbours too."""
 TARGET_BITS: Final = 20
 _MAX_TARGET: Final = (1 << TARGET_BITS) - 1
 DIGEST_BITS: Final = 43
 _OUT_OF_DATE: Final = 1 << DIGEST_BITS
-"""Digest of an entry whose contact has got other values from a row of another campaign."""
+"""Digest of an entry whose contact may have other values now: those of a row of another campaign, or of a similar e-mail."""
 _UNCERTAIN: Final = _OUT_OF_DATE + 1
 """Digest of an entry whose contact may have been changed by an attempt, while no later answer says whether it was."""
 _EPOCH: Final = 1_577_836_800
@@ -185,6 +189,20 @@ class Generation:
     def first_place(self, key: int) -> int:
         """Return the place of the first entry whose key is not less than this one."""
         return bisect_left(self.keys, key)
+
+    def similar(self, key: int) -> range:
+        """Return the places of the contacts whose e-mails a service may treat as equal to that of a key, in all campaigns."""
+        first = key >> SIMILAR_BITS << SIMILAR_BITS
+        bucket = first >> self._shift
+        start = bisect_left(self.keys, first, self._directory[bucket], self._directory[bucket + 1])
+        if start == self.count or self.keys[start] >> SIMILAR_BITS != key >> SIMILAR_BITS:
+            return range(0)
+        return range(start, bisect_right(self.keys, first | (1 << SIMILAR_BITS) - 1, start))
+
+    def id_of(self, contact: int) -> str | None:
+        """Return the id of a contact, by its entry in any campaign."""
+        place = self.first_place(contact << CAMPAIGN_BITS)
+        return self.id_at(place) if place < self.count and self.keys[place] >> CAMPAIGN_BITS == contact else None
 
     def locate(self, keys: Iterable[int]) -> list[int]:
         """Return the places of the entries with these keys; -1 for a key without an entry."""
@@ -390,6 +408,7 @@ class _Merge:
         old = memoryview(bytearray(self._opened.entries[first * size : end * size]))
         self._mark_gone(old, first, end)
         changed = self._apply(rows, old, first)
+        self._mark_replaced(rows, changed)
         pieces, copied = list[bytes | memoryview](), 0
         for key in sorted(changed):
             if (place := bisect_left(keys, key, copied)) > copied:
@@ -457,14 +476,42 @@ class _Merge:
                     changed[other] = _OUT_OF_DATE << TARGET_BITS | check & _MAX_TARGET, state, stored
         return changed
 
+    def _mark_replaced(self, rows: Sequence[SentRow], changed: dict[int, StoredEntry]) -> None:
+        """Mark the entries of contacts whose values a row of a similar e-mail may have replaced."""
+        if replaced := {*self._find_replaced(rows, changed)}:
+            for key, (check, state, stored) in changed.items():
+                if key >> CAMPAIGN_BITS in replaced and check >> TARGET_BITS != _UNCERTAIN:
+                    changed[key] = _OUT_OF_DATE << TARGET_BITS | check & _MAX_TARGET, state, stored
+
+    def _find_replaced(self, rows: Sequence[SentRow], changed: Iterable[int]) -> Iterator[int]:
+        """Yield the contacts whose values a row of a similar e-mail may have replaced."""
+        # Contacts with similar e-mails may be one at the service. They are two if the ids of both are known, and differ.
+        similar = defaultdict[int, set[int]](set)
+        for key in changed:
+            similar[key >> SIMILAR_BITS].add(key >> CAMPAIGN_BITS)
+        if all(len(contacts) == 1 for contacts in similar.values()):  # nearly always
+            return
+        applied, effective, ids = dict[int, int](), dict[int, float](), dict[int, str | None]()
+        for at, (key, _, target, effect, id_) in enumerate(rows):
+            if effect not in _EFFECTLESS and target <= _MAX_TARGET:
+                contact = key >> CAMPAIGN_BITS
+                applied[contact] = at
+                # A request without an answer may still arrive after all others.
+                effective[contact] = max(effective.get(contact, 0), at if effect == Effect.APPLIED else inf)
+                ids[contact] = id_ or ids.get(contact)
+        for group, contacts in similar.items():
+            if len(contacts) > 1:
+                for place in self._opened.similar(group << SIMILAR_BITS) if self._is_early else ():
+                    if self._opened.checks[place] >> TARGET_BITS == _UNCERTAIN:  # an earlier request may still arrive, too
+                        effective[self._opened.keys[place] >> CAMPAIGN_BITS] = inf
+                known = {contact: ids.get(contact) or self._opened.id_of(contact) for contact in contacts}
+                yield from _find_overtaken(known, applied, effective)
+
     def _known_entries(self, rows: Sequence[SentRow], entries: memoryview, first: int) -> dict[int, StoredEntry]:
-        """Return the entries of the rows' keys or, if there are several campaigns, of their contacts in all campaigns."""
-        places: Iterable[int] = self._opened.locate(row[0] for row in rows)
-        if self._shares_contacts:
-            contacts = {row[0] >> CAMPAIGN_BITS for row in rows}
-            place_of = self._opened.first_place
-            places = chain(*(range(*(place_of(at << CAMPAIGN_BITS) for at in (contact, contact + 1))) for contact in contacts))
-        return {self._opened.keys[place]: read_entry(entries, place - first) for place in places if place >= 0}
+        """Return the entries of the rows' contacts, and of contacts with similar e-mails, in all campaigns."""
+        groups = {row[0] >> SIMILAR_BITS for row in rows}
+        places = chain(*(self._opened.similar(group << SIMILAR_BITS) for group in groups))
+        return {self._opened.keys[place]: read_entry(entries, place - first) for place in places}
 
     def _encode_id(self, id_: str | None, earlier: StoredEntry | None) -> tuple[int, bytes]:
         """Return the form and the stored bytes of an id; without an id, those of the earlier entry."""
@@ -480,6 +527,20 @@ class _Merge:
         if form != _TEXT or self._opened.decode_id(form, stored) != id_:
             stored = _ID.pack(len(self._opened.ids) + self._ids.tell(), self._ids.write(id_.encode()))
         return _TEXT, stored
+
+
+def _find_overtaken(ids: Mapping[int, str | None], applied: Mapping[int, int], effective: Mapping[int, float]) -> Iterator[int]:
+    """Yield contacts to which the row of another one, which may be the same at the service, may have been applied later."""
+    # For each id, only the two latest contacts count: one of them is another one.
+    latest = defaultdict[str | None, list[tuple[float, int]]](list)
+    for contact in effective.keys() & ids.keys():
+        latest[ids[contact]].append((effective[contact], contact))
+    latest = defaultdict(list, {id_: nlargest(2, each) for id_, each in latest.items()})
+    anyone = nlargest(2, chain(*latest.values()))
+    for contact, id_ in ids.items():
+        rivals = anyone if id_ is None else latest[id_] + latest[None]
+        if any(other != contact and at > applied.get(contact, -1) for at, other in rivals):
+            yield contact
 
 
 def _content(file: IO[bytes]) -> Iterator[bytes]:
