@@ -437,6 +437,23 @@ async def test_a_contact_in_a_campaign_is_another_entry(fake: FakeService, file:
     assert file.report().targets == {(SPACE, None): 1, (SPACE, campaign): 2}
 
 
+async def test_a_campaign_that_does_not_exist_is_no_target_of_the_ledger(fake: FakeService, file: Ledger) -> None:
+    campaign = fake.add_campaign(SPACE, name="Spring")
+    rows = [{**ANN, "campaign": "Spring"}, {**BO, "campaign": "Nowhere"}, 7]
+    assert statuses(await run(fake, file, rows)) == ["added", "rejected", "rejected"]
+    assert file.report().targets == {(SPACE, None): 0, (SPACE, campaign): 1}
+
+
+async def test_another_owner_key_leaves_rows_unchanged_until_all_are_sent(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [ANN])
+    other = client(fake).with_options(owner_key=fake.add_owner_key(SPACE))
+    again = await other.contacts.create_many([ANN], ledger=file, duplicates="overwrite")
+    assert again.outcomes["unchanged"] == 1
+    again = await other.contacts.create_many([ANN], ledger=file, duplicates="overwrite", max_age=0)
+    assert again.outcomes["overwriten"] == 1
+    assert len(fake.requests) == 2
+
+
 @pytest.mark.thorough
 async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted(fake: FakeService, file: Ledger) -> None:
     rows = [{"email": f"user{number}@a.example"} for number in range(500)]

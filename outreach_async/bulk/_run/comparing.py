@@ -14,7 +14,7 @@ import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import NewContact, Target
+from outreach_async._service.contacts import RUN_TARGET, NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
@@ -47,7 +47,7 @@ _HASH_SIZE: Final = 8
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
 _NO_DIGEST: Final = -1  # of a row that cannot be sent: no entry has it
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
-_NO_TARGET: Final = Target("", "")  # of a row without an e-mail
+_NO_TARGET: Final = Target("", "")  # of a row without an e-mail, or with an unknown campaign
 _BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
 
 
@@ -142,7 +142,7 @@ class Comparer:
             else:  # the row is wrong, but it is not gone
                 known.append("" if email is None else email)
                 digests.append(_NO_DIGEST)
-            targets.append(row.target if known[-1] else _NO_TARGET)
+            targets.append(row.target if known[-1] and row.target != RUN_TARGET else _NO_TARGET)
         return PreparedRows(first, originals, self._keys(known, targets), digests, targets, parsed)
 
     @property
