@@ -16,7 +16,7 @@ import click
 from anyio.abc import TaskGroup
 
 from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
-from outreach_async._service.retry import explain_status, is_refusal
+from outreach_async._service.retry import is_denied, is_refusal
 from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.errors import (
@@ -138,7 +138,7 @@ def exit_code(error: BaseException) -> int:
             return INTERRUPTED
         case BulkSuspended(resumable=True):
             return SUSPENDED
-        case OutreachError(status_code=status) if explain_status(status).is_denied:
+        case OutreachError() if is_denied(error):
             return NOT_ALLOWED
         case OutreachError() if is_refusal(error):
             return REFUSED

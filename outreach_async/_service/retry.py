@@ -139,7 +139,7 @@ _STATUSES: Final = {
 }
 _UNAVAILABLE: Final = 503
 _WITH_RETRY_AFTER: Final = {
-    403: StatusMeaning(FailureKind.REFUSED, is_denied=True, error_class=errors.Forbidden),
+    403: StatusMeaning(FailureKind.REFUSED, error_class=errors.Forbidden),
     503: StatusMeaning(FailureKind.REFUSED, maybe_applied=True),
 }
 _STATUS_CLASSES: Final = {
@@ -169,6 +169,12 @@ def explain_error(error: errors.StatusError) -> StatusMeaning:
 def named_wait(error: errors.OutreachError) -> float | None:
     """Return the wait in seconds that a message about a rate limit names, 0 if it names none; `None` without such a message."""
     return error.named_wait if isinstance(error, errors.StatusError | errors.UnexpectedResponse) else None
+
+
+def is_denied(error: errors.OutreachError) -> bool:
+    """Return whether an error refuses the key or its access to a workspace. One that asks to wait does not."""
+    asks_to_wait = isinstance(error, errors.BulkSuspended) or named_wait(error) is not None
+    return not asks_to_wait and explain_status(error.status_code, error.headers).is_denied
 
 
 def classify(error: errors.OutreachError, idempotency: Idempotency) -> FailureKind:

@@ -10,7 +10,7 @@ import anyio
 import attrs
 
 from outreach_async._service.responses import parse_date
-from outreach_async._service.retry import explain_status
+from outreach_async._service.retry import is_denied
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._conditions import email_domain
@@ -66,7 +66,7 @@ def describe_mailboxes(
     workspace: str, count: int, undecodable: Sequence[Undecodable], missing: int, error: OutreachError | None
 ) -> WorkspaceReading:
     findings = list(_describe_errors(workspace, "mailboxes", count, error, undecodable=undecodable, missing=missing))
-    denied = error is not None and explain_status(error.status_code).is_denied
+    denied = error is not None and is_denied(error)
     return WorkspaceReading(workspace, count, error is not None, denied, findings)
 
 

@@ -366,7 +366,8 @@ END: Final = object()  # what `Source.pull` returns when there are no more rows
 class Source:
     """The input of a run: the rows of the caller's iterable. A `StreamReader` reads the `stream` of an async iterable."""
 
-    ready: Final = True
+    ready = True
+    """Whether the next row needs no wait, and follows in the same batch."""
 
     def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
         require_choice("numbers", numbers, get_args(Numbers))
@@ -394,12 +395,22 @@ class Source:
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
         """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
         batch: list[Any] = []
-        for row in islice(self.iterator, limit):
-            batch.append(row)
-            room -= approximate_size(row)
-            if room <= 0:
-                break
+        try:
+            for row in islice(self.iterator, limit):
+                batch.append(row)
+                room -= approximate_size(row)
+                if room <= 0:
+                    break
+        except Exception as error:
+            if not batch:
+                raise
+            self.iterator, self.ready = _raising(error), False  # the rows before the error come first
         return batch, room
+
+
+def _raising(error: Exception) -> Iterator[Any]:
+    raise error
+    yield  # type: ignore[unreachable]  # this makes it a generator, which raises when its first row is pulled
 
 
 def approximate_size(row: object) -> int:

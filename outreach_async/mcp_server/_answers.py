@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from outreach_async._service.responses import Secrets, mask_string
-from outreach_async._service.retry import explain_status
+from outreach_async._service.retry import is_denied
 from outreach_async._service.validation import strip_id
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
@@ -132,7 +132,7 @@ class AnswerWriter:
 
 
 def find_remedy(error: OutreachError) -> str:
-    if explain_status(error.status_code).is_denied:
+    if is_denied(error):
         return "ask the person who runs this server to check its key, headers and workspaces"
     match error:
         case StatusError(status_code=status) if status == _NOT_FOUND:

@@ -321,6 +321,23 @@ async def test_an_error_of_closing_the_rows_is_raised_unless_the_block_raises() 
 
 
 @virtual_time
+@pytest.mark.parametrize("count", [0, 5, 260])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_error_of_the_rows_comes_after_the_outcomes_of_those_before_it(
+    options: dict[str, Any], count: int, is_async: bool
+) -> None:
+    def broken() -> Iterator[NewContact]:
+        yield from rows(count)
+        raise LookupError("no such file")
+
+    source, found = Watched(count, error=LookupError("no such file")) if is_async else broken(), list[ContactOutcome]()
+    async with client(Script(added())).contacts.create_many(source, **options) as outcomes:
+        with pytest.raises(LookupError, match="no such file"):
+            await drain(outcomes, found)
+    assert len(found) == (0 if "spool" in options else count)
+
+
+@virtual_time
 async def test_an_iterator_without_a_method_to_close_it_is_read_to_its_end() -> None:
     class Rows:
         def __init__(self) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.paging import Change, IgnoresThePage, PagingService, Reading, ShortPages, campaign, deletions, insertions, readings
 from support.tables import check_rows_async
 
-from outreach_async import Campaign, OutreachClient, Page, Pager, Progress, Request, Response, RetryPolicy
+from outreach_async import Campaign, OutreachClient, OutreachError, Page, Pager, Progress, Request, Response, RetryPolicy
 from outreach_async._service.codec import decode_model
 from outreach_async.errors import InvalidRequest, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
@@ -361,7 +361,7 @@ class OnlyLastFails(PagingService):
         if page == 0 and isinstance(self.page_0, Response):
             return self.page_0
         if page * display >= len(self.ids):
-            return Response(200, {}, b'{"error":"too many requests"}')
+            return Response(200, {}, b'{"error":"try again later"}')
         return super()._answer(page or self.page_0, display, item)
 
 
@@ -369,16 +369,32 @@ class OnlyLastFails(PagingService):
 @pytest.mark.parametrize("walk", WALKERS)
 async def test_an_error_with_status_200_for_the_last_page_loses_no_item_silently(walk: Walker, page_0: Any) -> None:
     service = OnlyLastFails(6, page_0)
-    with pytest.raises(UnexpectedResponse, match="too many requests"):
+    with pytest.raises(UnexpectedResponse, match="try again later"):
         await walk(campaigns(service, display=2))
     assert set(service.answered) == {1, 2, 3, 0}
 
 
+@pytest.mark.parametrize("code", [200, 400])
+async def test_a_rate_limit_is_never_the_end_of_a_list(code: int) -> None:
+    class Limited(PagingService):
+        def _answer(self, page: int, display: int, item: Any) -> Response:
+            if page == 3 and self.answered.count(3) < 3:
+                return Response(code, {}, b'{"error":"Rate limit exceeded"}')
+            return super()._answer(page, display, item)
+
+    service = Limited(6, Reading(first_page=1))
+    client = OutreachClient(transport=service, workspace="space_1", retry=RetryPolicy(jitter=lambda: 0.0))
+    assert len(await items(client.campaigns.list(display=2))) == 6
+    impatient = OutreachClient(transport=Limited(6, Reading(first_page=1)), workspace="space_1", retry=RetryPolicy(attempts=1))
+    with pytest.raises(OutreachError, match="Rate limit exceeded"):
+        await items(impatient.campaigns.list(display=2))
+
+
 @pytest.mark.parametrize(("first", "page", "failing"), [(1, 1, 2), (0, 0, 1), (1, 2, 3), (0, 0, 0), (0, 1, 0)])
 async def test_an_error_with_status_200_is_raised_if_the_page_is_not_past_the_end(first: int, page: int, failing: int) -> None:
-    service = Breaks(6, failing, Response(200, {}, b'{"error":"too many requests"}'))
+    service = Breaks(6, failing, Response(200, {}, b'{"error":"try again later"}'))
     service.reading = Reading(first_page=first)
-    with pytest.raises(UnexpectedResponse, match="too many requests"):
+    with pytest.raises(UnexpectedResponse, match="try again later"):
         await items(campaigns(service, display=2, page=page))
 
 
@@ -387,13 +403,13 @@ def test_an_error_with_status_200_is_raised_for_a_page_that_is_visited_again() -
         data = [decode_model(Campaign, json.dumps(campaign(name)).encode()) for name in ids]
         return Page(status="ok", headers=[], data=data, total_found=total, current_page=1, total_pages=total // 2)
 
-    past_end, throttled = UnexpectedResponse("no page 2"), UnexpectedResponse("too many requests")
+    past_end, throttled = UnexpectedResponse("no page 2"), UnexpectedResponse("try again later")
     past_end.states_error = throttled.states_error = True
     cursor: PageCursor[Campaign] = PageCursor(1)
     for result in (page(4, "camp_1", "camp_0"), past_end, page(6, "camp_5", "camp_4"), page(6, "camp_3", "camp_2")):
         cursor.add(result)
     assert cursor.number == 2
-    with pytest.raises(UnexpectedResponse, match="too many requests"):
+    with pytest.raises(UnexpectedResponse, match="try again later"):
         cursor.add(throttled)
 
 

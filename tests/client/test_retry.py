@@ -10,8 +10,16 @@ import pytest
 from support.tables import check_rows
 
 from outreach_async import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, RetryPolicy, StatusError
-from outreach_async._service.retry import FailureKind, Idempotency, backoff_delay, classify, explain_status, is_retryable
-from outreach_async.errors import Forbidden, NotFound, TransportError, Unauthorized, UnexpectedResponse
+from outreach_async._service.retry import (
+    FailureKind,
+    Idempotency,
+    backoff_delay,
+    classify,
+    explain_status,
+    is_denied,
+    is_retryable,
+)
+from outreach_async.errors import BulkSuspended, Forbidden, NotFound, TransportError, Unauthorized, UnexpectedResponse
 
 FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN
 NOT_SENT, REFUSED, AMBIGUOUS, FINAL = FailureKind.NOT_SENT, FailureKind.REFUSED, FailureKind.AMBIGUOUS, FailureKind.FINAL
@@ -125,3 +133,9 @@ def test_a_policy_refuses_negative_values(name: str, value: Any) -> None:
         RetryPolicy(**{name: value})
     with pytest.raises(InvalidRequest, match=re.escape("attempts: expected at least 1, got 0; pass 1 to disable retries")):
         RetryPolicy(attempts=0)
+
+
+def test_only_a_denial_that_does_not_ask_to_wait_is_one() -> None:
+    denials = [answered(401), answered(403), BulkStopped("x", status_code=403)]
+    others = [answered(403, retry_after="1"), answered(403, named_wait=0.0), BulkSuspended("x", status_code=403), answered(404)]
+    assert [is_denied(error) for error in (*denials, *others)] == [True, True, True, False, False, False, False]
