@@ -276,6 +276,8 @@ def require_config(path: str | os.PathLike[str] | None, profile: str | None, kin
 
 def read_config(path: Path, named: bool, profile: str | None, kind: type[T]) -> T:  # noqa: FBT001 - as `find_config` returns it
     """Read a file. What it names is not to be used while the result has `untrusted`."""
+    if not named and path.exists() and not path.is_file():  # a pipe would wait for a writer, also in the shell's completion
+        raise _unreadable(path, "it is not a regular file")
     content = _read_safely(path)
     try:
         document = parse_toml(_decode(path, content))

@@ -11,6 +11,7 @@ Install the extra `cli`. Every command has `-h`. Values come from options, then 
 
 Or keep the address, the place of each key and the names of workspaces in a file, which `config init` writes, `config check` tries
 and `config show` explains. Commands then take `--workspace NAME|GROUP|all` and `--profile NAME`: see `outreach_async.config`.
+A file that a command finds in the working directory is used only if you trust it, by `config trust` or an answer on a terminal.
 
 A program can run a command, and read its result as JSON:
 

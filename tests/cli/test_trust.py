@@ -10,13 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from support.cli import ENVIRONMENT, Shell
 
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._cli.app import run
+from outreach_async._cli.declarations import outreach
 from outreach_async._config_trust import FoundFile, state_folder, trusted_places
 from outreach_async.config import load_config
 from outreach_async.sync import SyncClient
+
+
+def completed(*words: str) -> list[str]:
+    *before, incomplete = words
+    shell = ShellComplete(outreach, {}, "outreach-async", "X")
+    return [item.value for item in shell.get_completions(["campaigns", *before], incomplete)]
+
 
 ADDRESS = 'base_url = "http://127.0.0.1:9"\n'
 PROGRAM = 'owner_key = { command = ["touch", "ran"] }\n'
@@ -256,6 +265,16 @@ def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, e
     assert path.stat().st_mode & 0o077 == (0 if not entry else path.stat().st_mode & 0o044)
     path.chmod(0o777)
     assert is_refused()
+
+
+def test_a_pipe_that_is_found_is_not_waited_for(shell: Shell) -> None:
+    os.mkfifo("outreach.toml")
+    assert "outreach.toml: the configuration file cannot be read (it is not a regular file)" in shell.refused("campaigns")
+    assert completed("--workspace", "") == []
+    Path("outreach.toml").unlink()
+    write(ADDRESS + PROGRAM + SPACE)
+    assert completed("--workspace", "") == ["acme", "all"]
+    assert not Path("ran").exists()
 
 
 def test_what_is_trusted_is_what_was_read() -> None:
