@@ -193,7 +193,11 @@ def planned(**given: Any) -> object:
 
 def printed(value: str) -> object:
     text = value.encode("utf-8", "surrogatepass")
-    return KeyReference("command", (sys.executable, "-c", f"import sys; sys.stdout.buffer.write({text!r})")).read().reveal()
+    return (
+        KeyReference("command", (sys.executable, "-I", "-S", "-c", f"import sys; sys.stdout.buffer.write({text!r})"))
+        .read()
+        .reveal()
+    )
 
 
 def in_file(value: str) -> object:
