@@ -29,6 +29,7 @@ from support.histories import START, DrawnWorld, Sent, agency, append_days, pass
 from support.history_oracle import Seen, figures_of, opened_by, shown_by
 
 from outreach_async import InvalidRequest
+from outreach_async.audit import Severity
 from outreach_async.audit import history as guide
 from outreach_async.audit._history_tables import (
     CAMPAIGN,
@@ -100,7 +101,7 @@ def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(pat
     world, _ = one_campaign()
     history = History(path)
     about = {"sent_90days": 100, "bounced_30days": 2}
-    ages = {"old": 400, "middle": 50, "young": 3}
+    ages = {"old": 400, "88": 88, "87": 87, "middle": 50, "28": 28, "27": 27, "young": 3}
     for day in range(2):
         world.boxes["space_1"] = [
             mailbox(id=f"mailbox_{age}", created_at=START - days * DAY, email=f"a@{age}.example", **about)
@@ -110,8 +111,46 @@ def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(pat
         about = {"sent_90days": 130, "bounced_30days": 3}
 
     found = {day.name[2:].removesuffix(".example"): (day.sent, day.bounced) for day in history.daily("mailbox", days=1)}
-    assert found == {"old": (None, None), "middle": (30, None), "young": (30, 1)}
+    some, both = dict.fromkeys(["87", "middle", "28"], (30, None)), dict.fromkeys(["27", "young"], (30, 1))
+    assert found == {**dict.fromkeys(["old", "88"], (None, None)), **some, **both}
     assert {day.id: day.sent for day in history.daily("domain", days=1)}["young.example"] == 30
+
+
+def test_the_calendar_has_every_day_from_the_first_to_the_last_audit(path: Path) -> None:
+    world, _ = one_campaign()
+    history = History(path)
+    for day, space, first, last in ((5, "space_1", 5, 5), (2, "space_2", 2, 5), (8, "space_1", 2, 8)):
+        history.append(*world.read(START + day * DAY, workspaces=[space]))
+        with closing(sqlite3.connect(path)) as db:
+            days = [day for (day,) in db.execute("SELECT day FROM days")]
+        assert days == [START // DAY + day for day in range(first, last + 1)]
+    history.append(*world.read(START + 40 * DAY, workspaces=["space_1"]))
+    assert len({day.date for day in history.daily("workspace")}) == 30
+
+
+def test_figures_of_a_workspace_are_missing_unless_it_was_read_completely(path: Path) -> None:
+    world = DrawnWorld(["read", "empty", "part", "unread"], boxes={name: [mailbox(id=name)] for name in ("read", "part")})
+    world.troubled = {"read"}
+    report, readings = world.read(START, unread=["unread"])
+    assert History(path).append(attrs.evolve(report, unreadable=["part", "unread"]), readings)
+
+    found = {row["workspace"]: row for row in rows_of(path, "workspaces")}
+    assert {name: (row["reading"], row["mailboxes"], row["score"]) for name, row in found.items()} == {
+        "read": ("complete", 1, 90.0),
+        "empty": ("complete", 0, None),
+        "part": ("partial", None, None),
+        "unread": ("none", None, None),
+    }
+    assert {name: [row[severity] for severity in Severity] for name, row in found.items()} == {
+        "read": [0, 1, 0, 0],
+        "empty": [0, 0, 0, 0],
+        "part": [0, 0, 0, 0],
+        "unread": [0, 1, 0, 0],
+    }
+    baseline = History(path).baseline(report.workspaces)
+    assert baseline is not None
+    assert baseline.scores.domains == report.scores.domains
+    assert baseline.scores.workspaces == {"read": report.scores.workspaces["read"]}
 
 
 @pytest.mark.parametrize("lost", [*CAMPAIGN_COUNTERS.values(), "all"])
