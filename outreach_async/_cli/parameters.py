@@ -139,8 +139,6 @@ class _DateType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the time, or the end of the day, in Unix seconds."""
-        if isinstance(value, float):
-            return value
         try:
             at = datetime.fromisoformat(str(value))
         except ValueError:

@@ -169,6 +169,31 @@ def test_a_campaign_without_one_of_its_totals_counts_as_not_read(path: Path, los
     assert sent_of(history)[1:] == [("03-03", 10, 2), ("03-04", 10, 2)]
 
 
+@pytest.mark.parametrize("how", ["moved", "put away"])
+def test_a_sum_is_unknown_while_a_campaign_may_have_left_or_returned(path: Path, how: str) -> None:
+    world, sent = one_campaign()
+    world.workspaces = ("space_1", "space_2")
+    other = world.campaigns["camp_1"] = Sent("space_1", START - 9 * DAY)
+    history = History(path)
+    for day in (0, 1, 4, 5, 8, 9):
+        is_away = day in {4, 5}
+        other.workspace = "space_2" if is_away and how == "moved" else "space_1"
+        world.campaigns = {"camp_0": sent} if is_away and how == "put away" else {"camp_0": sent, "camp_1": other}
+        history.append(*world.read(START + day * DAY))
+        sent.sent += 12
+        other.sent += 3
+
+    expected = [None, 15, None, None, None, 12, None, None, None, 15]
+    assert [day.sent for day in history.daily("workspace", "space_1")] == expected
+    gone = [None, None, None, 3, None, None, None] if how == "moved" else []
+    assert [day.sent for day in history.daily("campaign", "camp_1", workspaces=["space_2"])] == gone
+    with History(path).tables() as tables:
+        columns, rows = tables["campaign_days"]
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+    gaps = {each["date"] for each in found if each["gap"] and each["workspace"] == "space_1"}
+    assert gaps == {"2026-03-04", "2026-03-05", "2026-03-06"}
+
+
 class Drawn:
     """A world that is drawn day by day, its history, and all that was read of it."""
 
@@ -714,8 +739,11 @@ def test_a_finding_that_was_resolved_by_a_clock_that_was_ahead_is_open_again(pat
 
     assert history.prune(after=START) == 1
     assert read_tables(path) == before
-    for day in (1, 3):
+    for day in (1, 2):
         history.append(*world.read(START + day * DAY))
+    assert history.prune(after=START + DAY) == 1
+    assert history.opened(["space_1"]) == {}
+    history.append(*world.read(START + 3 * DAY))
     assert history.prune(keep=DAY) == 2
     assert all(row["rule"] != "OA101" for row in rows_of(path, "findings"))
 
