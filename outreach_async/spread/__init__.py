@@ -93,10 +93,11 @@ then uncertain. Without it, a part reports contacts that an earlier run created 
 Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
-throttling for too long (run the part again later), `BulkStopped` if an error affects every row (fix its cause first). Errors and
-reports can be pickled. The import is complete if `report.rows == made.rows`. A report lists the first 100 failed rows of each
-part by file and line, and the first ten cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as text.
-The other checks of the command `import` do not run.
+throttling for too long (run the part again later), `BulkStopped` if an error affects every row, or if the service rejects the
+first 50 rows of the part (fix its cause first, or pass `Connection(stop_after_rejects=None)`; the rejected rows are sent again).
+Errors and reports can be pickled. The import is complete if `report.rows == made.rows`. A report lists the first 100 failed rows
+of each part by file and line, and the first ten cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as
+text. The other checks of the command `import` do not run.
 
 `results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and its
 files. The command `import --dask --results results.csv` writes those of all parts to one file. The command `outreach-async report

@@ -481,6 +481,16 @@ async def test_rows_that_were_rejected_before_do_not_stop_a_run(fake: FakeServic
     assert statuses(found) == ["rejected" if night == "same" else "added"] * 5 + ["added"]
 
 
+async def test_rejections_of_a_stopped_run_that_was_not_folded_are_remembered(fake: FakeService, file: Ledger) -> None:
+    bad = [{"email": f"@{number}"} for number in range(3)]
+    await run(fake, file, [ANN])
+    before = read(path := Path(file.location))
+    with pytest.raises(BulkStopped):
+        await run(fake, file, bad, stop_after_rejects=3, concurrency=1)
+    replace(path, before)  # as if its process had died before the fold
+    assert statuses(await run(fake, file, [*bad, BO], stop_after_rejects=1, concurrency=1)) == ["rejected"] * 3 + ["added"]
+
+
 async def test_a_rejected_update_leaves_the_entry_as_it_is(fake: FakeService, ledger: Ledger) -> None:
     ((added_ann,), _) = await run(fake, ledger, [ANN])
     fake.faults.script("create_contact", faults.status(422))
