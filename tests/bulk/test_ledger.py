@@ -448,9 +448,9 @@ async def test_another_owner_key_leaves_rows_unchanged_until_all_are_sent(fake: 
     await run(fake, file, [ANN])
     other = client(fake).with_options(owner_key=fake.add_owner_key(SPACE))
     again = await other.contacts.create_many([ANN], ledger=file, duplicates="overwrite")
-    assert again.outcomes["unchanged"] == 1
+    assert again.outcomes[Outcome.UNCHANGED] == 1
     again = await other.contacts.create_many([ANN], ledger=file, duplicates="overwrite", max_age=0)
-    assert again.outcomes["overwriten"] == 1
+    assert again.outcomes[Outcome.OVERWRITTEN] == 1
     assert len(fake.requests) == 2
 
 
@@ -565,6 +565,27 @@ async def test_a_lost_answer_casts_doubt_on_contacts_that_may_be_the_same(fake: 
     changed = [rows[0], {**rows[1], "city": "Bern"}, rows[2]]
     await run(lossy, file, [*changed, *others], concurrency=2)
     assert counts(await run(fake, file, rows)) == {"unchanged": 2, "uncertain": 1, "gone": 60}
+
+
+async def test_a_request_that_may_still_arrive_keeps_similar_contacts_in_doubt(fake: FakeService, file: Ledger) -> None:
+    clock: Any = file.wall
+    known, lost = {"email": "sales+de@a.example"}, {"email": "sales+fr@a.example"}
+    others = [{"email": f"user{number}@a.example"} for number in range(30)]
+    await run(fake, file, [known])
+    await run(LosesAnswers(fake, lost["email"]), file, [lost, *others], concurrency=2)
+    for _ in range(2):
+        assert counts(await run(fake, file, [known]))["changed"] == 1
+    clock.now += 3600
+    assert counts(await run(fake, file, [known]))["changed"] == 1
+    assert counts(await run(fake, file, [known]))["unchanged"] == 1
+
+
+async def test_a_contact_without_an_id_may_be_any_similar_one(file: Ledger) -> None:
+    rows = [{"email": email} for email in SIMILAR[0]]
+    without_id = Response(200, {}, b'{"status":"overwriten","id":null,"details":null}')
+    await run(Script(without_id, added("contact_2")), file, rows, concurrency=1)
+    assert counts(await run(Script(without_id), file, rows[:1])) == {"changed": 1, "gone": 1}
+    assert counts(await run(Script(added("contact_2"), without_id), file, rows[::-1], concurrency=1)) == {"changed": 2}
 
 
 @pytest.mark.parametrize("city", ["Lyon", "Bern"])
