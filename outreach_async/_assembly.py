@@ -53,7 +53,7 @@ def resolve_transport(base_url: str | None, transport: object, limit: int) -> Tr
                 f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
             )
         return transport
-    url: object = base_url if base_url is not None else os.environ.get("OUTREACH_BASE_URL")
+    url: object = base_url if base_url is not None else strip_id(os.environ.get("OUTREACH_BASE_URL"))
     if url is None or url == "":
         raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
     if not isinstance(url, str):
@@ -92,7 +92,7 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
     if arguments.get("transport") is None and arguments.get("base_url") is None:
-        url = arguments["base_url"] = os.environ.get("OUTREACH_BASE_URL") or config.base_url
+        url = arguments["base_url"] = strip_id(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
         if url and config.backend is not None:
             transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
             arguments |= {"transport": transport, "base_url": None}

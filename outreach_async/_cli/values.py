@@ -50,7 +50,8 @@ class Options:
 
         A command that only shows the file needs no trust in it.
         """
-        base_url = values.get("base_url") or environment.get("OUTREACH_BASE_URL") or None
+        address = strip_id(environment.get("OUTREACH_BASE_URL"))
+        base_url = values.get("base_url") or address or None
         if values.get("rate") is not None:
             require_rate("--rate", values["rate"])
         given_rate = read_rate(environment) if "rate" in values and values["rate"] is None else None
@@ -61,7 +62,7 @@ class Options:
             confirm_trust(config.untrusted)
         config = config.at(base_url)
         found = {
-            "base_url": _first(config, "base_url", values.get("base_url"), environment.get("OUTREACH_BASE_URL")),
+            "base_url": _first(config, "base_url", values.get("base_url"), address),
             "owner_key": _first(config, "owner_key", values.get("owner_key"), strip_id(outside.get("OUTREACH_OWNER_KEY"))),
             "backend": _first(config, "backend", values.get("backend"), default="httpx"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),

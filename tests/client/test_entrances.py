@@ -389,3 +389,12 @@ def test_the_fake_refuses_a_key_that_no_client_can_send(text: str) -> None:
     with pytest.raises(ValueError, match="without whitespace and invisible characters") as caught:
         fake.add_owner_key("space_1", key=text)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_line_break_around_the_address_in_a_variable_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch, around: str) -> None:
+    monkeypatch.setenv("OUTREACH_BASE_URL", around.format("https://api.example"))
+    assert repr(OutreachClient()) == "<OutreachClient <HttpxTransport to https://api.example by httpx> workspace=None>"
+    assert Options.of({}, os.environ).base_url == "https://api.example"
+    Path("o.toml").touch(0o600)
+    assert "to https://api.example by httpx" in repr(load_config("o.toml").client())
