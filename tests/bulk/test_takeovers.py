@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 from support.scenarios import ROW, Scenario
-from support.takeovers import Takeover
+from support.takeovers import LedgerTakeover, Takeover
 
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.errors import JournalError
@@ -131,3 +131,19 @@ def test_with_a_clock_that_stands_still_a_run_that_was_taken_over_sends_more() -
     for takeover in takeovers:
         takeover.play()
     assert any(takeover.sent_after for takeover in takeovers)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(("point", "seconds"), [(43, 3.0), pytest.param(7, LONG, marks=pytest.mark.thorough)])
+def test_no_older_value_counts_as_unchanged(point: int, seconds: float, backend: str) -> None:
+    assert list((takeover := LedgerTakeover(backend, point, seconds, seed=point)).play()) == []
+    assert takeover.happened
+
+
+@pytest.mark.thorough
+@settings(max_examples=scaled(40))
+@given(st.sampled_from(["asyncio", "trio"]), st.integers(1, 80), st.sampled_from([0.0, 3.0, LONG]), st.integers(0, 2**16))
+def test_no_older_value_counts_as_unchanged_after_a_stop_at_any_point(
+    backend: str, point: int, seconds: float, seed: int
+) -> None:
+    assert list(LedgerTakeover(backend, point, seconds, seed).play()) == []

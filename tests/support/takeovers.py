@@ -1,28 +1,34 @@
 """Takeovers: a run pauses at any of its points, another run takes over its journal and finishes, and the first run continues.
 
 Both runs use the real pipeline, in separate event loops in virtual time. To pause, the first run blocks its event loop while
-the second run executes in another thread.
+the second run executes in another thread. The runs have one journal, or one ledger and rows with different values.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from secrets import token_hex
 from typing import Any, Final
 
 import anyio
+import attrs
 from support.crashes import MortalTransport
 from support.outcome_oracle import find_wrong_labels
 from support.processes import Process
-from support.scenarios import KEY, SPACE, Scenario, World
+from support.scenarios import HEADERS, KEY, SPACE, Scenario, World
 from support.time import jump
 
-from outreach_async import BulkError, ContactOutcome, ObjectJournal, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._files.objects import Objects
-from outreach_async.errors import JournalError
+from outreach_async.errors import JournalError, TransportError
 from outreach_async.testing import VirtualTime
+from outreach_async.transport._wire import Progress, Request, Response
 
 HEARTBEAT: Final = 5.0
 """Seconds for which a run may send after the start of its last successful write."""
@@ -54,7 +60,7 @@ class DictObjects:
 class _PassingProcess(Process):
     """A process that reports its points to a `Takeover`."""
 
-    def __init__(self, takeover: Takeover) -> None:
+    def __init__(self, takeover: Takeover | LedgerTakeover) -> None:
         super().__init__()
         self._takeover = takeover
 
@@ -65,7 +71,7 @@ class _PassingProcess(Process):
 class _PassingObjects:
     """The object store of the first run. Each write has a point before it, and a point between the write and its reply."""
 
-    def __init__(self, objects: Objects, takeover: Takeover) -> None:
+    def __init__(self, objects: Objects, takeover: Takeover | LedgerTakeover) -> None:
         self.last_write = math.inf
         self.failed = False
         self._objects = objects
@@ -211,3 +217,151 @@ class Takeover:
 
 def _labels(outcomes: Sequence[ContactOutcome]) -> dict[int, Any]:
     return {each.index: (each.status, each.possible, each.id) for each in outcomes}
+
+
+class _Service:
+    """A service that carries out some requests late, and what it stores: the city of each e-mail."""
+
+    def __init__(self, seed: int) -> None:
+        self.cities: dict[str, str] = {}
+        self.flights: list[tuple[str, str]] = []
+        """Requests that were sent and have not arrived."""
+        self.chance = random.Random(f"service {seed}")  # noqa: S311 - repeatable, not secret
+
+    def carry_out(self, *flights: tuple[str, str]) -> None:
+        for flight in flights:
+            if flight in self.flights:  # otherwise it has arrived
+                self.flights.remove(flight)
+                self.cities.update([flight])
+
+
+class _FlightTransport:
+    """A transport to the service. Each request has a point before and after it is sent, and after it was carried out."""
+
+    def __init__(self, service: _Service, process: Process, *, is_calm: bool) -> None:
+        self._service = service
+        self._process = process
+        self._is_calm = is_calm
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        service, body = self._service, json.loads(request.body)
+        progress.sent = False
+        await anyio.sleep(0.01)
+        self._process.at("send", None)
+        progress.sent = True
+        service.flights.append(flight := (body["email"], body["city"]))
+        self._process.at("sent", None)
+        trouble = 1.0 if self._is_calm else service.chance.random()
+        await anyio.sleep(service.chance.uniform(0.01, 0.2))
+        if trouble < 0.2:
+            raise TransportError("lost", maybe_sent=True)
+        if trouble < 0.4 and flight in service.flights:
+            service.flights.remove(flight)
+            return Response(503, {"retry-after": "3"}, b"{}")
+        service.carry_out(flight)
+        if service.chance.random() < 0.3:
+            service.carry_out(*service.flights)
+        self._process.at("carried out", None)
+        await anyio.sleep(service.chance.uniform(0.01, 0.2))
+        return Response(200, HEADERS, b'{"status":"overwriten","id":"contact_%b","details":null}' % body["email"][:5].encode())
+
+    async def aclose(self) -> None: ...
+
+
+class _PassingStore:
+    """The storage of the ledger of a run, whose journal has the points of `_PassingObjects`."""
+
+    def __init__(self, store: Any, takeover: Any) -> None:
+        self._store = store
+        self._takeover = takeover
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def journal(self, number: int) -> ObjectJournal:
+        journal = self._store.journal(number)
+        objects = _PassingObjects(journal.objects, self._takeover)
+        return ObjectJournal(journal.url, objects=objects, inline=True, clock=self._takeover.clock)
+
+
+@attrs.frozen
+class _PassingLedger(Ledger):
+    takeover: Any = attrs.field(kw_only=True)
+
+    def _open_store(self) -> Any:
+        return _PassingStore(super()._open_store(), self.takeover)
+
+
+class LedgerTakeover:
+    """Runs with one ledger. The first has older rows, and pauses at a point while others send the newer rows of its contacts."""
+
+    clock = staticmethod(anyio.current_time)
+    puts: Final[Mapping[int, str]] = {}
+    ROWS: Final = 12
+    BEGUN: Final = 1_790_000_000.0
+
+    def __init__(self, backend: str, point: int, seconds: float, seed: int = 0) -> None:
+        self.happened = False
+        self.sent_after = 0
+        self.service = _Service(seed)
+        self._url = f"memory://{token_hex(8)}/contacts"
+        self._backend = backend
+        self._left = point
+        self._seconds = seconds
+        self._ahead = 0.0
+        self._begun = False
+
+    def at(self, name: str, _row: Any) -> None:
+        """Pass a point of the first run."""
+        self.sent_after += self.happened and name == "sent"
+        self._begun |= name == "send"  # a run that has not sent anything may start again, after the other one
+        self._left -= self._begun
+        if not self._left and not self.happened:
+            other = threading.Thread(target=self._take_over)
+            other.start()
+            other.join()
+            self.happened = True
+            jump(self._seconds)
+
+    def _take_over(self) -> None:
+        self._live("newer")
+        if self._seconds > HEARTBEAT:  # meanwhile, whatever was sent arrives, and later runs settle what is uncertain
+            self.service.carry_out(*self.service.flights)
+            self._settle()
+
+    def _settle(self) -> dict[str, int]:
+        for _ in range(3):
+            self._ahead += 3600.0
+            counts = self._live("newer")
+        return counts
+
+    def play(self) -> Iterator[str]:
+        """Run all runs, and yield what is wrong then."""
+        self._live("first")
+        with suppress(BulkError, JournalError):
+            self._live("older", _PassingProcess(self), is_calm=False)
+        self._ahead += 20.0
+        if self.happened:
+            self._live("newer")
+        self.service.carry_out(*self.service.flights)
+        counts = self._settle()
+        yield from (f"{email} has {city} values" for email, city in self.service.cities.items() if city != "newer")
+        if counts != {"unchanged": self.ROWS}:
+            yield f"the last run says {counts}"
+        if self.sent_after and self._seconds > HEARTBEAT:
+            yield f"{self.sent_after} rows were sent after a long stop"
+
+    def _live(self, city: str, process: Process | None = None, *, is_calm: bool = True) -> dict[str, int]:
+        run = partial(self._create, city, process, is_calm=is_calm)
+        return anyio.run(run, backend=self._backend, backend_options=VirtualTime().options(self._backend))
+
+    async def _create(self, city: str, process: Process | None, *, is_calm: bool) -> dict[str, int]:
+        transport = _FlightTransport(self.service, process or Process(), is_calm=is_calm)
+        retry = RetryPolicy(attempts=3, jitter=lambda: 0.5)
+        client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
+        begun = self.BEGUN + self._ahead
+        options: dict[str, Any] = {"inline": True, "wall": lambda: begun}
+        ledger = Ledger(self._url, **options) if process is None else _PassingLedger(self._url, takeover=self, **options)
+        rows = [{"email": f"us{number:03}@a.example", "city": city} for number in range(self.ROWS)]
+        report = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=4)
+        return {name: count for name, count in report.to_dict()["ledger"].items() if count}
