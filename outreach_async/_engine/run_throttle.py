@@ -18,8 +18,8 @@ import attrs
 
 from outreach_async._engine.call import Throttle
 from outreach_async._engine.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter
-from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, maybe_applied, retry_cost
-from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
+from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
+from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError, StatusError
 
 WINDOW_SIZE: Final = 100  # maximum number of recent attempts whose results are evaluated
 MIN_RESULTS: Final = 20  # minimum number of results to decide whether the service is failing, or whether a row is the cause
@@ -324,10 +324,10 @@ class RunThrottle(Throttle):
         self._limiter.on_failure(attempt)
         self._is_reached = True
         unbroken = self._failure_window.record_unclear(attempt.earlier_failures)
-        # A rejection harms less, because it is certain, and the first rows of a run may have to show the caller what is wrong.
-        is_certain = not maybe_applied(attempt.error, attempt.kind)
+        # More rejections are needed: the first rows of a run may have to show the caller that all of them are rejected.
+        needed = WINDOW_SIZE if isinstance(attempt.error, StatusError) else MIN_RESULTS
         if self._breaker.closed:
-            if unbroken < (WINDOW_SIZE if is_certain else MIN_RESULTS):
+            if unbroken < needed:
                 return RetryDecision.GIVE_UP
             self._breaker.trip(attempt.ended)
         elif self._breaker.is_probe(attempt.started):

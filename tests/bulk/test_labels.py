@@ -25,7 +25,7 @@ DOUBTFUL: Final = (*range(300, 309), 408, 425, 499, *range(500, 512), 520, 598, 
 FAULTS: Final = (
     *TROUBLE[:15],
     faults.status(422),
-    *TROUBLE[-7:],
+    *TROUBLE[-5:],
     *(Late(f"late {count}", commits=False, requests=count) for count in (1, 2, 9)),
 )
 

@@ -679,6 +679,22 @@ async def test_a_message_about_a_rate_limit_is_a_pause(text: str, seconds: int, 
 
 
 @virtual_time
+async def test_a_text_about_a_rate_limit_is_a_pause() -> None:
+    script, began = Script(ok("Slow down: too many requests, wait 60 s"), added()), anyio.current_time()
+    assert (await client(script).contacts.create_many(rows(1))).outcomes[Outcome.ADDED] == 1
+    assert 60 <= anyio.current_time() - began <= 62
+
+
+@virtual_time
+@pytest.mark.parametrize("code", [402, 425])
+async def test_rejections_without_a_meaning_at_the_start_stop_the_run_at_once(code: int) -> None:
+    began = anyio.current_time()
+    with pytest.raises(BulkStopped, match="the first 50"):
+        await client(Script(status(code))).contacts.create_many(rows(3000), concurrency=8)
+    assert anyio.current_time() == began
+
+
+@virtual_time
 async def test_a_named_wait_is_bounded() -> None:
     body = b'{"message":"Quota exceeded: retry in 999999 hours"}'
     with pytest.raises(BulkSuspended) as caught:

@@ -50,9 +50,7 @@ TROUBLE: Final[tuple[Fault, ...]] = (
     faults.status(303),
     faults.status(499),
     *(faults.commit_then(faults.status(code)) for code in (301, 302, 303, 425, 499, 501, 505)),
-    faults.status(402),
     faults.status(403, retry_after=1),
-    faults.status(400, body=b'{"message":"Too many requests"}'),
     *UNCLEAR,
 )
 
