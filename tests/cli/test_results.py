@@ -9,7 +9,7 @@ from time import sleep
 from typing import Any
 
 import pytest
-from support.cli import KEY, Served, start_command, wait_for_end
+from support.cli import COMMAND, KEY, Served, start_command, wait_for_end
 from support.results import read_results
 from tools.journal_child import outcome
 
@@ -239,3 +239,15 @@ def test_only_a_results_file_is_replaced(served: Served, name: str) -> None:
     for force in (("--force",), ()):
         assert served("import", people, *served.options, "--results", str(path), *force).code == 3
     assert len(read_results(path)) == 3
+
+
+@pytest.mark.thorough
+def test_results_that_no_longer_fit_on_the_disk_name_their_option(served: Served) -> None:
+    results = served.folder / "out.csv"
+    results.write_bytes(earlier := b"file,line\n")
+    people = served.save("email\n" + "".join(f"u{number:04}@x.example\n" for number in range(2000)))
+    limited = ("sh", "-c", 'ulimit -f 100; exec "$0" "$@"', *COMMAND)  # blocks of 512 bytes or of a kilobyte
+    command = ("import", people, *served.options, "--results", str(results), "--force")
+    done = wait_for_end(start_command(*command, command=limited, env={"OUTREACH_OWNER_KEY": KEY}))
+    assert f"--results {results}: File too large; free disk space, or pass another path" in done.err
+    assert (results.read_bytes(), done.code != 0) == (earlier, True)

@@ -372,7 +372,13 @@ def open_job_results(job: ImportJob, state: RunState) -> Iterator[WriteOutcome]:
         files.explain_write_errors("--results", job.results),
         open_outcomes(job.results, job.file, lambda: state.is_finished) as write,
     ):
-        yield write
+        results = job.results
+
+        def write_result(outcome: ContactOutcome) -> None:
+            with files.explain_write_errors("--results", results):
+                write(outcome)
+
+        yield write_result
 
 
 @contextmanager
