@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Final
 
 _REQUIRED_MODULES: Final = frozenset({"click", "h11", "rich"})
@@ -15,8 +16,10 @@ def main() -> int:
     if sys.argv[1:] == ["--version"]:  # so that it is as fast as it can be
         import outreach_async
 
-        sys.stdout.write(f"outreach_async {outreach_async.__version__}\n")
-        return 0
+        with suppress(AttributeError, OSError):  # a closed or full stdout, which `run` reports
+            sys.stdout.write(f"outreach_async {outreach_async.__version__}\n")
+            sys.stdout.flush()
+            return 0
     try:
         from outreach_async._cli.app import run
 

@@ -23,6 +23,7 @@ no frames of this library or of an HTTP library, whose locals contain requests. 
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
@@ -117,6 +118,12 @@ def iterate_linked_errors(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(link))
             waiting += link.__cause__, link.__context__, *getattr(link, "exceptions", ())
             yield link
+
+
+def lacks_descriptors(error: BaseException | None) -> bool:
+    """Return whether an error, or one linked to it, says that the process or the system has too many files open."""
+    links = () if error is None else iterate_linked_errors(error)
+    return any(getattr(link, "errno", None) in {errno.EMFILE, errno.ENFILE} for link in links)
 
 
 def drop_tracebacks(error: BaseException) -> None:

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from outreach_async.errors import BulkError, BulkStopped, DeadlineExceeded, OutreachError, TransportError
+import click
 
+from outreach_async.errors import BulkError, BulkStopped, DeadlineExceeded, OutreachError, TransportError, lacks_descriptors
+
+APPLIED: Final = "outreach_async.applied"  # in the context of the command: what it has changed
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 _SAME_NAMES: Final = (
@@ -70,11 +73,19 @@ _REMEDIES: Final[Mapping[tuple[int | None, str | None], str]] = {
 """Remedies for failed requests, by status code and operation. For each status, `None` matches all operations not listed."""
 
 
+def note_applied(text: str) -> None:
+    """Note what the command has changed. If standard output cannot be written, stderr shows it."""
+    context = click.get_current_context(silent=True)  # none in a program that calls the functions of a command
+    (context.meta if context else {})[APPLIED] = text
+
+
 def find_remedy(error: OutreachError) -> str:
     """Return the remedy to add to the message of a failed request; an empty string if the message needs no remedy."""
     if isinstance(error, BulkStopped):  # its message has the remedy
         return ""
     cause = error.__cause__ if isinstance(error, BulkError | DeadlineExceeded) else error
+    if lacks_descriptors(cause):
+        return "pass a smaller --concurrency" if isinstance(error, BulkError) else ""
     unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
     status = _NO_CONNECTION if unconnected else error.status_code
     return _REMEDIES.get((status, error.operation)) or _REMEDIES.get((status, None), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -142,7 +143,10 @@ def exit_code(error: BaseException) -> int:
             return NOT_ALLOWED
         case OutreachError() if is_refusal(error):
             return REFUSED
-        case OutreachError() if error.maybe_sent or not isinstance(error, InvalidRequest):  # no wrong usage: rows may be missing
+        # No wrong usage: rows may be missing, or the cause is not a file of the user.
+        case OutreachError() | ConnectionError() | OSError(errno=errno.EMFILE | errno.ENFILE) if (
+            not isinstance(error, InvalidRequest) or error.maybe_sent
+        ):
             return INCOMPLETE
         case _:  # click's own errors, an address that cannot be bound, a file that cannot be read
             return USAGE

@@ -81,7 +81,8 @@ def decode_model(kind: type[T], body: bytes, *, fully: bool | None = None) -> T:
         return model  # noqa: TRY300 - an `else` would obscure which errors are caught
     except _DECODE_ERRORS as error:
         whole = replace_lone_surrogates(body)
-        if whole == body and (fully is False or (fully is None and len(body) > _LARGE_BODY)):
+        is_partial = fully is False or (fully is None and len(body) > _LARGE_BODY)
+        if whole == body and (is_partial or not _can_structure()):
             fault = _first_fault(body, error)
     if whole != body:
         return decode_model(kind, whole, fully=fully)
@@ -104,6 +105,15 @@ def decode_page(kind: type[Page[T]], body: bytes) -> Page[T]:
     page, items = decoded
     undecodable = [item for item in items if isinstance(item, Undecodable)]
     return attrs.evolve(page, data=[item for item in items if not isinstance(item, Undecodable)], undecodable=undecodable)
+
+
+def _can_structure() -> bool:
+    """Import what `structure` needs; `False` if this process has no descriptor left for it."""
+    try:
+        import outreach_async._service.structuring  # noqa: F401 - a slow import
+    except (OSError, ImportError):
+        return False
+    return True
 
 
 def structure(kind: type[T], value: object) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from base64 import b64encode
@@ -40,6 +41,12 @@ _CONTACT_PREFIX: Final = ID_PREFIXES["contact"]
 _WORD: Final = re.compile(r"[0-9A-Za-z_.~-]+")
 _SHORT_ESCAPES: Final = {'"': '"', "'": "'", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SECRET_HEADER_WORDS: Final = ("auth", "token", "secret", "key", "cookie", "signature", "password", "session")
+
+
+for _codec in ("utf-16-le", "utf-16-be", "punycode", "unicode_escape"):
+    # Python imports a codec on first use, which fails in a process that has used up its descriptors. Masking and messages use
+    # these, and the keys of rows.
+    codecs.lookup(_codec)
 
 
 def is_secret_header(name: str) -> bool:
@@ -286,11 +293,11 @@ def parse_retry_after(headers: Mapping[str, str], *, now: float) -> float | None
 
 def parse_date(value: str) -> float | None:
     """Return a date of a header field in Unix seconds; `None` if it is invalid."""
-    from datetime import UTC
-    from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
-
     try:
+        from datetime import UTC
+        from email.utils import parsedate_to_datetime  # a slow import, needed only for dates
+
         date = parsedate_to_datetime(value)
         return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()  # dates in HTTP are in GMT
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError, ImportError):  # the last two: no descriptor is left for the import
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outreach_async._files.optional import require_library
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks, lacks_descriptors
 from outreach_async.transport._lifecycle import LoopLocal, get_running_loop
 from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
 from outreach_async.transport._urls import BaseUrl, choose_proxy, parse_base_url, require_positive, url_secrets
@@ -146,6 +146,8 @@ class BaseTransport(ABC):
 def build_failure(destination: str, detail: str, progress: Progress, cause: Exception | None = None) -> OutreachError:
     """Return the error for an exchange that failed before a complete response arrived."""
     what = "no connection to" if progress.sent is False else "no response from"
+    if lacks_descriptors(cause):
+        detail = "too many open files; raise the limit (ulimit -n), or send fewer requests at once"
     error = build_transport_error(f"{what} {destination}: {detail}", progress)
     error.__cause__ = cause
     return error

@@ -219,3 +219,37 @@ def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
         [sys.executable, "-c", code], env={**os.environ, "TZ": "Asia/Tokyo"}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "10.0"
+
+
+WITHOUT_DESCRIPTORS = """
+import errno, sys
+import outreach_async
+from outreach_async._cli.messages import to_printable
+from outreach_async._service.codec import DecodeError, decode_model
+from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._service.responses import build_status_error, parse_date
+from outreach_async.bulk._rows import order_key
+from outreach_async.transport._wire import Response
+
+class NoDescriptor:
+    def find_spec(self, name, path=None, target=None):
+        raise OSError(errno.EMFILE, name)
+
+sys.meta_path.insert(0, NoDescriptor())
+print(build_status_error("op", Response(401, {}, b"no key_1"), ("key_1",), now=0.0))
+print(to_printable("a\\x1b"), order_key("a@xn--mnchen-3ya.example"), parse_date("Sun, 06 Nov 1994 08:49:37 GMT"))
+try:
+    decode_model(CreateContactResponse, b'{"status": "added", "id": 1}')
+except DecodeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.covers
+def test_no_error_needs_a_module_that_cannot_be_imported_without_descriptors() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_DESCRIPTORS], capture_output=True, text=True, check=True)
+    masked, texts, fault = done.stdout.splitlines()
+    assert masked == "op: the service answered 401: no ***"
+    assert texts in {f"a\\x1b a@munchen.example {when}" for when in ("784111777.0", "None")}
+    assert fault in {"$.id: expected str, got int", "$.details: missing key 'details'"}

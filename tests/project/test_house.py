@@ -22,7 +22,6 @@ SMALL_MODULES = {
     "__main__.py": "runs the command, or says how to install it, without importing click",
     "_cli/__init__.py": "a package",
     "_cli/_demo_world.py": "several commands embed this service; only one needs the demo's contacts",
-    "_cli/app.py": "runs commands, which the module of their declarations does not",
     "_cli/commands/__init__.py": "a package",
     "_engine/__init__.py": "a package",
     "_files/__init__.py": "a package",

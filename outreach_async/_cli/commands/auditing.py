@@ -23,6 +23,7 @@ import msgspec
 from outreach_async import audit as auditing
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, workspaces_of
+from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
@@ -212,6 +213,7 @@ class _Task:
             with files.explain_write_errors("--output-folder", path):
                 atomic_write(path, text)
         if self.outputs or folder:
+            note_applied(f"Written: {', '.join(map(str, [*self.outputs, *list(folder)[:1]]))}")
             title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
             screen.print_line(format_headline(title, summary), "bold")
             changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []

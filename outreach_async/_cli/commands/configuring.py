@@ -14,6 +14,7 @@ import attrs
 import click
 
 from outreach_async._cli.connection import open_each, workspaces_of
+from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config
@@ -77,6 +78,7 @@ def init(options: Options) -> int:
         found.trust()
     is_default = path == Path(FILE_NAME)
     trust, named = ("outreach-async config trust && ", "") if is_default else ("", f" --config {shlex.quote(str(path))}")
+    note_applied(f"Written: {path}")
     options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: {trust}outreach-async config check{named}")
     return OK
 

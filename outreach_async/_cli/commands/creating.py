@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from outreach_async._cli.connection import open_client
+from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async._cli.values import Options
@@ -92,7 +93,9 @@ async def _create(options: Options, email: str, values: Mapping[str, str], polic
 def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
     possible = sorted(outcome.possible)
     uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
-    screen.print_line(" ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else ""))
+    text = " ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else "")
+    note_applied(f"the contact: {text}")
+    screen.print_line(text)
     result = {name: getattr(outcome, name) for name in ("status", "id", "certain", "attempts")}
     error = None if outcome.error is None else format_message(outcome.error)
     screen.print_result({"email": email, **result, "details": details, "possible": possible, "error": error})

@@ -11,6 +11,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import open_csv
+from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
@@ -59,6 +60,7 @@ def export(options: Options, file: Path, folder: Path, form: str, *, force: bool
                     with open_csv(draft, columns) as write:
                         for row in rows:
                             write(row)
+            note_applied(f"Written: {folder}")
             options.screen().print_line(f"Written: {paths[name]}")
     return OK
 
@@ -94,6 +96,8 @@ def prune(options: Options, file: Path, keep: float | None, after: float | None,
     deleted = len(found) if dry_run else history.prune(keep, after=after)
     size = file.stat().st_size
     if not dry_run:
-        screen.print_line(f"Deleted {deleted:,} snapshots; the file has {size:,} bytes, and had {before:,}.")
+        text = f"Deleted {deleted:,} snapshots; the file has {size:,} bytes, and had {before:,}."
+        note_applied(text)
+        screen.print_line(text)
     screen.print_result({"deleted": 0 if dry_run else deleted, "bytes": size})
     return OK

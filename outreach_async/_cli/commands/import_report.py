@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async._cli.messages import format_seconds
+from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._files.atomic import partial_path
 from outreach_async._service.validation import TARGET_FIELDS
@@ -136,6 +136,11 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
     screen.print_table(("workspace", "campaign", "rows"), rows[:_MAX_TARGETS])
     if len(rows) > _MAX_TARGETS:
         screen.print_line(f"... and {len(rows) - _MAX_TARGETS:,} more targets; --json lists all")
+
+
+def note_report(report: BulkReport) -> None:
+    found = ", ".join(f"{count:,} {name}" for name, count in name_outcomes(report.outcomes))
+    note_applied(f"the rows of the run: {found or 'none'}")
 
 
 def print_report(

@@ -18,6 +18,7 @@ from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import (
     FailedRows,
     name_outcomes,
+    note_report,
     print_columns,
     print_findings,
     print_ledger,
@@ -570,6 +571,7 @@ class RunEnd:
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
             total, report = total if job.journal is None else None, outcomes.report
+        note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
         print_report(self.screen, report, total, job.journal, job.file.path, stopped=stopped)

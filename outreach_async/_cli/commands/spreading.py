@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from outreach_async._cli.commands.import_report import print_report, settle_partial_files
+from outreach_async._cli.commands.import_report import note_report, print_report, settle_partial_files
 from outreach_async._cli.commands.results import is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
@@ -80,6 +80,7 @@ def import_in_parts(
 
 
 def _print_end(screen: Screen, report: SpreadReport, rows: int, journal: str) -> int:
+    note_report(report)
     print_report(screen, report, rows, journal)
     for row in report.failures[: screen.few]:
         screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")

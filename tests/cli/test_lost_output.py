@@ -1,0 +1,95 @@
+"""Output that is lost: a full, a closed or an unread stdout, and a process with few descriptors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Final, TextIO
+
+import pytest
+from support.cli import COMMAND, KEY, Served, save_contacts, start_command, wait_for_end
+
+from outreach_async._cli.app import run
+from outreach_async._cli.process import exit_code, format_error
+from outreach_async.errors import BulkSuspended, TransportError
+from outreach_async.transport._base import build_failure
+from outreach_async.transport._wire import Progress
+
+FAKE: Final = ("--base-url", "fake:", "--workspace", "space_demo")
+pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+
+
+def unread() -> TextIO:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return os.fdopen(writer, "w", encoding="utf-8")
+
+
+STREAMS: dict[str, tuple[Callable[[], TextIO | None], str]] = {
+    "full": (lambda: os.fdopen(os.open("/dev/full", os.O_WRONLY), "w", encoding="utf-8"), "No space left on device"),
+    "unread": (unread, "Broken pipe"),
+    "closed": (lambda: None, "Bad file descriptor"),
+}
+SLOW: Final = (pytest.mark.thorough, pytest.mark.covers)
+COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "contact": (
+        ("contacts", "create", *FAKE, "--owner-key", "key_demo", "--email", "a@a.example"),
+        "; the contact: added contact_",
+    ),
+    "import": (("import", "{people}", *FAKE, "--owner-key", "key_demo", "--json"), "; the rows of the run: 1 added"),
+    "file": (("config", "init", "--config", "{folder}/new.toml"), "; Written: "),
+    "audit": (("audit", *FAKE, "--output", "{folder}/audit.json"), "; Written: "),
+    "nothing": (("mailboxes", *FAKE), ""),
+    "report": (("audit", *FAKE, "--format", "csv"), ""),
+    "version": (("--version",), ""),
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=SLOW if each[0][0] == "audit" else ()) for name, each in COMMANDS.items()]
+)
+def test_a_command_without_stdout_says_on_stderr_what_it_has_changed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, stream: str
+) -> None:
+    arguments, applied = COMMANDS[command]
+    people = save_contacts(tmp_path, "email\na@a.example\n")
+    make, reason = STREAMS[stream]
+    with redirect_stdout(make()):
+        code = run([argument.format(people=people, folder=tmp_path) for argument in arguments])
+        sys.stdout.close()
+    if stream == "unread" and not applied:  # such as `mailboxes | head`
+        assert (code, capsys.readouterr().err) == (141, "")
+        return
+    assert code == 3
+    assert capsys.readouterr().err.startswith(f"outreach-async: standard output: cannot be written ({reason}){applied}")
+
+
+def test_too_many_open_files_are_named_and_are_no_fault_of_a_file() -> None:
+    progress = Progress()
+    progress.sent = False
+    failure = build_failure(
+        "https://api.example", "all attempts failed", progress, ExceptionGroup("", [OSError(errno.EMFILE, "x")])
+    )
+    remedy = "too many open files; raise the limit (ulimit -n), or send fewer requests at once"
+    assert format_error(failure) == f"outreach-async: no connection to https://api.example: {remedy}"
+    suspended = BulkSuspended(f"run suspended: {failure}")
+    suspended.__cause__ = failure
+    suspended.resumable = True
+    assert format_error(suspended).endswith(f"{remedy}; pass a smaller --concurrency")
+    assert isinstance(failure, TransportError)
+    codes = [exit_code(error) for error in (failure, suspended, OSError(errno.EMFILE, "x"), ConnectionResetError(), OSError("x"))]
+    assert codes == [3, 75, 3, 3, 2]
+
+
+@pytest.mark.nightly
+def test_an_import_with_few_descriptors_sends_every_row(served: Served, tmp_path: Path) -> None:
+    people = save_contacts(tmp_path, "\n".join(["email", *(f"user{number}@a.example" for number in range(200))]))
+    limited = ["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", *COMMAND]
+    done = wait_for_end(start_command("import", str(people), *served.options, "--owner-key", KEY, "--no-strict", command=limited))
+    assert (done.code, [line for line in done.err.splitlines() if "too many open files" not in line]) == (0, [])
+    assert "200 of 200 rows" in done.out
