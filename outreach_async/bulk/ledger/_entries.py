@@ -453,16 +453,17 @@ class _Merge:
             keys_of[key >> CAMPAIGN_BITS].add(key)
         uncertain = [key for key, (check, *_) in changed.items() if check >> TARGET_BITS == _UNCERTAIN]
         # A request of an earlier run may still arrive at the service, after the answers of this one.
-        doubtful = {key >> CAMPAIGN_BITS for key in uncertain if self._is_early}
+        doubtful_before = {key >> CAMPAIGN_BITS for key in uncertain if self._is_early}
+        doubtful = set[int]()
         for key, digest, target, effect, id_ in rows:
             if effect in _EFFECTLESS or target > _MAX_TARGET:  # rows of campaigns that have no number are sent every time
                 continue
             contact, known = key >> CAMPAIGN_BITS, digest
             # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
             if effect in _UNSETTLED or contact in doubtful:
+                known, self._settles_at = _UNCERTAIN, max(self._settles_at, self._run.settles_at)
+            elif contact in doubtful_before:
                 known = _UNCERTAIN
-            if effect == Effect.POSSIBLE:
-                self._settles_at = max(self._settles_at, self._run.settles_at)
             if effect != Effect.APPLIED:
                 doubtful.add(contact)
             form, stored = self._encode_id(id_, changed.get(key))
