@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import mailbox
+from support.audit_reports import finding
 from support.campaigns import DAY
 from support.examples import scaled
 from support.histories import START, DrawnWorld, Sent, agency, append_days, pass_day
@@ -41,6 +42,7 @@ from outreach_async.audit._history_tables import (
     create_view,
     record_mailboxes,
 )
+from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit.history import History, HistoryError
 
 HELPER = (sys.executable, "-m", "support.histories")
@@ -727,10 +729,33 @@ def test_a_finding_of_a_workspace_that_is_no_longer_read_stays_open(path: Path) 
     assert history.opened(["space_1", "space_2"]) == {}
 
 
+def test_a_finding_that_was_appended_late_stays_open(path: Path) -> None:
+    world, _ = one_campaign()
+    late = DrawnWorld(["space_9"], boxes={"space_9": [mailbox(id="mailbox_9")]}, troubled={"mailbox_9"})
+    history = History(path)
+    history.append(*world.read(START + 5 * DAY))
+    history.append(*late.read(START))
+
+    assert history.prune(keep=DAY) == 1
+    assert history.opened(["space_9"]) == {("space_9", "OA101", "error"): START}
+
+
+def test_the_score_of_a_workspace_that_was_read_in_part_is_unknown(path: Path) -> None:
+    world, _ = one_campaign()
+    report, readings = world.read(START)
+    about = {"workspace": "space_1", "mailbox": None, "email": None, "domain": None, "sent_30days": None}
+    unread = finding(UNREADABLE.id, message="could not be read: 503", **about)
+    History(path).append(attrs.evolve(report, unreadable=["space_1"], findings=[unread]), readings)
+
+    (row,) = rows_of(path, "workspaces")
+    assert [row[name] for name in ("reading", "mailboxes", "sent_30days", "score")] == ["partial", None, None, None]
+
+
 def test_a_finding_that_was_resolved_by_a_clock_that_was_ahead_is_open_again(path: Path) -> None:
     world, _ = one_campaign()
     history = History(path)
     world.troubled.add(world.boxes["space_1"][0].id)
+    history.append(*world.read(START - DAY))
     history.append(*world.read(START))
     before = read_tables(path)
     world.troubled.clear()
@@ -744,7 +769,7 @@ def test_a_finding_that_was_resolved_by_a_clock_that_was_ahead_is_open_again(pat
     assert history.prune(after=START + DAY) == 1
     assert history.opened(["space_1"]) == {}
     history.append(*world.read(START + 3 * DAY))
-    assert history.prune(keep=DAY) == 2
+    assert history.prune(keep=DAY) == 3
     assert all(row["rule"] != "OA101" for row in rows_of(path, "findings"))
 
 
