@@ -196,6 +196,17 @@ def test_a_sum_is_unknown_while_a_campaign_may_have_left_or_returned(path: Path,
     assert gaps == {"2026-03-04", "2026-03-05", "2026-03-06"}
 
 
+def test_a_draft_that_is_deleted_leaves_no_day_unknown(path: Path) -> None:
+    world, sent = one_campaign()
+    draft = world.campaigns["camp_1"] = Sent("space_1", START - DAY, status="draft")
+    history = History(path)
+    for day in (0, 1, 3):
+        world.campaigns = {"camp_0": sent} if day == 3 else {"camp_0": sent, "camp_1": draft}
+        history.append(*world.read(START + day * DAY))
+        sent.sent += 12
+    assert [day.sent for day in history.daily("workspace")] == [None, 12, 6, 6]
+
+
 class Drawn:
     """A world that is drawn day by day, its history, and all that was read of it."""
 

@@ -49,11 +49,12 @@ class Sent:
     replied: int = 0
     bounced: int = 0
     name: str = "Spring"
+    status: str = "live"
 
     def models(self, id_: str, steps: int = 1) -> tuple[Campaign, list[Step]]:
         """Return the campaign and its steps as the service returns them."""
         shown = campaign(
-            id=id_, name=self.name, created=self.created, steps=steps,
+            id=id_, name=self.name, status=self.status, created=self.created, steps=steps,
             opens_num=self.opened, replies_num=self.replied, bounces_num=self.bounced,
         )  # fmt: skip
         parts = [self.sent // steps + (at < self.sent % steps) for at in range(steps)]
