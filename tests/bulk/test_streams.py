@@ -440,6 +440,20 @@ async def test_a_request_cancelled_from_inside_stops_the_run_with_its_report(opt
         assert sorted(outcome.index for outcome in found) == [*range(len(found))]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_list_of_campaigns_cancelled_from_inside_stops_the_run(options: dict[str, Any]) -> None:
+    class Unlisted(Script):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            if request.method == "GET":
+                raise asyncio.CancelledError
+            return await super().send(request, progress)
+
+    contacts = [{"email": f"user{number}@a.example", "campaign": "Spring"} for number in range(9)]
+    with pytest.raises(BulkStopped, match="although the run was not cancelled") as caught:
+        await client(Unlisted(added())).contacts.create_many(contacts, **options)
+    assert caught.value.report is not None
+
+
 # Threads
 
 

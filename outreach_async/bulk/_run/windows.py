@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
 from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
-from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader
+from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import OTHER_JOURNAL, MarkedWindow
@@ -100,6 +100,10 @@ class WindowedFeed:
         except Exception as error:  # noqa: BLE001 - raised in a worker, which stops the run
             if not self._ended:  # a run that is ending needs no more rows
                 self._failure = error
+        except anyio.get_cancelled_exc_class() as error:
+            if not was_cancelled_from_inside():
+                raise
+            self._failure = cancelled_from_inside("a request for campaigns", error)
         self._end()
 
     def _end(self) -> None:
