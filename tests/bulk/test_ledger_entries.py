@@ -16,6 +16,7 @@ from support.scenarios import SPACE
 
 from outreach_async import Target
 from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk.journal._reader import JournalExistsError
 from outreach_async.bulk.ledger import _entries as entries
 from outreach_async.bulk.ledger._entries import (
     ALL_TIMES,
@@ -29,8 +30,8 @@ from outreach_async.bulk.ledger._entries import (
     _divide,
     _find_overtaken,
 )
-from outreach_async.bulk.ledger._folding import _sent_rows, encode_row
-from outreach_async.errors import JournalError
+from outreach_async.bulk.ledger._folding import _sent_rows, encode_row, translate_errors
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 
 IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
 TARGETS = {1: Target(SPACE), 2: Target("space_2"), 3: Target("space_3")}
@@ -167,3 +168,21 @@ def test_a_campaign_beyond_the_largest_number_has_no_entry(tmp_path: Path) -> No
     rows = [(1 << 40, 5, 2**20 - 1, Effect.APPLIED, None), (2 << 40, 5, 2**20, Effect.APPLIED, None)]
     with closing(Generation(fold(path, rows))) as opened:
         assert [*opened.locate([1 << 40, 2 << 40])] == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (JournalExistsError("journal: p; q exists; resume its run"), "ledger: another run is using l; wait until that run ends"),
+        (InvalidRequest("journal: p was written by a newer version; use it"), "ledger: p was written by a newer version; use it"),
+        (
+            JournalError("journal p; q cannot be read: EIO; resume"),
+            "ledger l: journal p; q cannot be read: EIO; fix the cause and run again",
+        ),
+        (InvalidRequest("rows: expected x; pass y"), "rows: expected x; pass y"),
+    ],
+)
+def test_errors_of_a_journal_become_errors_of_its_ledger(error: OutreachError, expected: str) -> None:
+    with pytest.raises((InvalidRequest, JournalError)) as caught, translate_errors("l"):
+        raise error
+    assert str(caught.value) == expected
