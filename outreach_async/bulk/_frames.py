@@ -157,8 +157,19 @@ def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: Callabl
 
 
 def _read_objects(column: Any) -> Sequence[Any]:
-    cells: list[Any] = column.to_pylist()
+    """Return the cells of a column. One that Python cannot represent, such as a date in year 30000, stays an Arrow scalar."""
+    try:
+        cells: list[Any] = column.to_pylist()
+    except Exception:  # noqa: BLE001 - pyarrow raises its own errors, and those of datetime and decimal
+        return [*map(_read_object, column)]
     return cells
+
+
+def _read_object(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except Exception:  # noqa: BLE001 - as above
+        return scalar
 
 
 def _read_strings(column: Any) -> Sequence[object]:
@@ -169,7 +180,10 @@ def _read_strings(column: Any) -> Sequence[object]:
 
     if is_text(column.type):
         return _read_objects(column)
-    texts = to_strings(column)
+    try:
+        texts = to_strings(column)
+    except ValueError:  # pyarrow's own error; for example, of a time zone that this system does not know
+        return _read_objects(column)
     if not types.is_floating(column.type) and not is_bytes(column.type):
         return texts
 

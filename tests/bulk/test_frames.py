@@ -256,6 +256,23 @@ def test_a_column_of_another_type_without_values_is_unset(kind: pa.DataType) -> 
     assert rows_of(frame) == [{"email": "a@a.example"}, {"email": "b@a.example"}]
 
 
+@pytest.mark.parametrize(
+    ("column", "numbers", "got"),
+    [
+        (pa.array([0, 10**15, None], pa.timestamp("s")), "reject", ["datetime", "TimestampScalar"]),
+        (pa.array([0, 2**30, None], pa.date32()), "reject", ["date", "Date32Scalar"]),
+        (pa.array([0, 1, None], pa.timestamp("s", tz="Europe/Nowhere")), "format", ["TimestampScalar", "TimestampScalar"]),
+    ],
+    ids=["time", "date", "zone"],
+)
+def test_a_value_that_python_cannot_represent_rejects_only_its_row(column: Any, numbers: Numbers, got: list[str]) -> None:
+    frame = pa.table({"email": ["a@a.example", "b@a.example", "c@a.example"], "city": column})
+    *odd, last = read_frame(frame, numbers)[0]
+    reason = "city: expected a string, got {}; convert the column to strings"
+    assert [row.reason for row in odd if isinstance(row, UnsendableRow)] == [reason.format(kind) for kind in got]
+    assert last == {"email": "c@a.example"}
+
+
 @virtual_time
 async def test_a_row_without_an_email_is_rejected() -> None:
     (outcome,) = await outcomes_of(pl.DataFrame({"email": [None], "zip": ["1"]}))
