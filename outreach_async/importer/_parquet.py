@@ -23,7 +23,11 @@ from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SI
 
 
 def _to_cells(column: Array) -> list[str]:
-    return [text or "" for text in to_strings(column)]
+    try:
+        return [text or "" for text in to_strings(column)]
+    except ValueError:  # pyarrow's own error; for example, of a time zone that this system does not know
+        what = f"expected columns that this system can convert to text, got {column.type}"
+    raise InvalidRequest(f"file: {what}; store the column as text")
 
 
 def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:

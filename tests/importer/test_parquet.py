@@ -135,6 +135,14 @@ def test_an_unreadable_file_is_refused(content: bytes) -> None:
     assert refused(open_file, io.BytesIO(content)).startswith("the stream: not a readable Parquet file (")
 
 
+def test_a_column_that_cannot_become_text_is_refused_with_its_type() -> None:
+    content = saved(pa.table({"when": pa.array([1], pa.timestamp("us", tz="Europe/Nowhere"))}))
+    with pytest.raises(
+        InvalidRequest, match=r"^file: expected columns .* got timestamp\[us, tz=Europe/Nowhere\]; store the column"
+    ):
+        [*open_file(io.BytesIO(content)).records()]
+
+
 def test_a_nested_column_is_not_read() -> None:
     nested = {"a.b": pa.array([["x"], ["y"]]), "c": pa.array([["x"], ["y"]])}
     content = saved(pa.table({"a": ["1", "2"], "email": ["ann@a.example", "bo@a.example"], **nested}))
