@@ -125,7 +125,8 @@ def test_a_contact_is_doubted_after_a_later_row_of_one_that_may_be_the_same(cont
 def test_similar_contacts_are_neighbours_and_others_are_not(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     keys = [0, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 1, *((1 << 64) - number for number in (1, 2, 1 << 31))]
-    with closing(Generation(fold(path, [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]))) as opened:
+    rows: list[SentRow] = [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]
+    with closing(Generation(fold(path, [*rows, (5, 2, 1, Effect.NONE, None)]))) as opened:
         for key in [*keys, 2 << 32]:
             found = [opened.keys[place] for place in opened.similar(key)]
             assert found == sorted(other for other in keys if other >> 32 == key >> 32)
