@@ -28,7 +28,7 @@ from outreach_async._service.validation import (
     type_name,
 )
 from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.transport._secret import Secret, drop_frames, mask_keys
 from outreach_async.transport._urls import parse_base_url
 
@@ -40,6 +40,7 @@ Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 _MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096
 _MAX_LISTED: Final = 8
+_MAX_USE: Final = 300  # characters: more than the longest name of a host
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
 
 
@@ -190,13 +191,15 @@ class ConfigValues:
             ```
         """
         found: dict[str, ConfiguredWorkspace] = {}
-        for given in selectors:
-            selector = strip_id(given)
-            chosen = [each for each in self.workspaces if each.id == selector]
+        members: dict[Any, list[ConfiguredWorkspace]] = {}  # a file may have thousands of workspaces, and select each
+        for each in self.workspaces:
+            for selector in (each.id, each.name, *each.groups, ALL):
+                members.setdefault(selector, []).append(each)
+        for selector in map(strip_id, selectors):
+            chosen = members.get(selector, [])
             if not chosen and isinstance(selector, str) and selector.startswith(ID_PREFIXES["workspace"]):
                 require_id("workspace", selector, "workspace", "correct the id")
                 chosen = [ConfiguredWorkspace(name=selector, id=selector)]
-            chosen = chosen or [each for each in self.workspaces if selector in {ALL, each.name, *each.groups}]
             if not chosen and self.workspaces:
                 groups = dict.fromkeys(group for each in self.workspaces for group in each.groups)
                 known = _suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], "the names are")
@@ -224,10 +227,10 @@ def configured_key(config: ConfigValues, workspace: ConfiguredWorkspace | None) 
     return (workspace and workspace.owner_key) or config.owner_key
 
 
-def select(config: ConfigValues, text: str) -> list[ConfiguredWorkspace]:
-    """Return the workspaces of one text: a selector, or several that are separated by blanks or commas."""
+def select(config: ConfigValues, *texts: str) -> list[ConfiguredWorkspace]:
+    """Return the workspaces of texts: each is a selector, or several that are separated by blanks or commas."""
     known = {name for each in config.workspaces for name in (each.name, *each.groups)}
-    return config.find(*([text] if strip_id(text) in known else split_selectors(text)))
+    return config.find(*(each for text in texts for each in ([text] if strip_id(text) in known else split_selectors(text))))
 
 
 def split_selectors(text: str) -> list[str]:
@@ -257,9 +260,11 @@ def default_paths() -> list[Path]:
     places = [Path(FILE_NAME)]
     try:
         from platformdirs import user_config_path
-    except ImportError:  # the extra `cli` is missing
+
+        own = user_config_path("outreach-async", appauthor=False) / FILE_NAME
+    except (ImportError, RuntimeError):  # the extra `cli` is missing, or the user has no home, as in a container
         return places
-    return [*places, user_config_path("outreach-async", appauthor=False) / FILE_NAME]
+    return [*places, own] if own.is_absolute() else places  # older versions name a folder `~` in the working directory
 
 
 def require_config(path: str | os.PathLike[str] | None, profile: str | None, kind: type[T]) -> T:
@@ -282,7 +287,7 @@ def read_config(path: Path, named: bool, profile: str | None, kind: type[T]) -> 
     try:
         document = parse_toml(_decode(path, content))
         values = _build(path, profile, document)
-        found = None if named else FoundFile.of(path, content, ", ".join(dict.fromkeys(_name_uses(document))))
+        found = None if named else FoundFile.of(path, content, _join_uses(list(dict.fromkeys(_name_uses(document)))))
         untrusted = None if found is None or not found.names or found.is_trusted else found
         return kind(path=path, profile=profile, untrusted=untrusted, **values)
     except tomllib.TOMLDecodeError as error:
@@ -290,6 +295,11 @@ def read_config(path: Path, named: bool, profile: str | None, kind: type[T]) -> 
     except _Fault as fault:
         problem = str(fault)
     raise InvalidRequest(f"{path}: {mask_keys(problem)}")
+
+
+def _join_uses(uses: Sequence[str]) -> str:
+    more = [f"{len(uses) - _MAX_LISTED:,} more"] if len(uses) > _MAX_LISTED else []
+    return " and ".join([*(shorten(each, _MAX_USE) for each in uses[:_MAX_LISTED]), *more])
 
 
 def _name_uses(table: Mapping[str, Any]) -> Iterator[str]:

@@ -43,6 +43,9 @@ class FoundFile:
         """Remember the file as it was read, and forget what was trusted in its place before. `OSError`: nothing is remembered."""
         folder = require_state_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(folder):  # as after a restore without the modes of files
+            remedy = f"run: chmod go-w {shlex.quote(str(folder))}"
+            raise InvalidRequest(f"{folder}: expected a folder that only this user can write, but others can write it; {remedy}")
         forget(self.place)
         (folder / self._entry).touch(0o600)
         (folder / self._entry).write_bytes(os.fsencode(self.place))
@@ -53,10 +56,10 @@ class FoundFile:
 
     def require(self) -> None:
         """Raise an error with the remedies."""
-        what = f"expected a file that this user trusts, because it names {self.names}"
+        what = "expected a file that this user trusts"
         named = shlex.quote(str(self.place))
         other = f"or name the file: --config {named}, or OUTREACH_CONFIG={named}; --config /dev/null ignores it"
-        got = "got one that was only found in the working directory"
+        got = f"got one that was found in the working directory, and that names {self.names}"
         raise InvalidRequest(f"{self.place}: {what}, {got}; {self.remedy} ({other})")
 
 

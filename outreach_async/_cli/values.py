@@ -145,16 +145,14 @@ def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, 
 
 def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
     """Return the ids of the workspaces that options, a variable or the configuration file select."""
-    found: dict[str, None] = {}
-    for given in (selectors,) if isinstance(selectors, str) else selectors or ():
-        text = strip_id(given) or ""
-        try:
+    texts = [strip_id(text) or "" for text in ((selectors,) if isinstance(selectors, str) else selectors or ())]
+    try:
+        for text in texts:
             for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():
                 require_id("workspace", part, "workspace", "use the id of a workspace")
-            found |= dict.fromkeys(each.id for each in select(config, text))
-        except InvalidRequest as error:
-            raise InvalidRequest(f"{source}{str(error).removeprefix('workspace')}") from None
-    return tuple(found)
+        return tuple(each.id for each in select(config, *texts))
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{source}{str(error).removeprefix('workspace')}") from None
 
 
 def _parse_header(text: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from outreach_async.transport._sending import require_origin_form
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD
 
 _AROUND: Final = "\ufeff\u200b" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # also a byte order mark
+_MAX_COMPARED: Final = 100
 _MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
 
 
@@ -83,8 +84,12 @@ def show_name(value: object) -> str:
 
 def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:
     """Return the most similar names, whatever their case, as `'a' or 'b'`; an empty string if none is similar."""
-    by_folded = {each.casefold(): each for each in known}
-    return " or ".join(show_name(by_folded[each]) for each in get_close_matches(name.casefold(), by_folded, n=3, cutoff=cutoff))
+    by_folded = {_fold(each): each for each in known}
+    return " or ".join(show_name(by_folded[each]) for each in get_close_matches(_fold(name), by_folded, n=3, cutoff=cutoff))
+
+
+def _fold(name: str) -> str:
+    return name[:_MAX_COMPARED].casefold()  # a comparison takes time by the square of the length
 
 
 def show_number(value: object) -> str:

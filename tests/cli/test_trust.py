@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -75,12 +76,17 @@ def is_refused() -> bool:
         ('[workspaces]\na = { id = "space_1", owner_key = { command = ["sh", "-c", "key_hunter2"] } }', "the program 'sh'"),
         ('[profile.p]\nbase_url = "http://u.example"', "the address http://u.example"),
         ('[profile.p.workspaces]\na = { id = "space_1", owner_key = { command = ["op"] } }', "the program 'op'"),
+        (ADDRESS + PROGRAM, "the address http://127.0.0.1:9 and the program 'touch'"),
+        (
+            "".join(f'[profile.p{number}]\nbase_url = "http://u{number}.example/{"a" * 999}"\n' for number in range(10)),
+            " and ".join([*(f"the address http://u{number}.example/{'a' * 270}..." for number in range(8)), "2 more"]),
+        ),
     ],
 )
 def test_what_redirects_or_runs_needs_trust(shell: Shell, text: str, names: str) -> None:
     write(text)
     err = shell.refused("campaigns", "--workspace", "space_1")
-    assert f"expected a file that this user trusts, because it names {names}, got one that was only found" in err
+    assert f"this user trusts, got one that was found in the working directory, and that names {names}; " in err
     assert "hunter2" not in err
     assert is_refused()
     assert not Path("ran").exists()
@@ -269,6 +275,20 @@ def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, e
     assert path.stat().st_mode & 0o077 == (0 if not entry else path.stat().st_mode & 0o044)
     path.chmod(0o777)
     assert is_refused()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_trust_in_a_folder_that_others_can_write_is_an_error_whose_remedy_works(shell: Shell, folder: Path) -> None:
+    write(ADDRESS)
+    state = folder / "state" / "outreach-async" / "trusted"
+    state.mkdir(parents=True)
+    state.chmod(0o775)  # as a restored backup may have it
+    err = shell.refused("config", "trust")
+    assert f"{state}: expected a folder that only this user can write, but others can write it" in err
+    assert (is_refused(), list(state.iterdir())) == (True, [])
+    subprocess.run(err.partition("run: ")[2], shell=True, check=True)  # noqa: S602 - as a person pastes it
+    assert shell("config", "trust").code == 0
+    assert not is_refused()
 
 
 def test_a_pipe_that_is_found_is_not_waited_for(shell: Shell) -> None:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 from support.cli import serve_in_thread
 
 from outreach_async import HttpxTransport, InvalidRequest, OutreachClient, OutreachError
-from outreach_async._config_file import _require_safe, default_paths
+from outreach_async._config_file import _require_safe, default_paths, select
 from outreach_async._config_trust import FoundFile
-from outreach_async.config import Config, KeyReference, load_config
+from outreach_async.config import Config, ConfiguredWorkspace, KeyReference, load_config
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
 from outreach_async.transport._secret import reveal
@@ -177,9 +178,11 @@ def test_unknown_names_and_profiles_are_refused_with_the_closest() -> None:
     write(f"{BASE}[profile.staging]\n[workspaces]\n{names}")
     config = load_config()
     wrong: Any = 3
+    long = ConfiguredWorkspace(name="x" * 100 + "y" * 999, id="space_1")
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: config.find("klient3"), "got 'klient3'; did you mean 'client3' or 'client9' or 'client8'?"),
         (lambda: config.find("zz"), "the names are 'client0', 'client1', 'client2', 'client3', 'client4', 'client5', "),
+        (lambda: Config(workspaces=(long,)).find("x" * 100 + "z" * 999), "did you mean 'xxxx"),  # only beginnings are compared
         (lambda: load_config(profile="stagin"), "expected a profile of the file, got 'stagin'; did you mean 'staging'?"),
         (lambda: config.client("all"), "workspace: expected one workspace, got 12 (client0, client1, client2, "),
         (lambda: config.find(wrong), "expected a name, an id or a group of workspaces in outreach.toml, got int"),
@@ -211,6 +214,19 @@ def test_the_users_folder_is_searched_only_with_its_library(monkeypatch: pytest.
     assert [path.name for path in default_paths()] == ["outreach.toml", "outreach.toml"]
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert default_paths() == [Path("outreach.toml")]
+
+
+def raise_without_home(name: str, **_: object) -> Path:
+    raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("find", [raise_without_home, lambda name, **_: Path("~", ".config", name)], ids=["newer", "older"])
+def test_a_user_without_a_home_has_no_folder(monkeypatch: pytest.MonkeyPatch, find: Callable[..., Path]) -> None:
+    monkeypatch.setitem(sys.modules, "platformdirs", SimpleNamespace(user_config_path=find))
+    (Path("~") / ".config" / "outreach-async").mkdir(parents=True)
+    (Path("~") / ".config" / "outreach-async" / "outreach.toml").write_text(BASE)
+    with pytest.raises(InvalidRequest, match=r"expected a configuration file at outreach\.toml, found none"):
+        load_config()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
@@ -403,6 +419,26 @@ def test_a_key_of_the_file_is_for_the_address_of_the_file_alone(monkeypatch: pyt
 def test_toml_that_takes_too_long_is_refused_at_once(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=rf"expected TOML, got invalid content: {message}; correct the file"):
         load_config(write(text))
+
+
+class Counted(str):
+    """A name that counts its comparisons."""
+
+    comparisons = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_many_workspaces_are_found_without_comparing_each_with_each() -> None:
+    names = [f"client{number}" for number in range(300)]
+    spaces = [ConfiguredWorkspace(name=Counted(name), id=Counted(f"space_{name}")) for name in names]
+    config = Config(workspaces=tuple(spaces))
+    assert config.find(*names) == select(config, *names) == spaces
+    assert Counted.comparisons < 10_000
 
 
 def test_clients_are_created_from_a_file_in_one_call() -> None:

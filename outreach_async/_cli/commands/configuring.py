@@ -183,6 +183,7 @@ async def _check_workspace(options: Options, found: _Check, client: OutreachClie
 def show(options: Options) -> int:
     screen, config, url = options.screen(), options.config, options.base_url
     only = f" (only for {config.base_url})" if config.elsewhere else ""
+    names = config.names
     values = {
         "path": config.path and str(config.path),
         "profile": options.profile,
@@ -191,7 +192,7 @@ def show(options: Options) -> int:
         "backend": options.backend,
         "timeout": options.timeout,
         "rate": options.rate,
-        "workspace": ", ".join(map(options.name_of, options.workspaces)) or None,
+        "workspace": ", ".join(names.get(each, each) for each in options.workspaces) or None,
     }
     if config.untrusted is not None:
         screen.warn(f"{config.untrusted.place}: not trusted yet; {config.untrusted.remedy}")
