@@ -87,7 +87,7 @@ def create_transport(base_url: str, backend: str, limit: int) -> Transport:
 
 def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
     """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
-    from outreach_async._config_file import key_of  # imported on demand: few clients have a configuration file
+    from outreach_async._config_file import at_address, key_of  # imported on demand: few clients have a configuration file
 
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
@@ -97,7 +97,7 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
             transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
             arguments |= {"transport": transport, "base_url": None}
     address = arguments.get("base_url")
-    config = config.at(address if isinstance(address, str) and address else service_address(arguments.get("transport")))
+    config = at_address(config, address if isinstance(address, str) and address else service_address(arguments.get("transport")))
     if config.timeout is not None:
         arguments.setdefault("timeout", config.timeout)
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
@@ -166,13 +166,6 @@ class ConfigValues:
     elsewhere: str | None = attrs.field(default=None, repr=False, eq=False)
     """The address that is used instead of the file's, so that no key of the file may be sent; `None` for the file's."""
 
-    def at(self, address: str | None) -> Self:
-        """Return the values for another address, if it is another one."""
-        if address is None or self.base_url is None:
-            return self
-        own, used = (str(parse_base_url(url)) for url in (self.base_url, address))
-        return self if own == used else attrs.evolve(self, elsewhere=used)
-
     @property
     def names(self) -> dict[str, str]:
         """The names of the workspaces, by id."""
@@ -211,6 +204,14 @@ class ConfigValues:
                 raise InvalidRequest(f"workspace: expected an id (space_...), {got}")
             found |= {each.id: each for each in chosen}
         return list(found.values())
+
+
+def at_address(config: ConfigValues, address: str | None) -> ConfigValues:
+    """Return the values for another address, if it is another one."""
+    if address is None or config.base_url is None:
+        return config
+    own, used = (str(parse_base_url(url)) for url in (config.base_url, address))
+    return config if own == used else attrs.evolve(config, elsewhere=used)
 
 
 def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyReference | None:

@@ -11,7 +11,16 @@ import click
 
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._config_file import NO_FILE, Backend, ConfigValues, find_config, read_config, select, split_selectors
+from outreach_async._config_file import (
+    NO_FILE,
+    Backend,
+    ConfigValues,
+    at_address,
+    find_config,
+    read_config,
+    select,
+    split_selectors,
+)
 from outreach_async._config_trust import FoundFile
 from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, strip_id
 from outreach_async._vocabulary import ID_PREFIXES
@@ -60,7 +69,7 @@ class Options:
         config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
         if config.untrusted is not None and not only_shows:
             confirm_trust(config.untrusted)
-        config = config.at(base_url)
+        config = at_address(config, base_url)
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), address),
             "owner_key": _first(config, "owner_key", values.get("owner_key"), strip_id(outside.get("OUTREACH_OWNER_KEY"))),

@@ -112,12 +112,8 @@ def create_view(name: str, kind: str = "VIEW") -> str:
     return f"CREATE {kind} {name} AS {VIEWS[name]}"
 
 
-def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
-    """Return CTEs that end with `diffs`, the differences of an entity's counters for each day, and `levels`, its other figures.
-
-    `read` is a condition on the rows of `workspaces` in which the entity was read.
-    """
-    key, created = entity.key, "created_at" if entity is MAILBOX else "created"
+def _difference_terms(counters: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the SQL terms of the differences of counters, in the order in which `_days_of` names them."""
     known, known_since = (
         {name: f"{at} - created < {_WINDOWS[total]}" if total in _WINDOWS else "1" for name, total in counters.items()}
         for at in ("first_at", "last_at")
@@ -134,6 +130,16 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
         f" AS {name}"
         for name in counters
     )
+    return lags, fell, given, none, zero, names, sums
+
+
+def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
+    """Return CTEs that end with `diffs`, the differences of an entity's counters for each day, and `levels`, its other figures.
+
+    `read` is a condition on the rows of `workspaces` in which the entity was read.
+    """
+    key, created = entity.key, "created_at" if entity is MAILBOX else "created"
+    lags, fell, given, none, zero, names, sums = _difference_terms(counters)
     return f"""
   current AS (
     SELECT {key}, max(first) AS version, {", ".join(entity.labels)} FROM {entity.table} GROUP BY {key}),

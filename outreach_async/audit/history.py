@@ -265,7 +265,7 @@ class History:
 
         Example:
             ```python
-            print(history.refusal(later))  # -> None
+            print(history.refusal(await audit(client, ["space_1"])))  # -> None
             ```
         """
         if not self.exists:

@@ -194,7 +194,7 @@ def test_a_nightly_job_that_loses_answers_sends_their_rows_again(fake: FakeServi
     job = example("nightly")
     assert job.send_changes(database).uncertain == 1
     assert job.send_changes(database).ledger.uncertain == 1
-    assert job.send_changes(database).ledger.unchanged == 20
+    assert job.send_changes(database).ledger.unchanged == 19  # the first request might still arrive, so its row is sent again
     assert len(fake.contacts(workspace)) == 20
 
 

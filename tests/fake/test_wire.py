@@ -101,7 +101,7 @@ def test_w6_one_trailing_slash_is_ignored() -> None:
 
 def test_w6_a_slash_within_an_id_is_percent_encoded() -> None:
     fake = FakeService()
-    odd = "camp_é ü/%2F?#"
+    odd = "camp_éü/%2F?#"
     fake.add_workspace(SPACE)
     fake.add_campaign(SPACE, id=odd, steps=["A"])
 
