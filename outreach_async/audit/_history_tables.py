@@ -153,8 +153,8 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
     SELECT {key}, workspace, first, before AS since, first AS until, 0 AS is_end FROM rows
     UNION ALL SELECT {key}, workspace, first, last, {_NEVER}, 1 FROM rows WHERE next IS NULL),
   absences AS (  -- the complete readings in a gap that lack the entity
-    SELECT g.{key}, g.first, is_end, min(day) AS gone, max(day) AS absent, max(l.status IS 'draft') AS was_draft
-    FROM gaps g JOIN workspaces w ON w.workspace = g.workspace AND w.snapshot > since AND w.snapshot < until
+    SELECT g.{key}, g.first, is_end, min(day) AS gone, max(day) AS absent, l.status IS 'draft' AS was_draft
+    FROM gaps g JOIN workspaces w ON w.workspace = g.workspace AND w.snapshot BETWEEN since AND until
       JOIN snapshots s ON s.snapshot = w.snapshot
       LEFT JOIN {entity.table} m ON m.{key} = g.{key} AND w.snapshot BETWEEN m.first AND m.last
       LEFT JOIN {entity.table} l ON l.{key} = g.{key} AND since BETWEEN l.first AND l.last
@@ -179,7 +179,7 @@ def _days_of(entity: Entity, counters: Mapping[str, str], read: str) -> str:
       FROM readings JOIN spaces USING (workspace) WHERE before_day IS NULL
     UNION ALL SELECT {key}, first_day + 1, last_day, 1, 0, {zero} FROM readings WHERE last_day > first_day
     UNION ALL SELECT {key}, min(day_before + 1, gone), gone, 1, 1, {none}
-      FROM readings WHERE day_before IS NOT NULL AND gone IS NOT NULL AND NOT was_draft
+      FROM readings WHERE day_before IS NOT NULL AND NOT was_draft
     UNION ALL
     SELECT r.{key}, min(last_day + 1, coalesce(x.gone, latest)), coalesce(x.gone, latest), 1, x.gone IS NOT NULL, {none}
       FROM readings r JOIN spaces USING (workspace)

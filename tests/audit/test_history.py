@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +32,7 @@ from support.history_oracle import Seen, figures_of, opened_by, shown_by
 from outreach_async import InvalidRequest
 from outreach_async.audit import Severity
 from outreach_async.audit import history as guide
+from outreach_async.audit._history_snapshot import insert
 from outreach_async.audit._history_tables import (
     CAMPAIGN,
     CAMPAIGN_COUNTERS,
@@ -85,6 +86,7 @@ def test_a_day_has_the_difference_to_the_reading_before(path: Path) -> None:
 
 def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path: Path) -> None:
     world, sent = one_campaign()
+    world.boxes["space_2"] = [mailbox(id="other")]
     history = History(path)
     history.append(*world.read(START))
     before = read_tables(path)
@@ -97,6 +99,10 @@ def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path:
     assert all(after[name] == before[name] for name in ("mailboxes", "mailbox_figures", "campaigns", "campaign_figures"))
     assert [(day.sent, day.score) for day in during] == [(None, 90.0), (None, None)]
     assert [(day.sent, day.spread_over) for day in history.daily("workspace")] == [(None, 1), (10, 2), (10, 2)]
+    history.append(*world.read(START + 3 * DAY, workspaces=["space_2"]))
+    world.boxes["space_1"] = [mailbox(sent_today=99)]
+    history.append(*world.read(START + 4 * DAY, workspaces=["space_1", "space_2"]))
+    assert [day.spread_over for day in history.daily("domain", days=2)] == [2, 2]
 
 
 def test_rolling_totals_of_a_mailbox_give_daily_figures_only_while_it_is_new(path: Path) -> None:
@@ -155,27 +161,40 @@ def test_figures_of_a_workspace_are_missing_unless_it_was_read_completely(path: 
     assert baseline.scores.workspaces == {"read": report.scores.workspaces["read"]}
 
 
-@pytest.mark.parametrize("lost", [*CAMPAIGN_COUNTERS.values(), "all"])
-def test_a_campaign_without_one_of_its_totals_counts_as_not_read(path: Path, lost: str) -> None:
+def read_without(world: DrawnWorld, at: float, *names: str) -> tuple[Any, Any]:
+    """Return the report and the readings of a world whose campaign lacks these figures."""
+    report, readings = world.read(at)
+    ((labels, figures),) = readings._records["space_1", CAMPAIGN]
+    known = [None if name in names else value for name, value in zip(CAMPAIGN.figures, figures, strict=True)]
+    readings._records["space_1", CAMPAIGN] = [(labels, tuple(known))]
+    return report, readings
+
+
+@pytest.mark.parametrize("lost", [[each] for each in CAMPAIGN_COUNTERS.values()] + [CAMPAIGN.figures])
+def test_a_campaign_without_one_of_its_totals_counts_as_not_read(path: Path, lost: Sequence[str]) -> None:
     world, sent = one_campaign()
     history = History(path)
     history.append(*world.read(START))
-    report, readings = world.read(START + DAY)
-    (labels, figures), *_ = readings._records["space_1", CAMPAIGN]
-    known = [None if lost in {"all", name} else value for name, value in zip(CAMPAIGN.figures, figures, strict=True)]
-    readings._records["space_1", CAMPAIGN] = [(labels, tuple(known))]
-    history.append(report, readings)
+    history.append(*read_without(world, START + DAY, *lost))
     sent.sent = 20
     history.append(*world.read(START + 2 * DAY))
 
     assert sent_of(history)[1:] == [("03-03", 10, 2), ("03-04", 10, 2)]
 
 
+def test_a_total_that_a_campaign_never_had_hides_no_other(path: Path) -> None:
+    world, sent = one_campaign()
+    for day in range(3):
+        History(path).append(*read_without(world, START + day * DAY, "opens_num"))
+        sent.sent += 10
+    assert sent_of(History(path)) == [("03-02", None, 1), ("03-03", 10, 1), ("03-04", 10, 1)]
+
+
 @pytest.mark.parametrize(("how", "sends"), [("moved", 3), ("put away", 3), ("put away", 0)])
 def test_a_sum_is_unknown_while_a_campaign_may_have_left_or_returned(path: Path, how: str, sends: int) -> None:
     world, sent = one_campaign()
     world.workspaces = ("space_1", "space_2")
-    other = world.campaigns["camp_1"] = Sent("space_1", START - 9 * DAY)
+    other = world.campaigns["camp_1"] = Sent("space_1", START - 9 * DAY, days_left=0)
     history = History(path)
     for day in (0, 1, 4, 5, 8, 9):
         is_away = day in {4, 5}
@@ -225,7 +244,8 @@ class Drawn:
     def add(self) -> None:
         self.number += 1
         space, created = self.chance.choice(self.world.workspaces), self.chance.choice([self.now - 400 * DAY, self.now])
-        self.world.campaigns[f"camp_{self.number}"] = Sent(space, created, sent=self.chance.randint(0, 9))
+        sent, days_left = self.chance.randint(0, 9), self.chance.choice([0, 10])
+        self.world.campaigns[f"camp_{self.number}"] = Sent(space, created, sent, days_left=days_left)
         box = mailbox(
             id=f"box_{self.number}", email=f"{self.number}@{self.chance.choice('ab')}.example", created_at=created, sent_90days=0,
             bounced_30days=0,
@@ -424,7 +444,8 @@ def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path
         ("DROP TABLE openings", "the definition of openings has changed"),
         ("PRAGMA user_version = 1", "its format has the number 1, but it has the table openings"),
         ("DROP VIEW campaign_days; CREATE TABLE campaign_days (date)", "campaign_days is not a view"),
-        ("DELETE FROM about", "it does not name its service"),
+        ("DELETE FROM about WHERE name = 'address'", "it does not name its service"),
+        ("DELETE FROM about WHERE name = 'identity'", "it does not name its service"),
         ("UPDATE findings SET rule = CAST(X'ff' AS TEXT)", "Could not decode to UTF-8 column"),
     ],
 )
@@ -512,6 +533,8 @@ def test_an_older_audit_of_the_same_workspaces_is_not_appended(path: Path) -> No
     history, other = History(path), DrawnWorld(["space_9"], boxes={"space_9": [mailbox()]})
     assert not history.append(*world.read(START))
     assert history.append(*other.read(START))
+    other.workspaces = ("space_9", "space_1")
+    assert "has an audit of 2026-03-04 08:00 UTC" in str(history.refusal(other.read(START - DAY)[0]))
 
 
 # Reading.
@@ -620,6 +643,7 @@ def test_an_audit_of_some_workspaces_leaves_the_findings_of_others_open(path: Pa
 
     assert baseline is not None
     assert {each.workspace for each in baseline.findings} == {"space_1", "space_2"}
+    assert baseline.mailboxes == 2
 
 
 def test_a_baseline_has_the_totals_of_each_workspace_whose_campaigns_were_read(path: Path) -> None:
@@ -627,6 +651,8 @@ def test_a_baseline_has_the_totals_of_each_workspace_whose_campaigns_were_read(p
     for at in range(3):
         world.campaigns[f"camp_{at}"] = Sent("space_1" if at < 2 else "space_2", START, sent=at + 1)
     history = History(path)
+    history.append(*world.read(START - DAY, unread=["space_2"]))
+    world.campaigns["camp_0"].name = "Autumn"
     history.append(*world.read(START, unread=["space_2"]))
 
     for spaces in (["space_1", "space_2", "space_3"], ["space_1"], ["space_2"]):
@@ -637,6 +663,17 @@ def test_a_baseline_has_the_totals_of_each_workspace_whose_campaigns_were_read(p
             "space_1": (2, 3),
             "space_3": (0, 0),
         }
+
+
+def test_a_baseline_has_at_most_the_last_100_audits(path: Path) -> None:
+    world, _ = one_campaign()
+    History(path).append(*world.read(START))
+    with closing(sqlite3.connect(path)) as db, db:  # 101 appends would take seconds
+        for number in range(1, 102):
+            insert(db, "snapshots", 1 + number, START // DAY, START - number, 90.0, 1, 1, 0, 0, 0, 0, "other")
+    baseline = History(path).baseline(["space_1"])
+    assert baseline is not None
+    assert [point.at for point in baseline.history] == [START - number for number in range(99, -1, -1)]
 
 
 def test_a_mailbox_that_the_service_lists_twice_is_stored_once(path: Path) -> None:
@@ -667,7 +704,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_rows_that_do_not_change_are_not_repeated_and_old_rows_stay(path: Path) -> None:
-    world, _ = one_campaign()
+    world, _ = one_campaign(days_left=0)
     history = History(path)
     query = "SELECT first, last, sent_today FROM mailbox_figures"
     world.boxes["space_1"] = [mailbox(sent_today=7)]
@@ -682,6 +719,8 @@ def test_rows_that_do_not_change_are_not_repeated_and_old_rows_stay(path: Path) 
 
     assert before == [(1, 5, 7)]
     assert after == [*before, (6, 6, 9)]
+    for table in ("campaigns", "campaign_figures", "domain_figures"):
+        assert [(row["first"], row["last"]) for row in rows_of(path, table)] == [(1, 6)]
 
 
 def test_pruning_keeps_the_days_that_remain_and_frees_space(path: Path) -> None:
@@ -789,10 +828,7 @@ def test_a_campaign_whose_figures_were_pruned_is_read_again(path: Path) -> None:
     history = History(path)
     history.append(*world.read(START))
     for day in (1, 2):
-        report, readings = world.read(START + day * DAY)
-        ((labels, figures),) = readings._records["space_1", CAMPAIGN]
-        readings._records["space_1", CAMPAIGN] = [(labels, tuple(None for _ in figures))]
-        history.append(report, readings)
+        history.append(*read_without(world, START + day * DAY, *CAMPAIGN.figures))
 
     assert history.prune(keep=DAY) == 1
     assert history.append(*world.read(START + 3 * DAY))

@@ -50,11 +50,13 @@ class Sent:
     bounced: int = 0
     name: str = "Spring"
     status: str = "live"
+    days_left: int = 10
+    """0 if the end is unknown: the figures are then equal from day to day if nothing is sent."""
 
     def models(self, id_: str, steps: int = 1) -> tuple[Campaign, list[Step]]:
         """Return the campaign and its steps as the service returns them."""
         shown = campaign(
-            id=id_, name=self.name, status=self.status, created=self.created, steps=steps,
+            id=id_, name=self.name, status=self.status, created=self.created, steps=steps, days_left=self.days_left,
             opens_num=self.opened, replies_num=self.replied, bounces_num=self.bounced,
         )  # fmt: skip
         parts = [self.sent // steps + (at < self.sent % steps) for at in range(steps)]
