@@ -219,8 +219,8 @@ def key_of(config: ConfigValues, workspace: ConfiguredWorkspace | None) -> KeyRe
     key = configured_key(config, workspace)
     if key is not None and config.elsewhere is not None:
         got = f"expected the key for {config.elsewhere}, got only that of {config.path} for {config.base_url}"
-        remedy = f"pass an owner key or set OUTREACH_OWNER_KEY, or add a profile with base_url = {json.dumps(config.elsewhere)}"
-        raise InvalidRequest(f"owner_key: {got}; {remedy}")
+        profile = f"a profile with base_url = {json.dumps(config.elsewhere)}, its owner_key and its workspaces"
+        raise InvalidRequest(f"owner_key: {got}; pass an owner key or set OUTREACH_OWNER_KEY, or add {profile}")
     return key
 
 
@@ -436,7 +436,9 @@ def _read_reference(folder: Path, value: object) -> KeyReference:
     if kind == "command":
         if not isinstance(target, list) or not target or not all(isinstance(part, str) and part for part in target):
             raise _Fault(f"expected a list of strings, got {type_name(target)}; write {_REFERENCES}", kind)
-        return KeyReference("command", tuple(target))
+        # As a path of a file: a program beside the configuration file is not one of the working directory, which may be anyone's.
+        program = os.path.join(folder, target[0]) if os.path.dirname(target[0]) else target[0]  # noqa: PTH118,PTH120 - keep "./"
+        return KeyReference("command", (program, *target[1:]))
     with _at(kind):
         text = _require_string(target, _REFERENCES).strip()
         if not text or text.startswith(ID_PREFIXES["owner_key"]):

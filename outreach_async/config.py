@@ -88,8 +88,8 @@ If the file names no address, its keys are for the one that is used.
 
 The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
 folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key, and nothing
-else, within two minutes. A key is read when something is created, never for lists, audits and briefs. No error shows what a
-command prints.
+else, within two minutes. A program with a slash in its name is relative to that folder, too. A key is read when something is
+created, never for lists, audits and briefs. No error shows what a command prints.
 
 Workspaces
 ----------

@@ -76,13 +76,14 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
         from outreach_async._config_file import ALL, ConfigValues, find_config, read_config
+        from outreach_async._service.validation import strip_id
         from outreach_async.errors import InvalidRequest
 
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         words: dict[str, str] = {}
         with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
             found = find_config(given.get("config"), os.environ)
-            profile = given.get("profile") or os.environ.get("OUTREACH_PROFILE") or None
+            profile = given.get("profile") or strip_id(os.environ.get("OUTREACH_PROFILE"))
             # Names need no trust: nothing is run or sent.
             for each in () if found is None else read_config(*found, profile, ConfigValues).workspaces:
                 words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}

@@ -122,7 +122,7 @@ class Options:
 def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> ConfigValues:
     if "profile" not in values:  # a command that writes the file
         return ConfigValues(path=values["config"])
-    profile = values.get("profile") or environment.get("OUTREACH_PROFILE") or None
+    profile = values.get("profile") or strip_id(environment.get("OUTREACH_PROFILE"))
     path = find_config(values["config"], environment)
     if path is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")

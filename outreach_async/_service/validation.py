@@ -29,7 +29,7 @@ def type_name(value: object) -> str:
 
 
 def strip_id(value: object) -> Any:
-    """Return an id, a key or a name without whitespace around it, `None` if nothing is left, and any other value unchanged."""
+    """Return an id, key, name or address without whitespace around it, `None` if nothing is left, any other value unchanged."""
     # Secrets and variables often end in a line break: `echo` writes it. What is sent and what is masked must not differ by it.
     text = reveal(value)
     if not isinstance(text, str):

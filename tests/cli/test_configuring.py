@@ -113,7 +113,7 @@ def test_a_flag_beats_the_environment_which_beats_profile_and_file(folder: Path,
     absent = {"config": None, "profile": None, **dict.fromkeys(flags)}
     layers = [({**absent, **flags}, variables), (absent, variables), (absent, {}), (absent, {})]
     for place, (values, environment) in enumerate(layers):
-        profile = {} if place == 3 else {"OUTREACH_PROFILE": "own"}
+        profile = {} if place == 3 else {"OUTREACH_PROFILE": " own\n"}
         options = Options.of(values, {**environment, **profile})
         assert (getattr(options, name), options.sources[name]) == (expected[name][place], sources[place])
 
@@ -427,7 +427,9 @@ def test_a_key_of_the_file_is_never_sent_to_another_address(
         for command in create, ("import", str(people), *options), ("mcp", "--allow-writes", "client-00", *options):
             err = shell.refused(*command)
             assert f"expected the key for {url}, got only that of outreach.toml for http://127.0.0.1:" in err
-            assert f'pass --owner-key or set OUTREACH_OWNER_KEY, or add a profile with base_url = "{url}"' in err
+            assert (
+                f'pass --owner-key or set OUTREACH_OWNER_KEY, or add a profile with base_url = "{url}", its owner_key and ' in err
+            )
         code, checked = shell.json("config", "check", *options)
         assert (code, checked["workspaces"][0]["readable"], checked["workspaces"][0]["owner_key"]) == (1, True, "fails")
         own = load_config("outreach.toml").base_url

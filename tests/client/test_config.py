@@ -82,9 +82,16 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def reference(value: Mapping[str, Any] | None) -> KeyReference | None:
-    for kind, target in (value or {}).items():
-        return KeyReference(kind, tuple(target) if isinstance(target, list) else target)  # type: ignore[arg-type]  # one of the three
-    return None
+    match value:
+        case {"command": [program, *arguments]}:
+            is_beside = "/" in program and not program.startswith("/")
+            return KeyReference("command", (f"./{program}" if is_beside else program, *arguments))
+        case {"env": name}:
+            return KeyReference("env", name)
+        case {"file": path}:
+            return KeyReference("file", path)
+        case _:
+            return None
 
 
 def require_values(config: Config, values: Mapping[str, Any]) -> None:
@@ -256,6 +263,12 @@ def test_keys_are_read_from_variables_files_and_commands(folder: Path) -> None:
     found = load_config("keys/outreach.toml").owner_key
     assert found is not None
     assert found.read().reveal() == "key_file"
+    program = write("#!/bin/sh\necho key_$1\n", "keys/program")
+    program.chmod(0o700)
+    for name, path in ("./program", "keys/outreach.toml"), ("keys/program", "outreach.toml"), (f"{program.resolve()}", "o.toml"):
+        found = load_config(write(f"owner_key = {{ command = ['{name}', 'beside'] }}", path)).owner_key
+        assert found is not None
+        assert found.read().reveal() == "key_beside"
     assert command.read().reveal() == "key_command"
     assert KeyReference("env", "A").read({"A": " key_env\n"}).reveal() == "key_env"
     assert str(command) == f"command {sys.executable}"
