@@ -76,7 +76,7 @@ class Options:
             "backend": _first(config, "backend", values.get("backend"), default="httpx"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
             "rate": _first(config, "rate", values.get("rate"), given_rate),
-            "workspace": _first(config, "workspace", values.get("workspaces"), outside.get("OUTREACH_WORKSPACE")),
+            "workspace": _first(config, "workspace", values.get("workspaces"), strip_id(outside.get("OUTREACH_WORKSPACE"))),
         }
         sources = {name: source for name, (_, source) in found.items()}
         chosen = {name: value for name, (value, _) in found.items()}

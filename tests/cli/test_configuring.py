@@ -370,8 +370,8 @@ def test_config_init_writes_a_private_file_once(shell: Shell, folder: Path, monk
     assert shell("config", "show").code == 0
     missing = shell("--config", "no/folder.toml", "config", "init")
     assert (missing.code, "--config no/folder.toml: cannot be written (No such file or directory)" in missing.err) == (2, True)
-    monkeypatch.setenv("OUTREACH_BASE_URL", "https://api.example")
-    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_acme space_bolt unknown")
+    monkeypatch.setenv("OUTREACH_BASE_URL", "https://api.example\r\n")
+    monkeypatch.setenv("OUTREACH_WORKSPACE", "space_acme,space_bolt unknown\n")
     assert shell("config", "init", "--config", "my file.toml").out.endswith("config check --config 'my file.toml'\n")
     monkeypatch.delenv("OUTREACH_BASE_URL")
     monkeypatch.delenv("OUTREACH_WORKSPACE")

@@ -398,3 +398,12 @@ def test_a_line_break_around_the_address_in_a_variable_is_no_part_of_it(monkeypa
     assert Options.of({}, os.environ).base_url == "https://api.example"
     Path("o.toml").touch(0o600)
     assert "to https://api.example by httpx" in repr(load_config("o.toml").client())
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_a_blank_variable_leaves_the_workspace_of_the_file(monkeypatch: pytest.MonkeyPatch, around: str) -> None:
+    monkeypatch.setenv("OUTREACH_WORKSPACE", around.format(""))
+    Path("o.toml").touch(0o600)
+    Path("o.toml").write_text('base_url = "https://api.example"\nworkspace = "space_1"\n', encoding="utf-8")
+    assert load_config("o.toml").client()._settings.workspace == "space_1"
+    assert Options.of({"config": "o.toml", "profile": None, "workspaces": ()}, os.environ).workspaces == ("space_1",)

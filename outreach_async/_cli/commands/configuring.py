@@ -17,8 +17,9 @@ from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config
+from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config, split_selectors
 from outreach_async._config_trust import FoundFile, forget, state_folder, trusted_places
+from outreach_async._service.validation import strip_id
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
@@ -55,9 +56,10 @@ _TEMPLATE: Final = """\
 def init(options: Options) -> int:
     """Write a new file with the address and the workspaces of the environment, or with examples in comments."""
     path = options.config.path or Path(FILE_NAME)
-    base_url, ids = os.environ.get("OUTREACH_BASE_URL", ""), os.environ.get("OUTREACH_WORKSPACE", "").split()
+    base_url = strip_id(os.environ.get("OUTREACH_BASE_URL"))
+    ids = split_selectors(os.environ.get("OUTREACH_WORKSPACE", ""))
     try:
-        known = base_url not in {"", FAKE} and not parse_base_url(base_url).secrets
+        known = base_url not in {None, FAKE} and not parse_base_url(base_url).secrets
     except InvalidRequest:
         known = False
     address = f'base_url = "{base_url}"' if known and '"' not in base_url else '# base_url = "https://api.example"'
