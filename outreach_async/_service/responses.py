@@ -226,7 +226,7 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
     meaning = explain_status(response.status)
     rejected = meaning.rejects_data and operation == "create_contact"
     error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
-    error.named_wait = _read_named_wait(attributes["body"])
+    error.named_wait = read_named_wait(attributes["body"]) if meaning.may_name_limit else None
     if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error
@@ -249,16 +249,19 @@ def build_unexpected_response(
     error = errors.UnexpectedResponse(f"{operation}: the service answered {response.status} with {text}", **attributes)
     error.well_formed = value is not None
     error.states_error = states_error
-    error.named_wait = _read_named_wait(attributes["body"]) if is_error or value is None else None
+    error.named_wait = read_named_wait(attributes["body"]) if is_error or value is None else None
     return error
 
 
-def _read_named_wait(body: bytes) -> float | None:
-    """Return the seconds to wait that a message about a rate limit names, 0 if it names none; `None` for any other message."""
-    reason = extract_reason(body)
-    if not _RATE_LIMIT.search(reason):
+def read_named_wait(body: bytes, quoted: bytes = b"") -> float | None:
+    """Return the seconds to wait that a message about a rate limit names, 0 if it names none; `None` for any other message.
+
+    `quoted` is the body of the request. Words of it say nothing about the service, which may quote a row in its message.
+    """
+    reason, row = extract_reason(body), quoted.decode(errors="replace").lower()
+    if all(found[0].lower() in row for found in _RATE_LIMIT.finditer(reason)):
         return None
-    found = _NAMED_WAIT.search(reason)
+    found = next((found for found in _NAMED_WAIT.finditer(reason) if found[0].lower() not in row), None)
     return min(float(found[1]) * _SECONDS_PER_UNIT[found[2][0].lower()], _MAX_NAMED_WAIT) if found else 0.0
 
 

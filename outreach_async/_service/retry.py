@@ -117,6 +117,7 @@ class StatusMeaning:
     is_denied: bool = False
     rejects_data: bool = False
     may_be_past_end: bool = False
+    may_name_limit: bool = True
     error_class: type[errors.StatusError] = errors.StatusError
 
 
@@ -129,7 +130,8 @@ _STATUSES: Final = {
     # A proxy may return 408, 425 and 499 after passing the request on.
     408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),
     416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),
-    422: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True),
+    # It is about the content of the request, so a "quota" in its message is a field. Some services throttle with 400.
+    422: StatusMeaning(FailureKind.FINAL, rejects_data=True, may_be_past_end=True, may_name_limit=False),
     425: StatusMeaning(FailureKind.FINAL, maybe_applied=True),
     # Throttling ends a run only after it has lasted too long; until then, the request is retried.
     429: StatusMeaning(FailureKind.REFUSED, affects_every_row=True, error_class=errors.RateLimited),
@@ -159,7 +161,7 @@ def explain_status(status: int | None, headers: Container[str] = ()) -> StatusMe
 
 
 def explain_error(error: errors.StatusError) -> StatusMeaning:
-    """Return the meaning of an error status and its message: a rate limit asks to wait, whatever the status."""
+    """Return the meaning of an error status and its message: a rate limit asks to wait, with nearly any status."""
     meaning = explain_status(error.status_code, error.headers)
     if error.named_wait is None or meaning.failure_kind is FailureKind.REFUSED:
         return meaning

@@ -703,15 +703,40 @@ async def test_a_named_wait_is_bounded() -> None:
 
 
 @virtual_time
-async def test_a_row_whose_own_message_names_a_limit_is_given_up_and_delays_no_other() -> None:
+@pytest.mark.parametrize("code", [200, 400, 422])
+@pytest.mark.parametrize("bad", [0, 70])
+async def test_a_message_that_quotes_a_row_names_no_limit(code: int, bad: int) -> None:
+    message = '{"status":"error","message":"company_name: RATE LIMIT Ltd (for 20 hours) is too short"}'
+
     class Picky(Script):
         async def send(self, request: Request, progress: Progress, /) -> Response:
             response = await super().send(request, progress)
-            return status(422, b'{"message":"company_name: Quota Ltd is too short"}') if b"user70@" in request.body else response
+            return ok(message, code) if b"Limit" in request.body else response
 
-    found = await outcomes_of(client(Picky(added())).contacts.create_many(rows(300), concurrency=4))
-    (bad,) = [outcome for outcome in found if outcome.status is not Outcome.ADDED]
-    assert (bad.index, bad.status, bad.certain, bad.attempts) == (70, Outcome.NOT_APPLIED, True, 4)
+    odd = NewContact("ann@company.example", company_name="Rate Limit Ltd (for 20 hours)")
+    mixed, began = [odd if number == bad else row for number, row in enumerate(rows(300))], anyio.current_time()
+    found = await outcomes_of(client(Picky(added())).contacts.create_many(mixed, concurrency=4))
+    (left,) = [outcome for outcome in found if outcome.status is not Outcome.ADDED]
+    label = Outcome.UNKNOWN if code == 200 else Outcome.REJECTED
+    assert (left.index, left.status, left.attempts, anyio.current_time()) == (bad, label, 1, began)
+
+
+@virtual_time
+async def test_a_rejection_of_the_content_names_no_limit() -> None:
+    script, began = Script(status(422, b'{"message":"quota: required, try again in 20 hours"}'), added()), anyio.current_time()
+    (outcome, *_) = await outcomes_of(client(script).contacts.create_many(rows(2), concurrency=1))
+    assert (outcome.status, anyio.current_time()) == (Outcome.REJECTED, began)
+
+
+@virtual_time
+async def test_a_limit_is_named_also_for_a_row_with_some_of_its_words() -> None:
+    script, began = (
+        Script(ok('{"status":"error","message":"Quota: rate limit, wait 9 s, for 20 hours"}'), added()),
+        anyio.current_time(),
+    )
+    row = NewContact("ann@company.example", company_name="Quota for 20 hours")
+    assert (await client(script).contacts.create_many([row])).outcomes[Outcome.ADDED] == 1
+    assert 9 <= anyio.current_time() - began <= 11
 
 
 @virtual_time

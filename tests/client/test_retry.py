@@ -54,10 +54,7 @@ WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("a 503 that asks to wait", answered(503, retry_after="1"), REFUSED),
     ("a 503 that asks for nonsense", answered(503, retry_after="soon"), REFUSED),
     ("a 403 that asks to wait", answered(403, retry_after="1"), REFUSED),
-    *(
-        (f"{status} with a rate limit", answered(status, named_wait=0.0), REFUSED)
-        for status in [302, 400, 401, 402, 403, 422, 500]
-    ),
+    *((f"{status} with a rate limit", answered(status, named_wait=0.0), REFUSED) for status in [302, 400, 401, 402, 403, 500]),
     ("an answer with a rate limit", unexpected(well_formed=True, named_wait=60.0), REFUSED),
     ("a text with a rate limit", unexpected(well_formed=False, named_wait=0.0), REFUSED),
     ("a refusal without a status", answered(None), UNCLEAR),
