@@ -18,8 +18,8 @@ VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
 """Environment variable that a completion script sets. click derives the variable's name from the program's name."""
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does, and the command has changed nothing."""
-REFUSED_OUTPUT: Final = 3
-"""Exit code if standard output cannot be written: `process.INCOMPLETE`, which would be a slow import."""
+INCOMPLETE: Final = 3
+"""Exit code if an output cannot be written: that of the same name in `process`, which would be a slow import."""
 
 
 def print_completion(shell: str) -> int:
@@ -48,8 +48,10 @@ def run(arguments: Sequence[str]) -> int:
 
         if not isinstance(error, EXPECTED_ERRORS):
             raise
-        sys.stderr.write(f"{wrap_error(format_error(error))}\n")
-        return exit_code(error)
+        # A file that cannot be written is no wrong usage if rows have been sent.
+        applied = noted.get(APPLIED) if isinstance(error, click.ClickException) else None
+        sys.stderr.write(f"{wrap_error(format_error(error) + (f'; {applied}' if applied else ''))}\n")
+        return INCOMPLETE if applied else exit_code(error)
     finally:
         sys.stdout = stdout
     return code
@@ -117,4 +119,4 @@ def _report_lost_output(failure: OSError, applied: str | None) -> int:
     if applied is None and isinstance(failure, BrokenPipeError):
         return _EXIT_BROKEN_PIPE
     sys.stderr.write(f"{PROGRAM}: standard output: cannot be written ({failure.strerror}){f'; {applied}' if applied else ''}\n")
-    return REFUSED_OUTPUT
+    return INCOMPLETE

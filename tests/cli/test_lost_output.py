@@ -69,6 +69,19 @@ def test_a_command_without_stdout_says_on_stderr_what_it_has_changed(
     assert capsys.readouterr().err.startswith(f"outreach-async: standard output: cannot be written ({reason}){applied}")
 
 
+@pytest.mark.parametrize("flag", ["--results", "--rejects"])
+@pytest.mark.parametrize("way", [(), ("--journal", "{folder}/run.db"), ("--ledger", "{folder}/ledger", "--changed", "ignore")])
+def test_a_file_that_cannot_be_written_after_rows_were_sent_is_no_wrong_usage(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flag: str, way: tuple[str, ...]
+) -> None:
+    people = save_contacts(tmp_path, "email\na@a.example\n")
+    options = ("--owner-key", "key_demo", *(each.format(folder=tmp_path) for each in way), flag, "/dev/full")
+    assert run(["import", str(people), *FAKE, *options]) == 3
+    error = capsys.readouterr().err
+    assert error.startswith(f"outreach-async: {flag} /dev/full: No space left on device; ")
+    assert error.endswith("; the rows of the run: 1 added\n")
+
+
 def test_too_many_open_files_are_named_and_are_no_fault_of_a_file() -> None:
     progress = Progress()
     progress.sent = False

@@ -530,6 +530,7 @@ class RunEnd:
                 for outcomes in started:
                     change = change or job.find_content_change()
                     self._find_state()
+                    note_report(outcomes.report)  # before a file that cannot be written raises
                     written.close()
                     reports.append(self._report(outcomes, change, stopped=stopped))
         for report in reports:
