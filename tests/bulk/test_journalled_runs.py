@@ -29,6 +29,7 @@ from outreach_async import (
     Journal,
     JournalError,
     NewContact,
+    ObjectJournal,
     Outcome,
 )
 from outreach_async.bulk.journal import Identity, JournalWriter
@@ -51,6 +52,13 @@ async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journa
 
 async def finish_run(journal: Journal, count: int = 20, **options: Any) -> BulkReport:
     return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
+
+
+async def test_the_last_outcomes_of_a_run_do_not_wait_for_others(tmp_path: Path) -> None:
+    began = anyio.current_time()
+    journal = ObjectJournal(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
+    await client(Script(added())).contacts.create_many(rows(3), journal=journal)
+    assert anyio.current_time() - began < 1
 
 
 async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: Journal) -> None:

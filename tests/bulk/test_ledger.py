@@ -177,6 +177,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def journals(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*run-00000?"))
+
+
 async def test_hooks_receive_the_unchanged_rows_of_an_awaited_run_too(fake: FakeService, ledger: Ledger) -> None:
     events: list[Event] = []
     for _ in range(2):
@@ -215,8 +219,9 @@ async def test_rejected_rows_are_reported_each_time_and_are_not_gone(file: Ledge
     for expected in (["added", *["rejected"] * 4], ["unchanged", *["rejected"] * 4]):
         assert statuses(await run(script, file, rows, concurrency=1)) == expected
     await run(Script(added("contact_2")), file, [{"email": "no@a.example"}])
-    last = await run(Script(), file, [{"email": "no@a.example", "town": "x"}])
-    assert (statuses(last), counts(last)) == (["rejected"], {"gone": 1})
+    for wrong in rows[3:4], rows[1:4]:
+        last = await run(Script(), file, wrong)
+        assert (statuses(last), counts(last)) == (["rejected"] * len(wrong), {"gone": 1})
 
 
 @pytest.mark.parametrize("row", [{}, {"email": None}, {"email": 5}, {"city": "Lyon"}, NewContact(None)])  # type: ignore[arg-type]
@@ -432,6 +437,18 @@ async def test_a_report_states_contacts_runs_and_targets(fake: FakeService, ledg
     assert report.to_dict()["runs"][0]["at"] == "2026-09-21T14:13:20+00:00"
 
 
+async def test_a_run_that_was_not_added_is_pending(fake: FakeService, ledger: Ledger, tmp_path: Path) -> None:
+    for _ in range(2):
+        await run(fake, ledger, [ANN])
+    first, last = journals(tmp_path)
+    assert not ledger.report().pending
+    last.rename(moved := last.with_name(last.name.replace("2", "3")))
+    assert ledger.report().pending
+    for path in first, moved:
+        path.rename(tmp_path / path.name[-1])
+    assert not ledger.report().pending
+
+
 async def test_a_contact_in_a_campaign_is_another_entry(fake: FakeService, file: Ledger) -> None:
     campaign = fake.add_campaign(SPACE)
     await run(fake, file, [ANN])
@@ -507,7 +524,10 @@ async def test_a_rejection_does_not_hide_an_attempt_without_an_answer(fake: Fake
     for script, limit in (Script(lost(), status(422)), None), (Script(status(422)), 1):
         (outcome,), _ = await run(script, ledger, [ANN], stop_after_rejects=limit)
         assert (outcome.status, outcome.certain) == ("rejected", False)
-    assert counts(await run(fake, ledger, [ANN])) == {"uncertain": 1}
+    for seconds in 0, LATE:  # until then, the request without an answer may still arrive
+        move(ledger, seconds)
+        assert counts(await run(fake, ledger, [ANN])) == {"uncertain": 1}
+    assert counts(await run(Script(), ledger, [ANN])) == {"unchanged": 1}
 
 
 async def test_rows_of_a_slow_stream_do_not_wait_for_a_window(fake: FakeService, file: Ledger) -> None:

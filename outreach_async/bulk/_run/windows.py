@@ -191,7 +191,7 @@ class WindowedFeed:
             rows += batch
             if len(batch) == _CHECKPOINT_INTERVAL:
                 await checkpoint()
-        return [] if self._ended else rows  # after `stop`, a stream ends before its last row
+        return rows
 
     async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
         """Parse the rows of the next window, except rows whose index is in `skipped`."""

@@ -168,7 +168,6 @@ class ObjectStore:
                 create_or_read(self._objects, name, content, after=after)
                 parts.append((name, _digest(content)))
         create_or_read(self._objects, f"{generation:06}", msgspec.json.encode(parts), after=after)
-        self.draft.unlink()
 
     def journal(self, number: int) -> ObjectJournal:
         return ObjectJournal(f"{self._url}/run-{number:06}", inline=self._inline)
