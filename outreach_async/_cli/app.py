@@ -31,11 +31,11 @@ def print_completion(shell: str) -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. Expected errors are printed as one line on stderr, without a traceback."""
     _open_closed_streams()
-    stdout, noted = sys.stdout, dict[str, Any]()
-    sys.stdout = output = _Output(stdout)
+    stdout, stderr, noted = sys.stdout, sys.stderr, dict[str, Any]()
+    sys.stdout, sys.stderr = output, errors = _Output(stdout), _Errors(stderr)
     try:
-        output.call("reconfigure", errors="backslashreplace")  # output to a terminal without UTF-8 must not raise
-        sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as above
+        for stream in output, errors:
+            stream.call("reconfigure", errors="backslashreplace")  # output to a terminal without UTF-8 must not raise
         code = _invoke(arguments, noted)
         output.flush()
     except BaseException as error:
@@ -53,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{wrap_error(format_error(error) + (f'; {applied}' if applied else ''))}\n")
         return INCOMPLETE if applied else exit_code(error)
     finally:
-        sys.stdout = stdout
+        errors.flush()
+        sys.stdout, sys.stderr = stdout, stderr
     return code
 
 
@@ -110,8 +111,18 @@ class _Output:
             raise
 
     def discard(self) -> None:
-        """Write what is left to the null device: the interpreter flushes stdout at exit, which would fail again."""
+        """Write what is left to the null device: the interpreter flushes the stream at exit, which would fail again."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+class _Errors(_Output):
+    """Standard error, whose lines are lost if they cannot be written, as if it was closed."""
+
+    def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().call(method, *arguments, **options)
+        except OSError:
+            self.discard()
 
 
 def _report_lost_output(failure: OSError, applied: str | None) -> int:

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -80,6 +80,16 @@ def test_a_file_that_cannot_be_written_after_rows_were_sent_is_no_wrong_usage(
     error = capsys.readouterr().err
     assert error.startswith(f"outreach-async: {flag} /dev/full: No space left on device; ")
     assert error.endswith("; the rows of the run: 1 added\n")
+
+
+@pytest.mark.parametrize(("file", "code"), [("people.csv", 3), ("missing.csv", 2)])
+def test_the_exit_code_is_the_same_if_stderr_is_full(tmp_path: Path, file: str, code: int) -> None:
+    save_contacts(tmp_path, "email\na@a.example\n")
+    full = STREAMS["full"][0]
+    with redirect_stdout(full()), redirect_stderr(full()):
+        assert run(["import", str(tmp_path / file), *FAKE, "--owner-key", "key_demo"]) == code
+        sys.stdout.close()
+        sys.stderr.close()
 
 
 def test_too_many_open_files_are_named_and_are_no_fault_of_a_file() -> None:
