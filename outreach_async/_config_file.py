@@ -171,6 +171,7 @@ class ConfigValues:
         """The names of the workspaces, by id."""
         return {each.id: each.name for each in self.workspaces}
 
+    @drop_frames
     def find(self, *selectors: str) -> list[ConfiguredWorkspace]:
         r"""Return the workspaces that names, ids, groups or `"all"` select, without duplicates. An unknown id has no name.
 

@@ -113,6 +113,7 @@ from outreach_async._assembly import client_arguments
 from outreach_async._config_file import ConfiguredWorkspace, ConfigValues, KeyReference, require_config
 from outreach_async._service.validation import strip_id
 from outreach_async.client import OutreachClient
+from outreach_async.transport._secret import drop_frames, hide_key
 
 __all__ = ["Config", "ConfiguredWorkspace", "KeyReference", "load_config"]
 
@@ -137,6 +138,7 @@ class Config(ConfigValues):
         ```
     """
 
+    @drop_frames
     def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> OutreachClient:
         r"""Create a client for one workspace, with its key and rate. No request is sent.
 
@@ -177,6 +179,7 @@ class Config(ConfigValues):
                 print([*clients])  # -> ['acme']
             ```
         """
+        hide_key(options)
         chosen = self.find(*workspaces)
         arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
         own_rates = {each.id for each in chosen if each.rate is not None and arguments[each.id]["rate"] == each.rate}
@@ -210,6 +213,7 @@ async def open_clients(
         yield clients
 
 
+@drop_frames
 def load_config(path: str | os.PathLike[str] | None = None, profile: str | None = None) -> Config:
     r"""Read a configuration file. Nothing is sent, and no owner key is read.
 

@@ -52,7 +52,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
 from outreach_async.pagination import Collected, PageCursor, Pager, next_items
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.transport._secret import hide
+from outreach_async.transport._secret import hide_key
 from outreach_async.transport._wire import Response
 
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
@@ -85,13 +85,6 @@ def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable
     return decorate
 
 
-def _hide_key(options: dict[str, Any]) -> dict[str, Any]:
-    """Wrap the owner key in a `Secret`, also for the caller, whose frame the traceback of a KeyboardInterrupt contains."""
-    if "owner_key" in options:
-        options["owner_key"] = hide(options["owner_key"])
-    return options
-
-
 class SyncClient:
     """A synchronous client of the outreach service, for scripts. Use it as a context manager.
 
@@ -107,7 +100,7 @@ class SyncClient:
 
     @_mirrors(OutreachClient.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._bind(OutreachClient(*arguments, **_hide_key(options)), ClientLoop())
+        self._bind(OutreachClient(*arguments, **hide_key(options)), ClientLoop())
 
     @classmethod
     def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
@@ -121,7 +114,7 @@ class SyncClient:
             ```
         """
         client = object.__new__(cls)
-        client._bind(OutreachClient.from_config(path, **_hide_key(options)), ClientLoop())
+        client._bind(OutreachClient.from_config(path, **hide_key(options)), ClientLoop())
         return client
 
     def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
@@ -160,7 +153,7 @@ class SyncClient:
             ```
         """
         copy = object.__new__(type(self))
-        copy._bind(self._client.with_options(**_hide_key(options)), self._loop)
+        copy._bind(self._client.with_options(**hide_key(options)), self._loop)
         return copy
 
     @_mirrors(OutreachClient.request)
@@ -176,7 +169,8 @@ class SyncClient:
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
-        return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
+        client = vars(self).get("_client")  # a traceback of an error in its construction shows a client that has none
+        return f"<{type(self).__name__}>" if client is None else repr(client).replace("OutreachClient", type(self).__name__, 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -315,7 +309,7 @@ class SyncContacts(_SyncResource):
     @_mirrors(Contacts.create)
     def create(self, *arguments: Any, **options: Any) -> CreatedContact:
         """Create one contact, as `Contacts.create` does."""
-        return self._loop.run(self._client.contacts.create, *arguments, **_hide_key(options))
+        return self._loop.run(self._client.contacts.create, *arguments, **hide_key(options))
 
     @_mirrors(Contacts.create_many)
     def create_many(self, rows: Any, **options: Any) -> SyncRun:
@@ -323,7 +317,7 @@ class SyncContacts(_SyncResource):
         source = CallerRows(rows, options.get("numbers", "format"))
         if options.get("total") is None:
             options["total"] = source.total
-        return SyncRun(self._client.contacts.create_many(source, **_hide_key(options)), source, self._loop)
+        return SyncRun(self._client.contacts.create_many(source, **hide_key(options)), source, self._loop)
 
 
 class SyncRun:

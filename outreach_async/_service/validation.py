@@ -45,7 +45,8 @@ def require_id(field: str, value: object, what: str, remedy: str) -> str:
     elif not text.startswith(prefix) or text == prefix:
         got = _describe_string(text)
     elif len(ids := re.split(r"[\s,]+", text)) > 1 and all(id_.startswith(prefix) for id_ in ids):
-        raise InvalidRequest(f"{field}: expected one id, got {len(ids)} in one string; {remedy}")
+        noun = "key" if what == "owner_key" else "id"
+        raise InvalidRequest(f"{field}: expected one {noun}, got {len(ids)} in one string; {remedy}")
     else:
         require_plain(field, text, remedy)
         return text

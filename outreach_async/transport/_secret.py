@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from outreach_async.errors import OutreachError, drop_tracebacks
 
@@ -43,6 +43,13 @@ class Secret:
 def hide(value: object) -> object:
     """Wrap a string in a `Secret`. Return any other value unchanged."""
     return Secret(value) if isinstance(value, str) else value
+
+
+def hide_key(options: dict[str, Any]) -> dict[str, Any]:
+    """Wrap the owner key in a `Secret`, also for the caller, whose frame is in tracebacks."""
+    if "owner_key" in options:
+        options["owner_key"] = hide(options["owner_key"])
+    return options
 
 
 def reveal(value: T | Secret) -> T | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import tempfile
 from collections.abc import Callable
 from logging.handlers import BufferingHandler
@@ -27,8 +28,10 @@ from support.wire import unhurried
 
 from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
 from outreach_async.bulk.journal import Journal
+from outreach_async.config import load_config
 from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
 from outreach_async.otel import OtelHook
+from outreach_async.sync import SyncClient
 from outreach_async.transport._secret import Secret, hide, reveal
 from outreach_async.transport._urls import parse_base_url
 
@@ -320,6 +323,17 @@ async def test_the_traceback_of_a_cancelled_call_shows_no_key(act: str) -> None:
         assert_hidden(held_key.key, seen, where)
 
 
+async def opened(**options: Any) -> None:
+    async with load_config(os.devnull).clients("space_1", base_url="https://a.example", **options):
+        pass
+
+
+def written(text: str) -> Path:
+    Path("outreach.toml").write_text(text, encoding="utf-8")
+    Path("outreach.toml").chmod(0o600)
+    return Path("outreach.toml")
+
+
 WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
     "two keys": lambda client, key: client.contacts.create(CONTACT, owner_key=f"{key} {key}"),
     "key as workspace": lambda client, key: client.contacts.create(CONTACT, workspace=key),
@@ -332,13 +346,24 @@ WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
     "key as workspace of fields": lambda client, key: client.workspaces.fields(workspace=key),
     "key as workspace of a list": lambda client, key: client.mailboxes.list(workspace=key),
     "wrong option of a client": lambda _, key: OutreachClient("https://a.example", owner_key=key, headers={"a": key}, timeout=0),
+    "wrong option of a sync client": lambda _, key: SyncClient("https://a.example", owner_key=key, timeout=0),
+    "wrong file of a sync client": lambda _, key: SyncClient.from_config(os.devnull, owner_key=key, timeout=0),
+    "wrong option of a sync copy": lambda _, key: SyncClient("https://a.example").with_options(owner_key=key, timeout=0),
+    "wrong option of a file's client": lambda _, key: load_config(os.devnull).client(owner_key=key, timeout=0),
+    "wrong option of a file's clients": lambda _, key: opened(owner_key=key, timeout=0),
+    "key as workspace of a file": lambda _, key: load_config(os.devnull).client(key),
+    "key as selector": lambda _, key: load_config(os.devnull).find(key),
+    "key in a file": lambda _, key: load_config(written(f"owner_key = '{key}'")),
     "password in a wrong URL": lambda _, key: HttpxTransport(f"https://user:{key}@a.example/?"),
     "password in a wrong proxy": lambda _, key: HttpxTransport("https://a.example", proxy=f"ftp://user:{key}@a.example"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_the_traceback_of_a_refused_argument_shows_no_key(wrong: str) -> None:
+async def test_the_traceback_of_a_refused_argument_shows_no_key(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     held_key = Held(PLAIN)
 
     async def call() -> InvalidRequest:
