@@ -52,7 +52,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
 from outreach_async.pagination import Collected, PageCursor, Pager, next_items
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.transport._secret import hide_key
+from outreach_async.transport._secret import drop_frames, hide_key
 from outreach_async.transport._wire import Response
 
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
@@ -78,9 +78,9 @@ def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable
     """Decorate a method that takes the parameters of the original and returns something else."""
 
     def decorate(method: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
-        returned = signature(method).return_annotation
-        method.__signature__ = signature(original).replace(return_annotation=returned)  # type: ignore[attr-defined]
-        return method
+        returned, mirrored = signature(method).return_annotation, drop_frames(method)  # a key may be given as an id
+        mirrored.__signature__ = signature(original).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        return mirrored
 
     return decorate
 
@@ -103,6 +103,7 @@ class SyncClient:
         self._bind(OutreachClient(*arguments, **hide_key(options)), ClientLoop())
 
     @classmethod
+    @drop_frames
     def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
         r"""Create a client from a configuration file, with the arguments and errors of `OutreachClient.from_config`.
 
@@ -169,8 +170,7 @@ class SyncClient:
 
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
-        client = vars(self).get("_client")  # a traceback of an error in its construction shows a client that has none
-        return f"<{type(self).__name__}>" if client is None else repr(client).replace("OutreachClient", type(self).__name__, 1)
+        return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
 
 
 @attrs.frozen(kw_only=True)

@@ -347,6 +347,7 @@ WRONG: Final[dict[str, Callable[[OutreachClient, str], Any]]] = {
     "key as workspace of a list": lambda client, key: client.mailboxes.list(workspace=key),
     "wrong option of a client": lambda _, key: OutreachClient("https://a.example", owner_key=key, headers={"a": key}, timeout=0),
     "wrong option of a sync client": lambda _, key: SyncClient("https://a.example", owner_key=key, timeout=0),
+    "key as workspace of a sync list": lambda _, key: SyncClient("https://a.example").mailboxes.list(workspace=key),
     "wrong file of a sync client": lambda _, key: SyncClient.from_config(os.devnull, owner_key=key, timeout=0),
     "wrong option of a sync copy": lambda _, key: SyncClient("https://a.example").with_options(owner_key=key, timeout=0),
     "wrong option of a file's client": lambda _, key: load_config(os.devnull).client(owner_key=key, timeout=0),
