@@ -41,8 +41,7 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:
         if output.failure is not None:
             output.discard()
-            if isinstance(error, OSError):
-                return _report_lost_output(output.failure, noted.get(APPLIED))
+            return _report_lost_output(output.failure, noted.get(APPLIED))
         # Imported only here, because it imports anyio, which would slow down `--help` and shell completion.
         from outreach_async._cli.process import EXPECTED_ERRORS, exit_code, format_error
 

@@ -13,8 +13,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 from support.audit_reports import finding, make_report
+from support.campaigns import DAY
 from support.cli import COMMAND, KEY, Shell, environment
-from support.histories import append_days
+from support.histories import START, append_days
 
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.output import Screen
@@ -49,9 +50,9 @@ def test_the_first_brief_creates_the_file_and_the_next_one_compares(
 def test_a_history_that_is_ahead_of_the_clock_stays_as_it_is(
     shell: Shell, server_options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    append_days(path := tmp_path / "history.db", 2, spaces=["space_1"], gap=40_000)
+    append_days(path := tmp_path / "history.db", 2, spaces=["space_1"], start=START + 40_000 * DAY)
     before = path.read_bytes()
-    ended = shell("brief", *server_options, "--history", str(path))
+    ended = shell("brief", *server_options, "--history", str(path), "--output", str(tmp_path / "brief.html"))
     assert (ended.code, path.read_bytes()) == (3, before)
     (remedy,) = re.findall(r"is later than now; nothing was appended: .*: outreach-async (history prune .*)", ended.err)
     assert "Would delete 2" in shell(*shlex.split(remedy), "--dry-run").out

@@ -66,10 +66,11 @@ def test_an_import_whose_journal_is_renamed_prints_its_numbers(
 ) -> None:
     path = save_contacts(tmp_path, "email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
     rejects, folder = tmp_path / "rejects.csv", tmp_path / "journal"
+    partial = tmp_path / "rejects.partial.csv"
     with serve_in_thread(Watched(service, 5, lambda: folder.rename(tmp_path / "renamed"))) as base_url:
         options = ("--journal", f"file://{folder}", *connection_options(base_url), *(("--rejects", str(rejects)) * rejected))
         ended = shell("import", path, *options)
-    assert (ended.code, folder.exists(), rejects.exists()) == (3, False, rejected)
+    assert (ended.code, folder.exists(), rejects.exists(), partial.exists()) == (3, False, False, rejected)
     assert "the folder was removed, renamed or unmounted during the run; fix the cause" in ended.err
     assert "rows in" in ended.out
     assert "Some rows remain" not in ended.out

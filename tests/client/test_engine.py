@@ -217,6 +217,9 @@ class Judge:
         self.waits: list[float] = []
         self.budget_spent = 0
 
+    def create_progress(self) -> Progress:
+        return Progress()
+
     def try_start(self, _now: float) -> bool:
         self.events.append("admitted")
         return True

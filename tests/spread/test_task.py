@@ -245,6 +245,8 @@ def test_no_argument_result_error_log_or_file_contains_the_key(
         ({"workspace": "x"}, "workspace: "),
         ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp', 'httptools'"),
         ({"concurrency": 0}, "concurrency: expected at least 1"),
+        ({"stop_after_rejects": 0}, "stop_after_rejects: expected at least 1"),
+        ({"stop_after_rejects": None, "timeout": 0}, "timeout: expected more than 0 seconds"),
         ({"rate": 0.0}, "rate: expected a finite number of requests per second greater than 0, got 0"),
         ({"timeout": -1.0}, "timeout: expected more than 0 seconds"),
         ({"max_outage": 0.0}, "max_outage: expected more than 0 seconds"),

@@ -202,6 +202,7 @@ def append_days(
     *,
     campaigns: int = 1,
     spaces: Sequence[str] = ("space_1", "space_2"),
+    start: float = START,
     gap: int = 1,
     name: str = "Spring",
 ) -> None:
@@ -212,7 +213,7 @@ def append_days(
     sent = {f"camp_{at}": Sent(spaces[at % len(spaces)], START - DAY, name=name) for at in range(campaigns)}
     world.campaigns |= sent
     for day in range(days):
-        assert history.append(*world.read(START + day * gap * DAY))
+        assert history.append(*world.read(start + day * gap * DAY))
         for each in sent.values():
             each.sent += 10
 

@@ -59,10 +59,8 @@ def mcp(
 
 def _require_key(options: Options, writable: Sequence[str]) -> None:
     """Check that there is an owner key, and only one for all workspaces in which contacts may be created."""
-    if options.owner_key is not None:
-        require_id("--owner-key", options.owner_key, "owner_key", "correct the key")
-        return
-    keys = {key_of(options.config, each) for each in options.config.find(*writable)}
+    is_given = options.owner_key is not None
+    keys = {None if is_given else key_of(options.config, each) for each in options.config.find(*writable)}
     if len(keys) > 1:
         text = f"--allow-writes: expected workspaces with the same owner key, got {len(keys)} keys; run a server for each key."
         raise click.UsageError(text)
