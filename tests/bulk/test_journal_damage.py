@@ -318,6 +318,7 @@ CHANGES = {
     "the first window": "DELETE FROM window WHERE first = 0",
     "an outcome": "UPDATE outcome SET seq = 39 WHERE seq = 19",
     "the status of an outcome": "UPDATE outcome SET status = 99 WHERE seq = 19",
+    "the status of the first outcome": "UPDATE outcome SET status = 99 WHERE seq = 0",
     "an outcome that is missing": "DELETE FROM outcome WHERE seq = 19",
     "an outcome of a row that was not marked": "UPDATE outcome SET seq = 99 WHERE seq = 19",
     "an error": "UPDATE error SET text = 'x'",
