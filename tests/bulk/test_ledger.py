@@ -690,7 +690,8 @@ async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeSer
     journal = path.with_name("contacts.ledger.run-000002")
     replace(journal, read(journal)[:5000])
     with pytest.raises(
-        JournalError, match=r"the last journal cannot be used: .* is damaged: .*; restore it .* or move it away and run once"
+        JournalError,
+        match=r"the last journal cannot be used: .* is damaged: .*; restore it, or move it away \(with its -wal .*\) and run",
     ):
         await run(fake, file, [BO])
     journal.unlink()
@@ -736,7 +737,9 @@ async def test_no_part_of_a_damaged_journal_is_folded(fake: FakeService, file: L
                 outcomes.drain()
     replace(path, older)
     DAMAGE[damage](journal := path.with_name("contacts.ledger.run-000002"))
-    with pytest.raises(JournalError, match=r"^ledger .*; restore .*, or move it away and run once with max_age=0") as caught:
+    with pytest.raises(
+        JournalError, match=r"^ledger .*; restore .*, or move it away \(with its -wal .*\) and run once with max_age=0"
+    ) as caught:
         await run(fake, file, rows)
     assert not re.search("resume|earlier", str(caught.value))
     (path.parent / "away").mkdir()
@@ -899,7 +902,7 @@ async def test_a_ledger_of_a_newer_version_or_another_service_is_refused(fake: F
     await run(fake, file, [ANN])
     elsewhere: Any = Script()
     elsewhere.base_url = "https://api.example/v1"
-    with pytest.raises(InvalidRequest, match=r"belongs to the service at None, and base_url is https://api.example"):
+    with pytest.raises(InvalidRequest, match=r"belongs to the service at None, not to that at https://api.example"):
         await run(elsewhere, file, [ANN])
     path = Path(file.location)
     replace(path, read(path)[:7] + b"\xff" + read(path)[8:])

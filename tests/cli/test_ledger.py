@@ -80,9 +80,11 @@ def test_an_interrupted_import_is_continued_by_the_same_command(served: Served, 
 
 @pytest.mark.thorough
 def test_a_report_shows_the_contacts_and_runs_of_a_ledger(served: Served) -> None:
-    for location in (str(served.folder / "contacts.ledger"), (served.folder / "lake").as_uri()):
+    places = (str(served.folder / "contacts.ledger"), "added"), ((served.folder / "lake").as_uri(), "overwritten")
+    for location, outcome in places:
         served("import", served.save(FIRST), *served.options, "--ledger", location, *OVERWRITE)
         done = served("report", location)
+        assert f" UTC: 2 {outcome}, " in done.out
         assert (done.code, done.out.splitlines()[:3]) == (
             0,
             ["workspace\tcampaign\tcontacts", "space_1\t\t2", "2 contacts, 0 uncertain, 0 gone from the last input"],

@@ -104,12 +104,10 @@ def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
         screen.print_line(f"ledger: {found or 'no rows'}")
 
 
-def name_outcomes(outcomes: Mapping[Outcome, int]) -> list[tuple[str, int]]:
+def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the outcomes that occurred, as people read them: `overwriten` is the service's spelling."""
     return [
-        ("overwritten" if outcome == Outcome.OVERWRITTEN else outcome.value, count)
-        for outcome, count in outcomes.items()
-        if count
+        ("overwritten" if outcome == Outcome.OVERWRITTEN else str(outcome), count) for outcome, count in outcomes.items() if count
     ]
 
 

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_report import print_ledger, print_outcomes
+from outreach_async._cli.commands.import_report import name_outcomes, print_ledger, print_outcomes
 from outreach_async._cli.commands.results import format_cell, is_results_file, open_outcomes, write_results
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
@@ -145,7 +145,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
     for number, at, counts in found.runs[:_LISTED_RUNS]:
-        sums = ", ".join(f"{rows:,} {name}" for name, rows in counts.items() if rows)
+        sums = ", ".join(f"{rows:,} {name}" for name, rows in name_outcomes(counts))
         screen.print_line(f"run {number} on {at:%Y-%m-%d %H:%M} UTC: {sums or 'no rows'}")
     if found.pending:
         screen.print_line("A run is not included: it is under way, or its process was killed. The next run includes it.")
@@ -336,4 +336,4 @@ def _print_report(screen: Screen, figures: JournalReport, source: Path | None = 
         option = "" if source is None else f" --input {source}"
         screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list these rows with --uncertain{option}")
     if figures.possibly_sent:
-        screen.print_line(f"possibly sent, without an outcome: {figures.possibly_sent:,}; resume the import with --resume")
+        screen.print_line(f"marked rows without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

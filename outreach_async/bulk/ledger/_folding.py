@@ -46,8 +46,9 @@ _ALLOWANCE: Final = 60.0
 """Seconds for what is unknown: how long the service takes for a request that has timed out, and how much clocks differ."""
 SEND_ALL: Final = "max_age=0, which sends every row again"
 _RUN_AGAIN: Final = "fix the cause and run again"
-_RESTORE: Final = f"restore it (with its -wal file, if there is one), or move it away and run once with {SEND_ALL}"
-_RESTORE_BOTH: Final = f"restore the ledger and journals that belong together, or move it away and run once with {SEND_ALL}"
+_MOVE_AWAY: Final = f"move it away (with its -wal file, if there is one) and run once with {SEND_ALL}"
+_RESTORE: Final = f"restore it, or {_MOVE_AWAY}"
+_RESTORE_BOTH: Final = f"restore the ledger and journals that belong together, or {_MOVE_AWAY}"
 
 encode_row: Final = _ROW.pack
 
@@ -111,7 +112,7 @@ def start(store: LedgerStore, identity: Identity, now: float, wall: Callable[[],
             recorded, number = opened.metadata.address, opened.metadata.generation + 1
             if recorded != identity.address:
                 raise InvalidRequest(
-                    f"ledger: {store.name} belongs to the service at {recorded}, and base_url is {identity.address};"
+                    f"ledger: {store.name} belongs to the service at {recorded}, not to that at {identity.address};"
                     " pass a ledger of its own for each service"
                 )
             if (last := store.last_journal() or 0) > number:
