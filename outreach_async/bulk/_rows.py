@@ -469,6 +469,7 @@ def _copy(row: Any) -> Any:
     elif type(row) is tuple and row:  # a contact and its target
         return (_copy(row[0]), *row[1:])
     elif not _may_change(type(row)):  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
+        _ = row.__class__  # raises here, once, for a proxy whose object is gone
         return row
     else:
         copy = dict(row)

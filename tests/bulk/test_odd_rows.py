@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import proxy
 
 import pytest
 from hypothesis import given, settings
@@ -107,6 +108,7 @@ SHAPES: list[Callable[[Random, dict[Any, Any]], Any]] = [
     lambda random, row: {**row, "custom": mapping(random, {"custom_1": "x"})},
     lambda random, row: (row, Target(cell(random), cell(random))),
     lambda random, _: (cell(random), cell(random)),
+    lambda random, _: cell(random),
     lambda random, row: NewContact(row["email"], first_name=row.get("first_name"), custom=cell(random)),
     lambda random, row: {cell(random): "x", **row},
     lambda random, row: {**row, odd_class(random, Keyed, ["__eq__"])("campaign"): "x"},
@@ -191,6 +193,8 @@ REJECTED: list[tuple[Any, str]] = [
     (odd(Frozen, "items")(EMAIL), UNREAD.format("StopIteration")),
     ((odd(dict, "keys", "__iter__")(EMAIL), Target()), UNREAD.format("StopIteration")),
     (NewContact(odd(str, "strip")("a@b.example")), UNREAD.format("StopIteration")),
+    (proxy(Dict(EMAIL)), UNREAD.format("ReferenceError")),
+    ((proxy(Dict(EMAIL)), Target()), UNREAD.format("ReferenceError")),
 ]
 
 
