@@ -17,7 +17,7 @@ import click
 from anyio.abc import TaskGroup
 
 from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
-from outreach_async._service.retry import is_denied, is_refusal
+from outreach_async._service.retry import is_denied, is_permanent_rejection
 from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.errors import (
@@ -141,7 +141,7 @@ def exit_code(error: BaseException) -> int:
             return SUSPENDED
         case OutreachError() if is_denied(error):
             return NOT_ALLOWED
-        case OutreachError() if is_refusal(error):
+        case OutreachError() if is_permanent_rejection(error):
             return REFUSED
         # No wrong usage: rows may be missing, or the cause is not a file of the user.
         case OutreachError() | ConnectionError() | OSError(errno=errno.EMFILE | errno.ENFILE) if (

@@ -238,10 +238,7 @@ class RateLimiter:
             self.waiters.wake_first(self._earliest_start(now))
 
     def on_failure(self, attempt: FailedAttempt, *, closes_gate: bool = True) -> None:
-        if attempt.kind in {
-            FailureKind.UNCLEAR,
-            FailureKind.FINAL,
-        }:  # the service answered: a success for the rate
+        if attempt.kind in {FailureKind.UNCLEAR, FailureKind.FINAL}:  # the service answered: a success for the rate
             self.on_success(attempt.ended, attempt.started)
             return
         if attempt.kind is FailureKind.REFUSED:

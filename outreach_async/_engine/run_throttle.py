@@ -40,8 +40,9 @@ class FailureWindow:
     def record_success(self) -> None:
         self.results += 1
 
-    def record_fault(self, earlier_failures: int, *, is_refusal: bool = False) -> None:
-        self._faults.append((self.results, earlier_failures, is_refusal))
+    def record_fault(self, earlier_failures: int, *, proves_outage: bool = True) -> None:
+        """Record a failure. One that does not prove an outage, such as a refusal, still excuses other rows."""
+        self._faults.append((self.results, earlier_failures, proves_outage))
         if self._unbroken_end == self.results:
             self._unbroken_end += 1
         self.results += 1
@@ -51,8 +52,7 @@ class FailureWindow:
         """Record an answer without a known meaning, and return how many of them have come since the last success."""
         self._unbroken = self._unbroken + 1 if self._unbroken_end == self.results else 1
         self._unbroken_end = self.results
-        # As a refusal, it excuses other rows, but does not prove that the service fails: its row may be the cause.
-        self.record_fault(earlier_failures, is_refusal=True)
+        self.record_fault(earlier_failures, proves_outage=False)  # its row may be the cause
         return self._unbroken
 
     def clear(self) -> None:
@@ -69,9 +69,9 @@ class FailureWindow:
 
     @property
     def is_failing(self) -> bool:
-        """True if the service counts as failing: there are enough results, and at least half are failures other than refusals."""
+        """True if the service counts as failing: of enough results, at least half are failures that prove an outage."""
         self._drop_old()
-        faults = sum(not is_refusal for _, _, is_refusal in self._faults)
+        faults = sum(proves_outage for _, _, proves_outage in self._faults)
         return self.size >= MIN_RESULTS and faults >= FAILING_SHARE * self.size
 
     def is_row_at_fault(self, earlier_failures: int) -> bool | None:
@@ -389,7 +389,7 @@ class RunThrottle(Throttle):
         verdict = self._failure_window.is_row_at_fault(attempt.earlier_failures)
         if verdict is None and self._succeeded_at > attempt.first_failed_at:
             verdict = True
-        self._failure_window.record_fault(attempt.earlier_failures, is_refusal=is_refusal)
+        self._failure_window.record_fault(attempt.earlier_failures, proves_outage=not is_refusal)
         return verdict
 
     def _check_outage(self, attempt: FailedAttempt) -> None:

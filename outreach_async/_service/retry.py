@@ -203,7 +203,7 @@ def maybe_applied(error: errors.OutreachError, failure_kind: FailureKind) -> boo
     return isinstance(error, errors.StatusError) and explain_error(error).maybe_applied
 
 
-def is_refusal(error: errors.OutreachError) -> bool:
+def is_permanent_rejection(error: errors.OutreachError) -> bool:
     """Return whether an error is a permanent rejection: an error status that a retry would not change."""
     return isinstance(error, errors.StatusError) and classify(error, Idempotency.SAFE) is FailureKind.FINAL
 

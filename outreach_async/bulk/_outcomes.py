@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async._service.contacts import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._service.operations import AttemptInfo
-from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_error, is_refusal, maybe_applied
+from outreach_async._service.retry import FailureKind, Idempotency, classify, explain_error, is_permanent_rejection, maybe_applied
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 
@@ -72,7 +72,7 @@ def answered_outcome(
 def failed_outcome(index: int, row: object, error: OutreachError, duplicates: str, target: Target = RUN_TARGET) -> ContactOutcome:
     attempts, maybe_sent = error.attempts, error.maybe_applied
     outcome = unfinished_outcome(index, row, error, duplicates, attempts=attempts, maybe_applied=maybe_sent, target=target)
-    if not is_refusal(error) or maybe_applied(error, FailureKind.FINAL):
+    if not is_permanent_rejection(error) or maybe_applied(error, FailureKind.FINAL):
         return outcome
     # The row itself is rejected, although an earlier attempt may have been applied.
     possible = outcome.possible - {Outcome.NOT_APPLIED} | {Outcome.REJECTED}
@@ -479,4 +479,4 @@ def is_rejection(outcome: ContactOutcome) -> bool:
     """Return whether the last answer of the service to a row was a refusal. A row that is not sent has no such answer."""
     # A refusal does not prove that the row was not applied, for example if the status is 425. The outcome is then `unknown`.
     error = outcome.error
-    return outcome.attempts > 0 and error is not None and is_refusal(error)
+    return outcome.attempts > 0 and error is not None and is_permanent_rejection(error)

@@ -51,7 +51,7 @@ def test_refusals_excuse_a_row_but_the_service_does_not_count_as_failing() -> No
     health = FailureWindow()
     for _ in range(40):
         health.record_success()
-        health.record_fault(0, is_refusal=True)
+        health.record_fault(0, proves_outage=False)
     assert (health.is_failing, health.is_row_at_fault(0)) == (False, False)
 
 
