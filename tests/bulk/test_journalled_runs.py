@@ -31,6 +31,9 @@ from outreach_async import (
     NewContact,
     ObjectJournal,
     Outcome,
+    Progress,
+    Request,
+    Response,
 )
 from outreach_async.bulk.journal import Identity, JournalWriter
 
@@ -311,12 +314,13 @@ async def test_a_stream_is_read_at_most_a_window_ahead(journal: Journal) -> None
         assert counted.read == journal.report().marked + 1000
 
 
-async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journal: Journal) -> None:
-    await client(Script(added(), seconds=0.5)).contacts.create_many(rows(50), journal=journal, concurrency=3)
+@pytest.mark.parametrize("workers", [3, 60])
+async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journal: Journal, workers: int) -> None:
+    await client(Script(added(), seconds=0.5)).contacts.create_many(rows(16 * workers), journal=journal, concurrency=workers)
     with closing(sqlite3.connect(journal.path)) as db:
         sizes = [size for (size,) in db.execute("SELECT rows FROM window ORDER BY first")]
-    assert sizes[0] == 3  # nothing has been sent, so the window has one row for each worker
-    assert 9 <= max(sizes) <= 12
+    assert sizes[0] == workers  # nothing has been sent, so the window has one row for each worker
+    assert 3 * workers <= max(sizes) <= 4 * workers
 
 
 async def test_rows_of_a_slow_stream_are_sent_as_they_arrive(journal: Journal) -> None:
@@ -531,6 +535,21 @@ async def test_a_journal_error_does_not_replace_the_callers_error(tmp_path: Path
     with pytest.raises(LookupError, match="my own"):
         await fail()
     assert Journal(journal.path).report().state == "running"
+
+
+async def test_a_journal_error_does_not_replace_a_cancellation_while_a_run_is_left(tmp_path: Path) -> None:
+    class Uninterruptible(Script):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(1.0)
+            return await super().send(request, progress)
+
+    journal = Breaking(tmp_path / "run.db", inline=True)
+    journal.verb, journal.left = "end", 0
+    with anyio.move_on_after(1.5) as scope:
+        run = client(Uninterruptible(added())).contacts.create_many(rows(30), journal=journal, concurrency=2)
+        await outcomes_of(run, 1)
+    assert scope.cancelled_caught
 
 
 async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(tmp_path: Path) -> None:

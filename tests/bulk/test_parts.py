@@ -152,6 +152,7 @@ async def test_progress_shows_a_pause_and_its_end() -> None:
         await anyio.sleep(5)
         paused = outcomes.progress
         assert (paused.state, paused.rows, paused.total) == ("paused", 1, 4)
+        assert paused.rate == pytest.approx(1 / 5, abs=0.1)  # of what the run has done, although the limit is higher
         assert paused.resumes == pytest.approx(55, abs=1.1)
         assert paused.eta is not None
         assert paused.eta >= paused.resumes
