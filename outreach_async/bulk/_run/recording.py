@@ -227,8 +227,6 @@ class JournalledThrottle(RunThrottle):
             # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
             while (due := database.heartbeat_due) is not None:
                 await self.journal.thread.run(database.heartbeat, due)
-        except BaseException as error:
+        except BaseException:
             self.on_cancelled(anyio.current_time(), started)
-            if isinstance(error, JournalError):
-                self.halt(error)
             raise
