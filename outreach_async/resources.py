@@ -323,7 +323,7 @@ class Contacts(_Resource):
             total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
             stop_after_rejects: Number of rows after which the run stops if the service rejects all of them, because the whole
                 input or an option may be wrong; `None` never stops it. Only answers count until the service accepts a row: not
-                rows that are not sent, and with a ledger not rows that the service has rejected before with the same values.
+                rows that are not sent, and with a ledger not rows of a contact whose row it has rejected before.
                 A resumed run may have another number.
             max_outage: Number of seconds without any success after which the run is suspended; a request in flight still ends on
                 its own. By default 900; but a run that has never reached the service is suspended after a few attempts, because

@@ -491,14 +491,12 @@ async def test_rows_keep_their_order_and_unchanged_rows_do_not_count_as_accepted
 async def test_rows_that_were_rejected_before_do_not_stop_a_run(fake: FakeService, ledger: Ledger, night: str) -> None:
     bad = [{"email": f"@{number}", "city": "Lyon"} for number in range(5)]
     await run(fake, ledger, bad)
-    if night == "other values":
-        with pytest.raises(BulkStopped, match="the first 3 rows were all rejected"):
-            await run(fake, ledger, [{**row, "city": "Rome"} for row in bad], stop_after_rejects=3, concurrency=1)
-        return
+    if night == "other values":  # for example in a column that changes every day
+        bad = [{**row, "city": "Rome"} for row in bad]
     if night == "accepted":
         fake.behaviour = attrs.evolve(fake.behaviour, strict_fields=frozenset())
     found = await run(fake, ledger, [*bad, ANN], stop_after_rejects=3, concurrency=1)
-    assert statuses(found) == ["rejected" if night == "same" else "added"] * 5 + ["added"]
+    assert statuses(found) == ["added" if night == "accepted" else "rejected"] * 5 + ["added"]
 
 
 async def test_rejections_of_a_stopped_run_that_was_not_folded_are_remembered(fake: FakeService, file: Ledger) -> None:

@@ -64,10 +64,12 @@ def test_a_machine_that_wakes_after_another_has_taken_over_loses_nothing(
         last = wait_for_end(start_command(*command))
     assert (other.code, last.code) == (0, 0), other.err + last.err
     assert woken.code == code, woken
-    assert f"unchanged\t{ROWS}" in last.out
+    # The run that took over knows of requests without an answer only if the first one had marked its rows.
+    uncertain = ROWS if prefix == "0000-0000000002" else 0
+    assert f"{'overwritten' if uncertain else 'unchanged'}\t{ROWS}" in last.out
     assert len(service.contacts("space_1")) == ROWS
     found = Ledger(ledger).report()
-    assert (found.contacts, found.uncertain, found.gone, found.pending) == (ROWS, 0, 0, False)
+    assert (found.contacts, found.uncertain, found.gone, found.pending) == (ROWS, uncertain, 0, False)
 
 
 @pytest.mark.nightly

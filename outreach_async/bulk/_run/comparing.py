@@ -235,7 +235,7 @@ class Comparer:
         if isinstance(row, ParsedRow):
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
             row.maybe_sent = standing is Standing.UNCERTAIN
-            row.rejected_before = self._entries.was_rejected(key, digest, self._entries.targets.get(target))
+            row.rejected_before = self._entries.was_rejected(key)
             setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
             self.marked.append(MarkedRow(row, encode_row(key, digest, self.targets[target]), standing, place))
             self._remember(key, digest)

@@ -32,10 +32,11 @@ What is sent
     unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
 
 A row that the service rejects changes nothing that the ledger knows about its contact, and is sent again in each run, because the
-service may accept it now. The ledger remembers for 90 days that it was rejected with these values: such a row does not count for
-`stop_after_rejects`, so rows that stay wrong in the input do not stop a run. `gone` counts the contacts of the ledger that a
-whole input did not have. The service cannot delete contacts, so nothing is done about them. With `duplicates="skip"`, the service
-would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new contacts.
+service may accept it now. The ledger remembers for 90 days that it was rejected. Such a row, also with other values, does not
+count for `stop_after_rejects`, so rows that stay wrong in the input do not stop a run. `gone` counts the contacts of the ledger
+that a whole input did not have. The service cannot delete contacts, so nothing is done about them. With `duplicates="skip"`, the
+service would ignore a changed row. Pass `"overwrite"` or `"update_missing_fields"`, or `changed="ignore"` to send only new
+contacts.
 
 A request that was not answered may still arrive at the service, and would then replace newer values: its process was killed, or
 another run took over. So an uncertain row stays uncertain, and is sent again, in runs that start while this is possible: for
@@ -56,7 +57,7 @@ or if an answer with an id was lost, a row of one may have changed the other, wh
 
 The file
 --------
-A ledger takes about 32 bytes for each contact, and 20 for each rejected row. Comparing a row takes a few microseconds. A ledger
+A ledger takes about 32 bytes for each contact, and 12 for each rejected row. Comparing a row takes a few microseconds. A ledger
 contains no e-mails, names or keys: entries are keyed hashes. Each run writes a journal beside the ledger,
 `contacts.ledger.run-000007`, and adds it to the ledger when it ends. If its process is killed at any moment, the next run adds
 the journal first. The journal of the last run stays, and shows if an older copy of the ledger is restored. Copy or move a ledger

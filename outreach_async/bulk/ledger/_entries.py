@@ -40,9 +40,9 @@ FORMAT_VERSION: Final = 2
 _HEADER: Final = _MAGIC + bytes([FORMAT_VERSION])
 _ENTRY: Final = Struct("=QQI12s")
 """The key; the digest and the target; the flag, the form of the id and the time; the id."""
-_REJECT: Final = Struct("=QQI")
-"""A row that the service rejected: its key; its digest and target; the time of the last rejection. It is not an entry, because it
-says nothing about the values of the contact: the row is sent again, but another rejection says nothing new about the run."""
+_REJECT: Final = Struct("=QI")
+"""A row that the service rejected: its key, and the time of the last rejection. It is not an entry, because it says nothing about
+the values of the contact: the row is sent again, but another rejection, also with other values, says nothing about the run."""
 _FOOTER: Final = Struct("=QQQ")
 """The number of entries, the number of rejects, and the size of the metadata. A digest of the whole file follows."""
 _DIGEST_SIZE: Final = 16
@@ -109,13 +109,14 @@ class Effect(IntEnum):
 _EFFECTLESS: Final = frozenset({Effect.NONE, Effect.REJECTED})
 _UNSETTLED: Final = frozenset({Effect.POSSIBLE, Effect.REJECTED_LAST})
 _REJECTIONS: Final = frozenset({Effect.REJECTED, Effect.REJECTED_LAST})
+_ACCEPTED: Final = frozenset({Effect.APPLIED, Effect.RETRIED})
 
 
 SentRow: TypeAlias = tuple[int, int, int, int, str | None]
 """A row that a run sent or may have sent: its key, digest, target, effect, and the id in its answer."""
 
-Reject: TypeAlias = tuple[int, int, int]
-"""A row that the service rejected: its key, its digest and target, and the time in minutes."""
+Reject: TypeAlias = tuple[int, int]
+"""A row that the service rejected: its key, and the time in minutes."""
 
 StoredEntry: TypeAlias = tuple[int, int, bytes]
 """An entry without its key, as it is stored."""
@@ -230,11 +231,9 @@ class Generation:
         """Return the time of an entry, in minutes since the ledger's epoch."""
         return self._states[place] & _MAX_TIME
 
-    def was_rejected(self, key: int, digest: int, target: int | None) -> bool:
-        """Return whether the service rejected a row with these values in an earlier run."""
-        if target is None or not self.reject_count:
-            return False
-        return (key, digest << TARGET_BITS | target) in (each[:2] for each in self.rejects(key, key + 1))
+    def was_rejected(self, key: int) -> bool:
+        """Return whether the service rejected a row with this key, and a later run has applied none."""
+        return any(self.rejects(key, key + 1))
 
     def rejects(self, start: int, end: int) -> Iterator[Reject]:
         """Yield the rejects whose keys are in a range, in the order of the keys."""
@@ -245,8 +244,8 @@ class Generation:
             yield found
 
     def _reject_at(self, place: int) -> Reject:
-        key, check, time = _REJECT.unpack_from(self._rejects, place * _REJECT.size)
-        return key, check, time
+        key, time = _REJECT.unpack_from(self._rejects, place * _REJECT.size)
+        return key, time
 
     def _reject_key(self, place: int) -> int:
         return self._reject_at(place)[0]
@@ -419,20 +418,13 @@ class _Merge:
         return bytearray().join(pieces)
 
     def _merge_rejects(self, rows: Sequence[SentRow], first: int, end: int) -> None:
-        """Write the rejects whose keys are in a range: those of the run, and earlier ones that it does not replace."""
-        last = {
-            (key, digest << TARGET_BITS | target): effect in _REJECTIONS
-            for key, digest, target, effect, _ in rows
-            if effect not in {Effect.NONE, Effect.POSSIBLE} and target <= _MAX_TARGET  # an attempt without an answer says nothing
-        }
-        # The last rejected values of a contact are kept, not all that it ever had. A run that ended early may have sent only some
-        # of the contact's rows.
-        replaced = {key for key, _ in last} if self._run.seen is not None else set[int]()
-        kept = {pair: self._time for pair, was_rejected in last.items() if was_rejected}
-        for key, check, time in self._opened.rejects(first, end):
-            if key not in replaced and (key, check) not in last and self._time - time <= _MAX_REJECT_AGE:
-                kept[key, check] = min(time, self._time)
-        self._rejects.write(b"".join(_REJECT.pack(*pair, time) for pair, time in sorted(kept.items())))
+        """Write the rejects whose keys are in a range: those of the run, and earlier ones whose rows it did not apply."""
+        kept = {key: self._time for key, _, _, effect, _ in rows if effect in _REJECTIONS}
+        accepted = {key for key, _, _, effect, _ in rows if effect in _ACCEPTED}
+        for key, time in self._opened.rejects(first, end):
+            if key not in kept and key not in accepted and self._time - time <= _MAX_REJECT_AGE:
+                kept[key] = min(time, self._time)
+        self._rejects.write(b"".join(_REJECT.pack(*each) for each in sorted(kept.items())))
 
     def _mark_gone(self, entries: memoryview, first: int, end: int) -> None:
         """Mark the entries of the run's targets that its input did not have, and no longer those that it had."""
