@@ -387,7 +387,7 @@ class _Merge:
         yield _HEADER
         bits, count, first = (max(self._opened.count, self._run.rows) // _PART_SIZE).bit_length(), 0, 0
         for number, rows in enumerate(_divide(sent, bits, file), 1):
-            end = self._opened.count if number == 1 << bits else self._opened.first_place(number << 64 - bits)
+            end = self._opened.first_place(number << 64 - bits)
             yield (merged := self._merge(rows, first, end))
             count, first = count + len(merged) // _ENTRY.size, end
             self._merge_rejects(rows, number - 1 << 64 - bits, number << 64 - bits)
