@@ -33,12 +33,12 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
 from outreach_async._engine.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
-from outreach_async.bulk._run.recording import JournalledThrottle
+from outreach_async.bulk._run.recording import FencedProgress, JournalledThrottle
 from outreach_async.bulk.journal import Identity, journal_at, journals_in
 from outreach_async.bulk.journal._object_journal import ObjectLog, encode_object
 from outreach_async.bulk.journal._reader import read_metadata
 from outreach_async.bulk.journal._store import open_snapshot
-from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
 from outreach_async.transport._wire import Progress, Request, Response
@@ -658,6 +658,19 @@ async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
         await throttle.wait_and_start(0.0)
     assert scope.cancelled_caught
     assert limiter.in_flight == 0
+
+
+def test_only_the_start_of_a_request_waits_for_a_heartbeat() -> None:
+    database = SimpleNamespace(heartbeat_due=1.0)
+    progress, unknown = (FencedProgress(cast("Any", database)) for _ in range(2))
+    progress.sent = False
+    with pytest.raises(TransportError, match="stood still"):
+        progress.sent = True
+    unknown.sent = True  # a transport that did not say before that nothing is sent
+    database.heartbeat_due = None
+    progress.sent = True
+    database.heartbeat_due = 2.0
+    progress.sent = True  # of a request that has been sent in part
 
 
 @attrs.define
