@@ -474,7 +474,7 @@ def _copy(row: Any) -> Any:
     else:
         copy = dict(row)
     for name in ("custom", "extra"):
-        if name in copy and isinstance(copy[name], Mapping):
+        if isinstance(copy.get(name), Mapping):
             copy[name] = dict(copy[name])
     return copy
 
