@@ -63,6 +63,8 @@ class OutreachError(Exception):
         headers: The response's header fields by lower-case name.
         body: The first bytes of the response body, at most `BODY_LIMIT`.
         request_id: The response's `x-request-id`; `None` without one.
+        named_wait: Number of seconds to wait that the message of the service names, 0 if it only names a rate limit; `None` if it
+            names neither.
         attempts: Number of attempts.
         maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
         maybe_applied: `False` only if it is certain that the service did not carry out the request in any attempt. Each attempt
@@ -94,6 +96,7 @@ class OutreachError(Exception):
         self.headers: dict[str, str] = dict(headers or {})
         self.body = bytes(body[:BODY_LIMIT])
         self.request_id = self.headers.get("x-request-id")
+        self.named_wait: float | None = None
         self.attempts = attempts
         self.maybe_sent = maybe_sent
         self.maybe_applied = maybe_sent
@@ -178,7 +181,6 @@ class UnexpectedResponse(OutreachError):
     Attributes:
         well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
         states_error: Whether the body was a JSON object with an error instead of data, such as `{"status": "error"}`.
-        named_wait: As of a `StatusError`.
 
     Example:
         ```python
@@ -189,14 +191,10 @@ class UnexpectedResponse(OutreachError):
 
     well_formed: bool = False
     states_error: bool = False
-    named_wait: float | None = None
 
 
 class StatusError(OutreachError):
     """The service returned an error status: 300 or more. Redirects count as errors, because they are never followed.
-
-    Attributes:
-        named_wait: Number of seconds to wait that the message names, 0 if it only names a rate limit; `None` if it names neither.
 
     Example:
         ```python
@@ -204,8 +202,6 @@ class StatusError(OutreachError):
             return isinstance(error, StatusError) and error.status_code >= 500
         ```
     """
-
-    named_wait: float | None = None
 
 
 class ContactRejected(StatusError):

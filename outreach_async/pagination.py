@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cas
 import anyio
 import attrs
 
-from outreach_async._service.retry import explain_status, named_wait
+from outreach_async._service.retry import explain_status
 from outreach_async._service.validation import require_number
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Campaign, Mailbox, Number, Page, Undecodable
@@ -145,7 +145,7 @@ class PageCursor(Generic[T]):
             may_be_past_end = error.states_error
         else:
             may_be_past_end = isinstance(error, StatusError) and explain_status(error.status_code).may_be_past_end
-        may_be_past_end &= named_wait(error) is None  # the page exists, but not now
+        may_be_past_end &= error.named_wait is None  # the page exists, but not now
         if not may_be_past_end or 0 < self.number < self._last_page:
             raise error
         if not self._is_end(error):

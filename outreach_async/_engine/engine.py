@@ -21,15 +21,7 @@ from outreach_async._engine.shared_rate import Rate, RatePoller
 from outreach_async._service import retry
 from outreach_async._service.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._service.responses import build_status_error, parse_retry_after, read_named_wait, scrub_error
-from outreach_async.errors import (
-    DeadlineExceeded,
-    OutreachError,
-    RateLimited,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-    drop_tracebacks,
-)
+from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
@@ -224,7 +216,7 @@ class Engine:
 
     def _on_failure(self, call: Call[Any], error: OutreachError) -> None:
         """Schedule a retry of the call after a failed attempt, or raise the error that ends the call."""
-        if isinstance(error, StatusError | UnexpectedResponse) and error.named_wait is not None:
+        if error.named_wait is not None:
             error.named_wait = read_named_wait(error.body, call.operation.request.body)
         failure_kind = retry.classify(error, call.operation.idempotency)
         call.record_failure(error, failure_kind)
@@ -232,7 +224,7 @@ class Engine:
         is_refusal = failure_kind is retry.FailureKind.REFUSED
         retry_after = parse_retry_after(error.headers, now=self.wall_clock()) if is_refusal else None
         if retry_after is None:
-            retry_after = retry.named_wait(error) or None
+            retry_after = error.named_wait or None
         backoff = retry.backoff_delay(self.policy, call.attempts)
         wait = max(backoff, retry_after or 0.0)
         now = call.now()

@@ -104,7 +104,7 @@ class FailedAttempt:
     @property
     def is_about_rate(self) -> bool:
         """Whether a refusal limits the rate of requests; otherwise the service is only unavailable for a while."""
-        return self.error.status_code != _UNAVAILABLE or named_wait(self.error) is not None
+        return self.error.status_code != _UNAVAILABLE or self.error.named_wait is not None
 
 
 @attrs.frozen
@@ -168,14 +168,9 @@ def explain_error(error: errors.StatusError) -> StatusMeaning:
     return attrs.evolve(meaning, failure_kind=FailureKind.REFUSED, affects_every_row=False)
 
 
-def named_wait(error: errors.OutreachError) -> float | None:
-    """Return the wait in seconds that a message about a rate limit names, 0 if it names none; `None` without such a message."""
-    return error.named_wait if isinstance(error, errors.StatusError | errors.UnexpectedResponse) else None
-
-
 def is_denied(error: errors.OutreachError) -> bool:
     """Return whether an error refuses the key or its access to a workspace. One that asks to wait does not."""
-    asks_to_wait = isinstance(error, errors.BulkSuspended) or named_wait(error) is not None
+    asks_to_wait = isinstance(error, errors.BulkSuspended) or error.named_wait is not None
     return not asks_to_wait and explain_status(error.status_code, error.headers).is_denied
 
 
