@@ -101,7 +101,7 @@ class KeyReference:
                 return os.fsencode(content or ""), "" if content else "is not set"
             if self.kind == "file":
                 with Path(str(self.value)).open("rb") as file:
-                    return _cut_key(file.read(_MAX_KEY_SIZE + 1))
+                    return _check_size(file.read(_MAX_KEY_SIZE + 1))
             # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
             null, pipe = subprocess.DEVNULL, subprocess.PIPE
             # The program is the user's own, in a file that only the user can write.
@@ -112,11 +112,11 @@ class KeyReference:
             return b"", f"cannot be {'read' if self.kind == 'file' else 'run'} ({error.strerror})"
         if done.returncode:
             return b"", f"failed with exit code {done.returncode}"
-        return _cut_key(done.stdout)
+        return _check_size(done.stdout)
 
 
-def _cut_key(content: bytes) -> tuple[bytes, str]:
-    """Return the content of a key, and what is wrong with it."""
+def _check_size(content: bytes) -> tuple[bytes, str]:
+    """Return what a file or a program contains, and what is wrong with it: a key is never cut."""
     return (b"", f"has more than {_MAX_KEY_SIZE:,} bytes") if len(content) > _MAX_KEY_SIZE else (content, "")
 
 

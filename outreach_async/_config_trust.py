@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -23,12 +23,11 @@ class FoundFile:
 
     place: Path
     content: bytes = attrs.field(repr=False)
-    names: str
+    names: str = ""
 
     @classmethod
-    def of(cls, path: Path, content: bytes, names: str) -> FoundFile:
-        # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
-        return cls(Path(os.path.realpath(path.parent)) / path.name, content, names)
+    def of(cls, path: Path, content: bytes, names: str = "") -> FoundFile:
+        return cls(place_of(path), content, names)
 
     @property
     def _entry(self) -> str:
@@ -36,12 +35,14 @@ class FoundFile:
 
     @property
     def is_trusted(self) -> bool:
-        folder = state_folder(os.environ)
+        folder = state_folder()
         return folder is not None and _is_own(folder) and _is_own(folder / self._entry)
 
     def trust(self) -> None:
         """Remember the file as it was read, and forget what was trusted in its place before. `OSError`: nothing is remembered."""
-        folder = require_state_folder()
+        if (folder := state_folder()) is None:
+            remedy = "set HOME or XDG_STATE_HOME, or name the file with --config or OUTREACH_CONFIG"
+            raise InvalidRequest(f"HOME: expected the folder of this user, got none; {remedy}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(folder):  # as after a restore without the modes of files
             remedy = f"run: chmod go-w {shlex.quote(str(folder))}"
@@ -63,19 +64,17 @@ class FoundFile:
         raise InvalidRequest(f"{self.place}: {what}, {got}; {self.remedy} ({other})")
 
 
-def state_folder(environment: Mapping[str, str]) -> Path | None:
+def place_of(path: Path) -> Path:
+    # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def state_folder() -> Path | None:
     """Return the folder of what is trusted; `None` if the user has none. A relative one would be in the working directory."""
-    given = Path(environment.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME") or "")
+    given = Path(os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", ""))
     if not given.is_absolute():
         given = Path(os.path.expanduser("~"), ".local", "state")  # noqa: PTH111 - it stays relative for a user without a home
     return given / "outreach-async" / "trusted" if given.is_absolute() else None
-
-
-def require_state_folder() -> Path:
-    if (folder := state_folder(os.environ)) is None:
-        remedy = "set HOME or XDG_STATE_HOME, or name the file with --config or OUTREACH_CONFIG"
-        raise InvalidRequest(f"HOME: expected the folder of this user, got none; {remedy}")
-    return folder
 
 
 def _is_own(path: Path) -> bool:
@@ -89,7 +88,7 @@ def _is_own(path: Path) -> bool:
 
 def trusted_places() -> Iterator[tuple[Path, Path]]:
     """Yield the place of each trusted file, and what remembers it."""
-    folder = state_folder(os.environ)
+    folder = state_folder()
     for entry in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
         yield Path(os.fsdecode(entry.read_bytes())), entry
 

@@ -261,7 +261,8 @@ def test_trust_is_in_the_folder_for_the_state_of_the_user(
     folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, place: str
 ) -> None:
     monkeypatch.setenv("HOME", str(folder / "home"))
-    assert state_folder({"XDG_STATE_HOME": given}) == folder / place / "outreach-async" / "trusted"
+    monkeypatch.setenv("XDG_STATE_HOME", given)
+    assert state_folder() == folder / place / "outreach-async" / "trusted"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
@@ -269,7 +270,7 @@ def test_trust_is_in_the_folder_for_the_state_of_the_user(
 def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, entry: bool) -> None:
     write(ADDRESS)
     shell("config", "trust")
-    state = state_folder(os.environ)
+    state = state_folder()
     assert state is not None
     path = next(state.iterdir()) if entry else state
     assert path.stat().st_mode & 0o077 == (0 if not entry else path.stat().st_mode & 0o044)
@@ -303,7 +304,7 @@ def test_a_pipe_that_is_found_is_not_waited_for(shell: Shell) -> None:
 
 def test_what_is_trusted_is_what_was_read() -> None:
     path = write(ADDRESS)
-    found = FoundFile.of(path, path.read_bytes(), "x")
+    found = FoundFile.of(path, path.read_bytes())
     write(PROGRAM)  # between the question and the answer
     found.trust()
     assert is_refused()

@@ -18,7 +18,7 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config, split_selectors
-from outreach_async._config_trust import FoundFile, forget, state_folder, trusted_places
+from outreach_async._config_trust import FoundFile, forget, place_of, state_folder, trusted_places
 from outreach_async._service.validation import strip_id
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
@@ -75,9 +75,8 @@ def init(options: Options) -> int:
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None
     except OSError as error:
         raise click.UsageError(f"--config {path}: cannot be written ({error.strerror}); pass another path.") from None
-    found = FoundFile.of(path, path.read_bytes(), "")
     with suppress(OSError, InvalidRequest):  # the next command asks
-        found.trust()
+        FoundFile.of(path, path.read_bytes()).trust()
     is_default = path == Path(FILE_NAME)
     trust, named = ("outreach-async config trust && ", "") if is_default else ("", f" --config {shlex.quote(str(path))}")
     note_applied(f"Written: {path}")
@@ -94,7 +93,7 @@ def trust(options: Options, file: Path | None, show: bool, untrust: bool) -> int
             places = sorted({place for place, _ in trusted_places()})
             screen.print_table(("trusted", "content"), [(place, _compare(place)) for place in places])
         elif untrust:
-            place = FoundFile.of(path, b"", "").place
+            place = place_of(path)
             screen.print_line(f"{place}: {'no longer' if forget(place) else 'was not'} trusted")
         elif (found := read_config(path, False, None, ConfigValues).untrusted) is None:
             screen.print_line(f"{path}: is trusted, or names no address and no program")
@@ -103,13 +102,13 @@ def trust(options: Options, file: Path | None, show: bool, untrust: bool) -> int
             screen.print_line(f"{found.place}: trusted as it is now; it names {found.names}")
     except OSError as error:
         remedy = "name the file with --config or OUTREACH_CONFIG, which needs no trust"
-        raise click.UsageError(f"{state_folder(os.environ)}: cannot be used ({error.strerror}); {remedy}.") from None
+        raise click.UsageError(f"{state_folder()}: cannot be used ({error.strerror}); {remedy}.") from None
     return OK
 
 
 def _compare(place: Path) -> str:
     try:
-        found = FoundFile.of(place, place.read_bytes(), "")
+        found = FoundFile.of(place, place.read_bytes())
     except OSError as error:
         return str(error.strerror)
     return "as trusted" if found.is_trusted else "changed since"
