@@ -59,11 +59,11 @@ def _declare(name: str, declared: Mapping[str, Any]) -> None:
     for each in declared.get("include", ()):
         params += build_parameters(_DECLARED["groups"][each])
     params += map(SHARED.__getitem__, names)
-    callback = _create_callback(declared["run"], names, only_shows=name == "config show")
+    callback = _create_callback(declared["run"], names, needs_trust=declared.get("needs_trust", True))
     parent.add_command(click.Command(last, params=params, help=declared["help"], callback=callback))
 
 
-def _create_callback(function: str, shared: Collection[str], *, only_shows: bool) -> Callable[..., Any]:
+def _create_callback(function: str, shared: Collection[str], *, needs_trust: bool) -> Callable[..., Any]:
     def run(**arguments: Any) -> Any:
         before = _options_before(click.get_current_context(), shared)
         if shared:
@@ -73,7 +73,7 @@ def _create_callback(function: str, shared: Collection[str], *, only_shows: bool
             # A value after the command's name wins. 0 is a value.
             absent = {name for name, value in later.items() if value is None or value is False or value == ()}
             values = {name: before.get(name) if name in absent else value for name, value in later.items()}
-            arguments["options"] = Options.of(values, os.environ, only_shows=only_shows)
+            arguments["options"] = Options.of(values, os.environ, needs_trust=needs_trust)
         module, _, name = function.rpartition(".")
         return getattr(import_module(f"outreach_async._cli.{module}"), name)(**arguments)
 

@@ -54,11 +54,8 @@ class Options:
     sources: Mapping[str, str] = attrs.field(repr=False, eq=False)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str], *, only_shows: bool = False) -> Options:
-        """Create the options from the command line, the environment and the configuration file. The first of them wins.
-
-        A command that only shows the file needs no trust in it.
-        """
+    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str], *, needs_trust: bool = True) -> Options:
+        """Create the options from the command line, the environment and the configuration file. The first of them wins."""
         address = strip_id(environment.get("OUTREACH_BASE_URL"))
         base_url = values.get("base_url") or address or None
         if values.get("rate") is not None:
@@ -67,7 +64,7 @@ class Options:
         # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
         outside = {} if base_url == FAKE else environment
         config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
-        if config.untrusted is not None and not only_shows:
+        if config.untrusted is not None and needs_trust:
             confirm_trust(config.untrusted)
         config = at_address(config, base_url)
         found = {
@@ -123,10 +120,10 @@ def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> C
     if "profile" not in values:  # a command that writes the file
         return ConfigValues(path=values["config"])
     profile = values.get("profile") or strip_id(environment.get("OUTREACH_PROFILE"))
-    path = find_config(values["config"], environment)
-    if path is None and profile is not None:
+    found = find_config(values["config"], environment)
+    if found is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
-    return NO_FILE if path is None else read_config(*path, profile, ConfigValues)
+    return NO_FILE if found is None else read_config(*found, profile, ConfigValues)
 
 
 def confirm_trust(found: FoundFile) -> None:
