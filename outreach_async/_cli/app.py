@@ -18,8 +18,6 @@ VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
 """Environment variable that a completion script sets. click derives the variable's name from the program's name."""
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does, and the command has changed nothing."""
-INCOMPLETE: Final = 3
-"""Exit code if an output cannot be written: that of the same name in `process`, which would be a slow import."""
 
 
 def print_completion(shell: str) -> int:
@@ -41,9 +39,9 @@ def run(arguments: Sequence[str]) -> int:
     except BaseException as error:
         if output.failure is not None:
             output.discard()
-            return _report_lost_output(output.failure, noted.get(APPLIED))
+            return _end_without_output(output.failure, noted.get(APPLIED))
         # Imported only here, because it imports anyio, which would slow down `--help` and shell completion.
-        from outreach_async._cli.process import EXPECTED_ERRORS, exit_code, format_error
+        from outreach_async._cli.process import EXPECTED_ERRORS, INCOMPLETE, exit_code, format_error
 
         if not isinstance(error, EXPECTED_ERRORS):
             raise
@@ -124,9 +122,11 @@ class _Errors(_Output):
             self.discard()
 
 
-def _report_lost_output(failure: OSError, applied: str | None) -> int:
+def _end_without_output(failure: OSError, applied: str | None) -> int:
     """Print what the command has changed, which stdout does not show, and return the exit code."""
     if applied is None and isinstance(failure, BrokenPipeError):
         return _EXIT_BROKEN_PIPE
+    from outreach_async._cli.process import INCOMPLETE  # as in `run`
+
     sys.stderr.write(f"{PROGRAM}: standard output: cannot be written ({failure.strerror}){f'; {applied}' if applied else ''}\n")
     return INCOMPLETE

@@ -126,7 +126,7 @@ class _LimitType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
         """Return the number; `None` for `never`."""
-        if value is None or value == "never":
+        if value == "never":
             return None
         if not re.fullmatch(r"0*[1-9][0-9]{0,17}", str(value), re.ASCII):
             self.fail(f"expected a whole number from 1, or never, got {value!r}.", param, ctx)

@@ -351,7 +351,7 @@ def load_knob_values(path: str | Path) -> dict[str, tuple[Any, ...]]:
     """Read the possible values of each knob in a file: one value, or several values that measurements could not tell apart."""
     try:
         document = parse_toml(Path(path).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # a number with thousands of digits also raises ValueError
+    except ValueError as error:
         raise BehaviourFileError(f"{path}: the file is not TOML in UTF-8: {error}; correct the file") from None
     try:
         return dict(_parse_document(document))
