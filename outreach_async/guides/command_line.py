@@ -99,8 +99,8 @@ Exit codes
     0    success
     1    findings at or above `--fail-on`, or a request refused by the service
     2    wrong usage
-    3    incomplete: rows rejected, unknown or not applied, pages not read, no audit added to `--history`, or standard output or a
-         file of a run, that cannot be written (stderr says what was applied); precedes 1
+    3    incomplete: rows rejected, unknown or not applied, pages not read, an audit not added to `--history`, or standard output
+         or a file of a run not written (stderr says what was applied); takes precedence over 1
     69   a brief was written, but could not be posted
     75   suspended: the service is down or asks for a long wait; repeat the command later, with `--resume` if it has `--journal`
     77   not allowed: the service answered 401 or 403

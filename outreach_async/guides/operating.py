@@ -46,7 +46,7 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
       or 499                    not applied
     429, 403 with `Retry-After` learns the rate limit; nothing is sent before the service allows it, or before the time that the
       or a message about a      message names, such as "retry in 60 seconds"
-      rate limit, with any      words that the message quotes from the row name no limit
+      rate limit, with any      (words that the message only quotes from the row do not count)
       status but 422
     20 errors with status 200   counts the service as down, until another answer comes; a single such answer is final for its row
       in a row, or 100 of a
