@@ -208,10 +208,7 @@ def test_a_sum_is_unknown_while_a_campaign_may_have_left_or_returned(path: Path,
     assert [day.sent for day in history.daily("workspace", "space_1")] == expected
     gone = [None, None, None, 3, None, None, None] if how == "moved" else []
     assert [day.sent for day in history.daily("campaign", "camp_1", workspaces=["space_2"])] == gone
-    with History(path).tables() as tables:
-        columns, rows = tables["campaign_days"]
-        found = [dict(zip(columns, row, strict=True)) for row in rows]
-    gaps = {each["date"] for each in found if each["gap"] and each["workspace"] == "space_1"}
+    gaps = {each["date"] for each in rows_of(path, "campaign_days") if each["gap"] and each["workspace"] == "space_1"}
     assert gaps == {"2026-03-04", "2026-03-05", "2026-03-06"}
 
 
