@@ -6,6 +6,7 @@ import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from support.cli import Ended, Shell, Watched, connection_options, save_contacts
 
 from outreach_async._cli.commands.importing import ImportJob, RunEnd
 from outreach_async._cli.output import Screen
-from outreach_async.bulk import Outcomes
+from outreach_async.bulk import BulkReport, Outcomes
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
@@ -183,7 +184,7 @@ def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
     append(path)
     end = RunEnd(job, Screen.of(as_json=True), ROWS, number_record, "", lambda _report: None)
     with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end.handled() as on_start:
-        on_start(cast("Outcomes", None))
+        on_start(cast("Outcomes", SimpleNamespace(report=BulkReport(0, {}, 0, 0.0))))
     assert (beside.read_bytes(), rejects.exists()) == (before, False)
 
 
