@@ -16,7 +16,7 @@ import attrs
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
-from outreach_async._cli.commands.import_report import name_outcomes, print_report
+from outreach_async._cli.commands.import_report import list_outcomes, print_report
 from outreach_async._cli.commands.importing import ImportJob, run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
@@ -115,8 +115,7 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
         more = len(briefed.tasks) - _MAX_TASKS
         _announce(screen, f"Before: two imports{_NO_LEDGER} and an audit (--verbose shows them, and {more} more tasks)")
         for title, (report, _) in zip(("first night: ", "next night:  "), imports, strict=True):
-            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
-            screen.print_line(f"  {title}{outcomes}")
+            screen.print_line(f"  {title}{list_outcomes(report.outcomes)}")
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0])))
     screen.print_result({**_to_dicts(imports), "audit": audited.to_dict(), "brief": briefed.to_dict()})
     return OK

@@ -111,6 +111,10 @@ def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[t
     ]
 
 
+def list_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in name_outcomes(outcomes))
+
+
 def settle_partial_files(screen: Screen, results: Path | None, rejects: Path | None, *, is_finished: bool) -> None:
     """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
     for flag, path in ("--results", results), ("--rejects", rejects):
@@ -127,18 +131,14 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
         screen.print_table(("outcome", "rows"), occurred)
     if len(report.targets) <= 1:
         return
-    rows = [
-        (*(id_ or "-" for id_ in target), ", ".join(f"{count:,} {name}" for name, count in name_outcomes(found)))
-        for target, found in report.targets.items()
-    ]
+    rows = [(*(id_ or "-" for id_ in target), list_outcomes(found)) for target, found in report.targets.items()]
     screen.print_table(("workspace", "campaign", "rows"), rows[:_MAX_TARGETS])
     if len(rows) > _MAX_TARGETS:
         screen.print_line(f"... and {len(rows) - _MAX_TARGETS:,} more targets; --json lists all")
 
 
 def note_report(report: BulkReport) -> None:
-    found = ", ".join(f"{count:,} {name}" for name, count in name_outcomes(report.outcomes))
-    note_applied(f"the rows of the run: {found or 'none'}")
+    note_applied(f"the rows of the run: {list_outcomes(report.outcomes) or 'none'}")
 
 
 def print_report(

@@ -17,7 +17,7 @@ import click
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import (
     FailedRows,
-    name_outcomes,
+    list_outcomes,
     note_report,
     print_columns,
     print_findings,
@@ -587,8 +587,7 @@ class RunEnd:
                 raise change
             self.job.file.source.require_path()
         except InputChanged as error:
-            outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in name_outcomes(report.outcomes))
-            sent = f"rows of the file that was opened have outcomes: {outcomes or 'none'}"
+            sent = f"rows of the file that was opened have outcomes: {list_outcomes(report.outcomes) or 'none'}"
             remedy = "import the new file" if change is None else "import a copy that no program changes"
             journal = "" if self.job.journal is None else " with another --journal and --earlier unknown"
             told = InputChanged(f"{error.what}; {sent}", remedy + journal)

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_report import name_outcomes, print_ledger, print_outcomes
+from outreach_async._cli.commands.import_report import list_outcomes, print_ledger, print_outcomes
 from outreach_async._cli.commands.results import format_cell, is_results_file, open_outcomes, write_results
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
@@ -145,8 +145,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
     for number, at, counts in found.runs[:_LISTED_RUNS]:
-        sums = ", ".join(f"{rows:,} {name}" for name, rows in name_outcomes(counts))
-        screen.print_line(f"run {number} on {at:%Y-%m-%d %H:%M} UTC: {sums or 'no rows'}")
+        screen.print_line(f"run {number} on {at:%Y-%m-%d %H:%M} UTC: {list_outcomes(counts) or 'no rows'}")
     if found.pending:
         screen.print_line("A run is not included: it is under way, or its process was killed. The next run includes it.")
     details: dict[str, Any] = {}
