@@ -17,7 +17,7 @@ from outreach_async._engine.logs import configure_logging
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.operations import KEY_REMEDY, RequestDefaults
 from outreach_async._service.retry import RetryPolicy
-from outreach_async._service.validation import read_rate, require_id, require_number, require_rate, strip_id, type_name
+from outreach_async._service.validation import read_rate, require_id, require_number, require_rate, trim, type_name
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
@@ -34,12 +34,12 @@ def build_settings(
     owner_key: object, workspace: object, headers: Mapping[str, str], limits: CallOptions, transport: Transport
 ) -> Settings:
     # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
-    key, defaults = strip_id(hide(owner_key)), RequestDefaults.from_headers(headers)
+    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers)
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(key, Secret) and OWNER_KEY.fullmatch(key.reveal()):  # another string could be a common word
         require_id("owner_key", key.reveal(), "owner_key", KEY_REMEDY)
         secrets += (key,)
-    return Settings(key, strip_id(workspace), headers, limits, attrs.evolve(defaults, secrets=secrets))
+    return Settings(key, trim(workspace), headers, limits, attrs.evolve(defaults, secrets=secrets))
 
 
 def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:
@@ -53,7 +53,7 @@ def resolve_transport(base_url: str | None, transport: object, limit: int) -> Tr
                 f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
             )
         return transport
-    url: object = base_url if base_url is not None else strip_id(os.environ.get("OUTREACH_BASE_URL"))
+    url: object = base_url if base_url is not None else trim(os.environ.get("OUTREACH_BASE_URL"))
     if url is None or url == "":
         raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
     if not isinstance(url, str):
@@ -92,7 +92,7 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
     if arguments.get("transport") is None and arguments.get("base_url") is None:
-        url = arguments["base_url"] = strip_id(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
+        url = arguments["base_url"] = trim(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
         if url and config.backend is not None:
             transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
             arguments |= {"transport": transport, "base_url": None}
@@ -102,7 +102,7 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
         arguments.setdefault("timeout", config.timeout)
     rates = read_rate(os.environ), chosen and chosen.rate, config.rate
     arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
-    is_given = arguments.get("owner_key") is not None or strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is not None
+    is_given = arguments.get("owner_key") is not None or trim(os.environ.get("OUTREACH_OWNER_KEY")) is not None
     if not read_only and not is_given and (key := key_of(config, chosen)) is not None:
         arguments["owner_key"] = key.read()
     return arguments

@@ -24,7 +24,7 @@ from outreach_async._service.validation import (
     require_seconds,
     show_name,
     similar_names,
-    strip_id,
+    trim,
     type_name,
 )
 from outreach_async._vocabulary import ID_PREFIXES
@@ -97,7 +97,7 @@ class KeyReference:
     def _read(self, environment: Mapping[str, str], timeout: float) -> tuple[bytes, str]:
         try:
             if self.kind == "env":
-                content = strip_id(environment.get(str(self.value)))
+                content = trim(environment.get(str(self.value)))
                 return os.fsencode(content or ""), "" if content else "is not set"
             if self.kind == "file":
                 with Path(str(self.value)).open("rb") as file:
@@ -189,7 +189,7 @@ class ConfigValues:
         for each in self.workspaces:
             for selector in (each.id, each.name, *each.groups, ALL):
                 members.setdefault(selector, []).append(each)
-        for selector in map(strip_id, selectors):
+        for selector in map(trim, selectors):
             chosen = members.get(selector, [])
             if not chosen and isinstance(selector, str) and selector.startswith(ID_PREFIXES["workspace"]):
                 require_id("workspace", selector, "workspace", "correct the id")
@@ -232,12 +232,12 @@ def configured_key(config: ConfigValues, workspace: ConfiguredWorkspace | None) 
 def select(config: ConfigValues, *texts: str) -> list[ConfiguredWorkspace]:
     """Return the workspaces of texts: each is a selector, or several that are separated by blanks or commas."""
     known = {name for each in config.workspaces for name in (each.name, *each.groups)}
-    return config.find(*(each for text in texts for each in ([text] if strip_id(text) in known else split_selectors(text))))
+    return config.find(*(each for text in texts for each in ([text] if trim(text) in known else split_selectors(text))))
 
 
 def split_selectors(text: str) -> list[str]:
     """Return names or ids that are separated by blanks, line breaks or commas, as in a shell variable."""
-    return [name for part in text.replace(",", " ").split() if (name := strip_id(part))]
+    return [name for part in text.replace(",", " ").split() if (name := trim(part))]
 
 
 NO_FILE: Final = ConfigValues()

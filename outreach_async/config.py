@@ -111,7 +111,7 @@ import attrs
 
 from outreach_async._assembly import client_arguments
 from outreach_async._config_file import ConfiguredWorkspace, ConfigValues, KeyReference, require_config
-from outreach_async._service.validation import strip_id
+from outreach_async._service.validation import trim
 from outreach_async.client import OutreachClient
 from outreach_async.transport._secret import drop_frames, hide_key
 
@@ -186,7 +186,7 @@ class Config(ConfigValues):
 
         def find_key(workspace: str) -> object:
             # Blank rather than `None`, which would be the key of the workspace whose client is shared.
-            return strip_id(arguments[workspace].get("owner_key")) or strip_id(os.environ.get("OUTREACH_OWNER_KEY")) or ""
+            return trim(arguments[workspace].get("owner_key")) or trim(os.environ.get("OUTREACH_OWNER_KEY")) or ""
 
         async with open_clients(chosen, own_rates, lambda id_: OutreachClient(**arguments[id_]), find_key) as opened:
             yield {each.name: opened[each.id] for each in chosen}

@@ -52,9 +52,9 @@ class _AnyIdType(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - click's signature
-        from outreach_async._service.validation import require_plain, strip_id
+        from outreach_async._service.validation import require_plain, trim
 
-        found = strip_id(str(value)) or ""  # nothing is no omitted option: the command refuses it
+        found = trim(str(value)) or ""  # nothing is no omitted option: the command refuses it
         require_plain(_name_of(param), found, "pass one id")
         return found
 
@@ -66,24 +66,24 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
-        from outreach_async._service.validation import strip_id
+        from outreach_async._service.validation import trim
         from outreach_async._vocabulary import ID_PREFIXES
 
-        text = strip_id(str(value)) or ""
-        is_id = not text.strip() or text.startswith(tuple(ID_PREFIXES.values()))
+        text = trim(str(value)) or ""
+        is_id = not text or text.startswith(tuple(ID_PREFIXES.values()))
         return IdType("workspace").convert(value, param, ctx) if is_id else text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
         from outreach_async._config_file import ALL, ConfigValues, find_config, read_config
-        from outreach_async._service.validation import strip_id
+        from outreach_async._service.validation import trim
         from outreach_async.errors import InvalidRequest
 
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         words: dict[str, str] = {}
         with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
             found = find_config(given.get("config"), os.environ)
-            profile = given.get("profile") or strip_id(os.environ.get("OUTREACH_PROFILE"))
+            profile = given.get("profile") or trim(os.environ.get("OUTREACH_PROFILE"))
             # Names need no trust: nothing is run or sent.
             for each in () if found is None else read_config(*found, profile, ConfigValues).workspaces:
                 words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}

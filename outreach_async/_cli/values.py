@@ -22,7 +22,7 @@ from outreach_async._config_file import (
     split_selectors,
 )
 from outreach_async._config_trust import FoundFile
-from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, strip_id
+from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, trim
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.errors import InvalidRequest
 
@@ -56,7 +56,7 @@ class Options:
     @classmethod
     def of(cls, values: Mapping[str, Any], environment: Mapping[str, str], *, needs_trust: bool = True) -> Options:
         """Create the options from the command line, the environment and the configuration file. The first of them wins."""
-        address = strip_id(environment.get("OUTREACH_BASE_URL"))
+        address = trim(environment.get("OUTREACH_BASE_URL"))
         base_url = values.get("base_url") or address or None
         if values.get("rate") is not None:
             require_rate("--rate", values["rate"])
@@ -69,11 +69,11 @@ class Options:
         config = at_address(config, base_url)
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), address),
-            "owner_key": _first(config, "owner_key", values.get("owner_key"), strip_id(outside.get("OUTREACH_OWNER_KEY"))),
+            "owner_key": _first(config, "owner_key", values.get("owner_key"), trim(outside.get("OUTREACH_OWNER_KEY"))),
             "backend": _first(config, "backend", values.get("backend"), default="httpx"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
             "rate": _first(config, "rate", values.get("rate"), given_rate),
-            "workspace": _first(config, "workspace", values.get("workspaces"), strip_id(outside.get("OUTREACH_WORKSPACE"))),
+            "workspace": _first(config, "workspace", values.get("workspaces"), trim(outside.get("OUTREACH_WORKSPACE"))),
         }
         sources = {name: source for name, (_, source) in found.items()}
         chosen = {name: value for name, (value, _) in found.items()}
@@ -119,7 +119,7 @@ class Options:
 def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> ConfigValues:
     if "profile" not in values:  # a command that writes the file
         return ConfigValues(path=values["config"])
-    profile = values.get("profile") or strip_id(environment.get("OUTREACH_PROFILE"))
+    profile = values.get("profile") or trim(environment.get("OUTREACH_PROFILE"))
     found = find_config(values["config"], environment)
     if found is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
@@ -151,7 +151,7 @@ def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, 
 
 def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
     """Return the ids of the workspaces that options, a variable or the configuration file select."""
-    texts = [strip_id(text) or "" for text in ((selectors,) if isinstance(selectors, str) else selectors or ())]
+    texts = [trim(text) or "" for text in ((selectors,) if isinstance(selectors, str) else selectors or ())]
     try:
         for text in texts:
             for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():

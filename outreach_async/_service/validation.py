@@ -28,8 +28,8 @@ def type_name(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def strip_id(value: object) -> Any:
-    """Return an id, key, name or address without whitespace around it, `None` if nothing is left, any other value unchanged."""
+def trim(value: object) -> Any:
+    """Return a text or a secret without whitespace around it, `None` if nothing is left, any other value unchanged."""
     # Secrets and variables often end in a line break: `echo` writes it. What is sent and what is masked must not differ by it.
     text = reveal(value)
     if not isinstance(text, str):
@@ -39,7 +39,7 @@ def strip_id(value: object) -> Any:
 
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
     """Return an id without whitespace around it, after checking its characters and the prefix for ids of its kind."""
-    prefix, text = vocabulary.ID_PREFIXES[what], strip_id(value)
+    prefix, text = vocabulary.ID_PREFIXES[what], trim(value)
     if not isinstance(text, str):
         got = "a blank string" if isinstance(value, str) else type_name(value)
     elif not text.startswith(prefix) or text == prefix:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Self, TypedDict, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from outreach_async._service.validation import require_number, require_plain, require_seconds, strip_id, type_name
+from outreach_async._service.validation import require_number, require_plain, require_seconds, trim, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
@@ -101,7 +101,7 @@ def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
     if others := [workspace for workspace in ids if not isinstance(workspace, str)]:
         raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
-    spaces = [strip_id(workspace) or "" for workspace in ids]
+    spaces = [trim(workspace) or "" for workspace in ids]
     if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in spaces):  # findings would show the key
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
     for workspace in spaces:

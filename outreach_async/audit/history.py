@@ -103,7 +103,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async._service.validation import strip_id
+from outreach_async._service.validation import trim
 from outreach_async.audit._history_prune import prune_later, prune_older
 from outreach_async.audit._history_snapshot import (
     define,
@@ -301,7 +301,7 @@ class History:
         if not self.exists:
             return None
         with self._reading() as db:
-            return read_baseline(db, [strip_id(workspace) for workspace in workspaces])
+            return read_baseline(db, [trim(workspace) for workspace in workspaces])
 
     def daily(
         self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30
@@ -327,8 +327,8 @@ class History:
             raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}; pass one of them")
         if days < 1:
             raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
-        values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(strip_id(subject) or "")}
-        spaces = [storable(strip_id(workspace) or "") for workspace in workspaces or ()]
+        values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(trim(subject) or "")}
+        spaces = [storable(trim(workspace) or "") for workspace in workspaces or ()]
         values |= {f"workspace_{number}": workspace for number, workspace in enumerate(spaces)}
         where, source = "date > (SELECT date(max(date), :days) FROM days)", f"{kind}_days"
         if subject is not None:
@@ -357,7 +357,7 @@ class History:
           FROM findings JOIN snapshots s ON snapshot = first LEFT JOIN openings o USING (finding)
           WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
         with self._reading() as db:
-            known = {storable(strip_id(workspace) or "") for workspace in workspaces}
+            known = {storable(trim(workspace) or "") for workspace in workspaces}
             return {(space, rule, severity): at for space, rule, severity, at in db.execute(query) if space in known}
 
     @contextmanager

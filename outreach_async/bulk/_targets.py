@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import require_encodable, require_id, show_name, similar_names, strip_id, type_name
+from outreach_async._service.validation import require_encodable, require_id, show_name, similar_names, trim, type_name
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
@@ -145,7 +145,7 @@ class Targets:
     def add_campaigns(self, workspace: str, campaigns: Iterable[Campaign]) -> None:
         names = self._campaigns.setdefault(workspace, {})
         for campaign in campaigns:
-            ids = names.setdefault(strip_id(campaign.name) or "", [])
+            ids = names.setdefault(trim(campaign.name) or "", [])
             if campaign.id not in ids:  # a campaign can occur on two pages, if others are created meanwhile
                 ids.append(campaign.id)
 
@@ -186,4 +186,4 @@ def _to_text(field: str, value: object) -> str:
         raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")
     value = str.__str__(value)  # of a subclass, a plain string
     require_encodable(field, value)
-    return strip_id(value) or ""
+    return trim(value) or ""

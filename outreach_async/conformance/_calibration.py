@@ -13,7 +13,7 @@ import attrs
 
 from outreach_async._files.atomic import atomic_write
 from outreach_async._service.responses import mask_string
-from outreach_async._service.validation import require_headers, strip_id
+from outreach_async._service.validation import require_headers, trim
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace
@@ -86,12 +86,12 @@ def merge_earlier(before: KnobValues, findings: Mapping[str, KnobFinding]) -> di
 
 
 def build_access(options: Namespace, environment: Mapping[str, str]) -> Access:
-    live, workspace, writes = options.outreach_live, strip_id(options.outreach_workspace), strip_id(options.allow_writes)
+    live, workspace, writes = options.outreach_live, trim(options.outreach_workspace), trim(options.allow_writes)
     if not live or not workspace:
         missing = ", ".join(["--outreach-live"] * (not live) + ["--outreach-workspace"] * (not workspace))
         raise InvalidRequest(f"{missing}: expected a value, got none; pass both --outreach-live and --outreach-workspace")
     parse_base_url(live)
-    owner_key = strip_id(environment.get("OUTREACH_OWNER_KEY"))
+    owner_key = trim(environment.get("OUTREACH_OWNER_KEY"))
     if writes is None and options.outreach_campaign:
         raise InvalidRequest("--outreach-campaign: needs --allow-writes; pass --allow-writes, or omit --outreach-campaign")
     if writes not in {None, workspace}:

@@ -18,7 +18,7 @@ import anyio
 import attrs
 
 from outreach_async._service.responses import mask_string, parse_retry_after, secret_parts
-from outreach_async._service.validation import require_plain, strip_id
+from outreach_async._service.validation import require_plain, trim
 from outreach_async.errors import InvalidRequest, TransportError, shorten
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 
@@ -142,11 +142,11 @@ def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _strip(value: str | None) -> str | None:
-    return strip_id(value)  # type: ignore[no-any-return]  # a string stays one
+    return trim(value)  # type: ignore[no-any-return]  # a string stays one
 
 
 def _strip_workspace(value: object) -> str:
-    return strip_id(str(value)) or ""
+    return trim(str(value)) or ""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ import attrs
 
 from outreach_async._service.responses import Secrets, mask_string
 from outreach_async._service.retry import is_denied
-from outreach_async._service.validation import strip_id
+from outreach_async._service.validation import trim
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
     INVISIBLE,
@@ -85,7 +85,7 @@ class NamedWorkspaces:
 
     def require(self, given: str | None, refusal: str = "got another id; pass one of them") -> str:
         """Return the id of a workspace that is given by id or name. By default, it is the first."""
-        named = strip_id(given)
+        named = trim(given)
         found = self.ids[0] if given is None else self._ids_by_name.get(named, named)
         if found not in self.ids:
             raise InvalidRequest(f"workspace: expected one of {self}, {refusal}")

@@ -13,7 +13,7 @@ import attrs
 
 from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds, strip_id
+from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds, trim
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
@@ -241,7 +241,7 @@ def run_part(
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], None] | None = None,
 ) -> PartReport:
-    if strip_id(os.environ.get("OUTREACH_OWNER_KEY")) is None:
+    if trim(os.environ.get("OUTREACH_OWNER_KEY")) is None:
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     require_unchanged(part)
     record_part(part, journal, connection.workspace, service_address(connection))

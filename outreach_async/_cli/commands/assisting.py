@@ -16,7 +16,7 @@ from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import FAKE, Options, find_workspaces
 from outreach_async._config_file import key_of
 from outreach_async._files.optional import require_module
-from outreach_async._service.validation import require_id, require_plain, strip_id
+from outreach_async._service.validation import require_id, require_plain, trim
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -27,7 +27,7 @@ def mcp(
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server._tool_server import create_server, serve_http, serve_stdio
 
-    token: str | None = strip_id(os.environ.get("OUTREACH_MCP_TOKEN"))
+    token: str | None = trim(os.environ.get("OUTREACH_MCP_TOKEN"))
     if token is not None:
         require_plain("OUTREACH_MCP_TOKEN", token, "set it to a secret without whitespace")
     if http and token is None and (allow_writes or host not in LOOPBACK):

@@ -19,7 +19,7 @@ from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, ex
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._config_file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config, split_selectors
 from outreach_async._config_trust import FoundFile, forget, place_of, state_folder, trusted_places
-from outreach_async._service.validation import strip_id
+from outreach_async._service.validation import trim
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
@@ -56,7 +56,7 @@ _TEMPLATE: Final = """\
 def init(options: Options) -> int:
     """Write a new file with the address and the workspaces of the environment, or with examples in comments."""
     path = options.config.path or Path(FILE_NAME)
-    base_url = strip_id(os.environ.get("OUTREACH_BASE_URL"))
+    base_url = trim(os.environ.get("OUTREACH_BASE_URL"))
     ids = split_selectors(os.environ.get("OUTREACH_WORKSPACE", ""))
     try:
         known = base_url not in {None, FAKE} and not parse_base_url(base_url).secrets
