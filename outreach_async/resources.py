@@ -314,8 +314,8 @@ class Contacts(_Resource):
             changed: `"send"` sends a row that differs from the last row of its contact. `"ignore"` does not; `duplicates="skip"`
                 needs this.
             resume: Continue the run of an existing journal after a crash or a suspension, with the same rows, options and address
-                of the service; every row gets exactly one outcome. If an error stopped the run, the rows that the service had
-                rejected are sent again. If it has certainly applied no row, `campaign`, `workspace`, `duplicates`,
+                of the service; every row gets exactly one outcome. If an error stopped the run before the service accepted a
+                row, all rows are sent again. If it has certainly applied none, `campaign`, `workspace`, `duplicates`,
                 `strict_validation` and the address may be corrected. Without `resume`, an existing journal is an error.
             earlier: `"known"` if the journal has every row that an earlier run may have sent. With `"unknown"`, every row without
                 an outcome counts as possibly sent; it implies `resume`, and continues even a damaged, empty or lost journal.

@@ -61,7 +61,7 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
       campaign of the run       rows came with several targets, only the rows of the unknown one fail
     the first 50 answers are    raises `BulkStopped`, because the whole input or an option may be wrong (`stop_after_rejects`).
       rejections                Rows that are not sent, or that a ledger knows as rejected, do not count. A resumed run sends
-                                the rejected rows again
+                                all rows again
     the process dies            on resume, sends the rows again that may have been sent, with every possible status in `possible`;
                                 the status of all other rows is certain
     the journal is resumed      raises `InvalidRequest`, also if the run was finished; with the same rows, a finished run is

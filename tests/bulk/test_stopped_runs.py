@@ -59,6 +59,30 @@ async def test_rows_that_the_service_rejected_before_a_stop_are_sent_again(journ
     assert (kind, data) == ("resumed", {"after": "stopped", "reopened": 3})
 
 
+async def test_rows_without_a_clear_answer_are_sent_again_with_rejected_ones(journal: JournalStore) -> None:
+    script = Script(status(422), status(200, b'{"status": "error"}'), status(422))
+    with pytest.raises(BulkStopped):
+        await client(script).contacts.create_many(rows(5), journal=journal, concurrency=1, stop_after_rejects=2)
+    assert [label for _, label, _ in facts(journal)] == ["rejected", "unknown", "rejected"]
+    script = Script(skipped())
+    await client(script).contacts.create_many(rows(5), journal=journal, concurrency=1, resume=True)
+    certain, maybe = ["skipped"], ["added", "skipped"]
+    assert facts(journal) == [(at, "skipped", maybe if at == 1 else certain) for at in range(5)]
+    assert len(script.requests) == 5
+
+
+async def test_a_row_rejected_before_another_was_accepted_never_replaces_its_values(journal: JournalStore) -> None:
+    ann = [{"email": "ann@a.example", "city": city} for city in ("Oslo", "Rome")]
+    with pytest.raises(BulkStopped):
+        await client(Script(status(422), added(), status(401))).contacts.create_many(
+            [*ann, *rows(1)], journal=journal, concurrency=1
+        )
+    script = Script(added())
+    await client(script).contacts.create_many([*ann, *rows(1)], journal=journal, concurrency=1, resume=True)
+    assert [label for _, label, _ in facts(journal)] == ["rejected", "added", "added"]
+    assert len(script.requests) == 1
+
+
 async def test_a_run_that_was_rejected_again_can_be_resumed_again(journal: JournalStore) -> None:
     for attempt in range(3):
         with pytest.raises(BulkStopped):

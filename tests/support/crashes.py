@@ -30,7 +30,6 @@ from support.scenarios import KEY, SPACE, Scenario, World, creation, service, va
 from trio._core import _run
 
 from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
-from outreach_async._service.retry import is_permanent_rejection
 from outreach_async.bulk.journal import JournalReport, JournalWriter, journal_at
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
@@ -143,8 +142,9 @@ class Run(ABC):
         if (report := self.report()) is None or sum(report.outcomes.values()) != len(self.scene.rows):
             yield "I1: the counts of the report do not add up to the number of rows"
         kept_outcomes = {outcome.index: _said(outcome) for outcome in outcomes}
-        # A row that the service refused before a run stopped is sent again, and gets another outcome.
-        final = [each for each in self.delivered if each.error is None or not is_permanent_rejection(each.error)]
+        # If a run stops before the service accepts a row, its rows are sent again, and get another outcome.
+        reopened = any("reopened" in data for _, _, data in journal_at(self.location).events())
+        final = [each for each in self.delivered if each.error is None or not (reopened and each.attempts)]
         if len({each.index for each in final}) != len(final):
             yield "I2: an outcome was delivered twice"
         if any(kept_outcomes.get(each.index) != _said(each) for each in final):

@@ -15,7 +15,8 @@ import msgspec
 
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import require_choice
-from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts, is_rejection
+from outreach_async._vocabulary import SERVICE_OUTCOMES
+from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._reader import read_names, read_targets
@@ -240,7 +241,7 @@ class JournalWriter:
             if self.resumed:
                 # The rows of a ledger's run are not sent by this run, which only adds it to the ledger.
                 reopens = self.state == "stopped" and "ledger" not in recorded["options"]
-                reopened = self._reopen_rejected(transaction) if reopens else 0
+                reopened = self._reopen_rows(transaction) if reopens else 0
                 self._add_event(transaction, "resumed", {"after": self.state, **({"reopened": reopened} if reopened else {})})
                 transaction.set_metadata("state", "running")
                 if (corrected := records.correct_identity(recorded, self._identity)) != recorded:
@@ -252,20 +253,22 @@ class JournalWriter:
         if damage is not None:
             self.record_event("damaged", damage)
 
-    def _reopen_rejected(self, transaction: Transaction) -> int:
-        """Remove the outcomes of the rows that the service rejected, so that they are sent again. Return their number."""
-        # They were rejected before the run stopped, perhaps for the cause that has been fixed meanwhile.
+    def _reopen_rows(self, transaction: Transaction) -> int:
+        """Remove the outcomes of the rows that were sent, if the service has accepted none. Return their number."""
+        # They were rejected before the run stopped, perhaps for the cause that has been fixed meanwhile. If a row was accepted,
+        # the cause was not theirs, and an earlier row of its contact must not replace its values.
+        if any(count and outcome in SERVICE_OUTCOMES for outcome, count in self._totals.outcomes.items()):
+            return 0
         with self.database.connection() as db:
             found = db.execute(_SELECT_ERRORS).fetchall()
-        decoded = (records.decode_outcome(row, text, None, RUN_TARGET) for *row, text in found)
-        rejected = [outcome for outcome in decoded if is_rejection(outcome)]
-        if rejected:
-            transaction.apply("reopen", to_json([outcome.index for outcome in rejected]))
-            self._totals = records.subtract_outcomes(self._totals, rejected)
+        reopened = [records.decode_outcome(row, text, None, RUN_TARGET) for *row, text in found]
+        if reopened:
+            transaction.apply("reopen", to_json([outcome.index for outcome in reopened]))
+            self._totals = records.subtract_outcomes(self._totals, reopened)
             transaction.set_metadata("totals", records.encode_totals(self._totals))
-        uncertain = (outcome.index for outcome in rejected if not outcome.certain)
+        uncertain = (outcome.index for outcome in reopened if not outcome.certain)
         self.possibly_sent = PossiblySent.of(uncertain, self.possibly_sent.ranges)
-        return len(rejected)
+        return len(reopened)
 
     @property
     def finished(self) -> bool:
