@@ -84,6 +84,14 @@ def test_a_day_has_the_difference_to_the_reading_before(path: Path) -> None:
     assert sent_of(History(path)) == [("03-02", None, 1), ("03-03", 10, 1), ("03-04", 10, 1)]
 
 
+def test_the_totals_of_a_campaign_that_is_new_began_at_zero(path: Path) -> None:
+    world, _ = one_campaign()
+    History(path).append(*world.read(START))
+    world.campaigns |= {"new": Sent("space_1", START + 1, 7), "old": Sent("space_1", START - 1, 7)}
+    History(path).append(*world.read(START + DAY))
+    assert [sent_of(History(path), each) for each in ("new", "old")] == [[("03-03", 7, 1)], [("03-03", None, 1)]]
+
+
 def test_a_workspace_that_cannot_be_read_is_unknown_until_it_is_read_again(path: Path) -> None:
     world, sent = one_campaign()
     world.boxes["space_2"] = [mailbox(id="other")]
@@ -488,7 +496,8 @@ def test_tables_and_indexes_that_other_programs_add_to_a_history_stay(path: Path
 def test_a_history_belongs_to_one_service(path: Path) -> None:
     world, _ = one_campaign()
     History(path, address="https://api.example/").append(*world.read(START))
-    History(path, address="https://API.example:443")
+    for address in "https://API.example:443", None:
+        assert History(path, address=address).daily("workspace")
     with pytest.raises(InvalidRequest, match=r"belongs to the service https://api\.example, not to https://b\.example"):
         History(path, address="https://b.example")
 
