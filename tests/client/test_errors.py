@@ -74,7 +74,7 @@ def test_every_error_survives_pickling_and_copying_with_all_attributes(error: Ou
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_without_details_has_defaults(kind: type[OutreachError]) -> None:
     error = kind("the message")
-    nothing = dict.fromkeys(("operation", "status_code", "request_id"))
+    nothing = dict.fromkeys(("operation", "status_code", "request_id", "named_wait"))
     assert vars(error) == {**nothing, "headers": {}, "body": b"", "attempts": 0, "maybe_sent": False, "maybe_applied": False}
     assert (str(error), repr(error)) == ("the message", f"{kind.__name__}('the message')")
     assert kind not in OWN or getattr(error, OWN[kind][0]) == OWN[kind][1][0]
@@ -84,7 +84,8 @@ def test_an_error_without_details_has_defaults(kind: type[OutreachError]) -> Non
 def test_an_error_keeps_its_details(kind: type[OutreachError]) -> None:
     details = {"operation": "create_contact", "status_code": 418, "headers": {"x-request-id": "req_1"}, "attempts": 3}
     error = kind("x", body=b"teapot", maybe_sent=True, **details)  # type: ignore[arg-type]  # a dict of several types
-    assert vars(error) == {**details, "body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True}
+    given = {"body": b"teapot", "request_id": "req_1", "maybe_sent": True, "maybe_applied": True, "named_wait": None}
+    assert vars(error) == {**details, **given}
 
 
 @pytest.mark.parametrize("size", [0, 1, errors.BODY_LIMIT - 1, errors.BODY_LIMIT, errors.BODY_LIMIT + 1, 1_000_000])
