@@ -59,7 +59,7 @@ class FoundFile:
         """Raise an error with the remedies."""
         what = "expected a file that this user trusts"
         named = shlex.quote(str(self.place))
-        other = f"or name the file: --config {named}, or OUTREACH_CONFIG={named}; --config /dev/null ignores it"
+        other = f"or name the file: --config {named}, or OUTREACH_CONFIG={named}; --config {os.devnull} ignores it"
         got = f"got one that was found in the working directory, and that names {self.names}"
         raise InvalidRequest(f"{self.place}: {what}, {got}; {self.remedy} ({other})")
 

@@ -114,15 +114,15 @@ def create_view(name: str, kind: str = "VIEW") -> str:
 
 def _difference_terms(counters: Mapping[str, str]) -> tuple[str, ...]:
     """Return the SQL terms of the differences of counters, in the order in which `_days_of` names them."""
-    known, known_since = (
+    known_first, known_last = (
         {name: f"{at} - created < {_WINDOWS[total]}" if total in _WINDOWS else "1" for name, total in counters.items()}
         for at in ("first_at", "last_at")
     )
     lags = ", ".join(f"f.{total} - lag(f.{total}, 1, CASE WHEN born IS NOT NULL THEN 0 END) OVER w AS d_{name}"
                      for name, total in counters.items())  # fmt: skip
-    fell = " OR ".join(f"({known[name]} AND d_{name} < 0)" for name in counters)
-    given = ", ".join(f"CASE WHEN NOT coalesce({fell}, 0) AND {known[name]} THEN d_{name} END" for name in counters)
-    none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known_since.values())
+    fell = " OR ".join(f"({known_first[name]} AND d_{name} < 0)" for name in counters)
+    given = ", ".join(f"CASE WHEN NOT coalesce({fell}, 0) AND {known_first[name]} THEN d_{name} END" for name in counters)
+    none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known_last.values())
     names = ", ".join(f"d_{name}" for name in counters)
     # A sum ignores NULL, and would then be too low.
     sums = ", ".join(
