@@ -99,6 +99,16 @@ async def test_a_drained_run_ends_if_rows_of_one_email_fill_its_window(tmp_path:
     assert seconds < 0.1
 
 
+async def test_no_later_row_of_its_contact_overtakes_one_that_a_drain_leaves(journal: Journal) -> None:
+    script = Script(lost(), added())
+    same = [NewContact("ann@a.example")] * 2
+    async with client(script).contacts.create_many(same, journal=journal, concurrency=2) as outcomes:
+        await anyio.wait_all_tasks_blocked()
+        outcomes.drain()
+        assert [outcome async for outcome in outcomes] == []
+    assert len(script.requests) == 1
+
+
 async def test_a_row_whose_response_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:
     script = Script(added(), 5.0, lost())
     async with client(script).contacts.create_many(rows(9), journal=journal, concurrency=1) as outcomes:

@@ -368,7 +368,8 @@ class Pipeline:
 
     async def _send(self, row: ParsedRow, call: Call[CreateResult], deadline: WorkerDeadline) -> ContactOutcome | None:
         """Send a row and return its outcome; `None` if the run ended before the row had an outcome, and can be resumed."""
-        cause, duplicates = self._throttle.halted, self._plan.duplicates
+        # A row that was left, because it waited for a retry, must not be overtaken by a later one of its contact.
+        cause, duplicates = self._throttle.halted or self._throttle.drained, self._plan.duplicates
         if cause is None:
             self._any_sent = True
             try:
