@@ -95,6 +95,14 @@ class LosesAnswers(Slow):
         return response
 
 
+class PutsOff(Slow):
+    """A transport to a service that always asks to wait for one contact."""
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        is_ann = json.loads(request.body)["email"] == ANN["email"]
+        return Response(403, {"retry-after": "1"}, b"") if is_ann else await super().send(request, progress)
+
+
 @pytest.fixture(params=["file", "folder"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
     path = tmp_path / "contacts.ledger"
@@ -280,6 +288,13 @@ async def test_a_repeated_contact_is_sent_again_after_an_earlier_row_has_changed
     assert counts(await run(fake, file, rows)) == {"changed": 2}
     assert fake.contacts(SPACE)[0]["fields"]["city"] == "Lyon"
     assert counts(await run(fake, file, [ANN, ANN])) == {"unchanged": 2}
+
+
+async def test_a_row_that_was_put_off_until_the_end_is_new_the_next_night(fake: FakeService, file: Ledger) -> None:
+    people = [*({"email": f"user{number}@a.example"} for number in range(60)), ANN]
+    *_, last = (await run(PutsOff(fake), file, people, concurrency=2))[0]
+    assert (last.status, last.certain) == (Outcome.NOT_APPLIED, True)
+    assert counts(await run(fake, file, people)) == {"new": 1, "unchanged": 60}
 
 
 async def test_old_entries_are_sent_again(fake: FakeService, file: Ledger) -> None:

@@ -357,6 +357,21 @@ async def test_an_iterator_without_a_method_to_close_it_is_read_to_its_end() -> 
         await anext(outcomes)
 
 
+@virtual_time
+async def test_a_cancelled_run_ends_if_an_iterator_of_another_class_waits() -> None:
+    class Rows:
+        def __aiter__(self) -> Rows:
+            return self
+
+        async def __anext__(self) -> NewContact:
+            return NewContact("ann@a.example")
+
+    with anyio.move_on_after(60) as scope:
+        async with client(Script(added())).contacts.create_many(Rows(), concurrency=1):
+            await anyio.sleep_forever()  # nobody receives the outcomes, so no further row is wanted
+    assert scope.cancelled_caught
+
+
 # Cancelled from inside
 
 
