@@ -363,10 +363,12 @@ def test_contacts_respond_at_the_documented_rates_by_default() -> None:
     fake.advance(days=9)
     (template,), item = steps(fake, "camp_1")["data"][0]["templates"], listed(fake)
 
-    assert [template["sent"], round(template["opened"] / 0.98), round(template["clicked"] / 0.98)] == [6000, 40, 5]
+    assert template["sent"] == 6000
+    assert 48 < template["opened"] < 51
+    assert 4.4 < template["clicked"] < 5.6
     assert 5.2 < template["replied"] < 6.6
     assert 0.6 < template["unsubscribed"] < 1.4
-    assert 1.5 < item["bounces"] < 2.5
+    assert 0.3 < item["bounces"] < 0.9
     assert 0.2 < item["interested_num"] / item["replies_num"] < 0.4
 
 
