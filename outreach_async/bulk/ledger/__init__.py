@@ -67,13 +67,14 @@ together with its journals, and only when no run uses it. If an older copy is re
 A ledger belongs to the address of one service. Keep the file on a local disk; like journals in files, it is not supported on
 Windows. Two runs cannot use one ledger at the same time: the second is refused.
 
-`ledger="s3://bucket/contacts"` (also `file:///folder`; see `outreach_async.bulk.journal`) keeps the ledger in an object store.
-Each run then reads the whole ledger when it starts, and writes it when it ends. There is no lock. A run that starts takes over
-from a run that has not ended. The earlier run stops with JournalError when it writes to its journal, at the latest before it
-sends a row more than 5 seconds after it started its last successful write. Rows that it had marked and has no answer for are
-uncertain. `entries/` has the ledger's last two generations, and `run-000007/` the journal of a run. No lifecycle rule may delete
-these objects: it cannot tell a run that was not added yet. Delete journals by hand, when their processes have ended and two later
-runs have been added.
+`ledger="s3://bucket/contacts"` (also `file:///folder`; see `outreach_async.bulk.journal`) keeps the ledger in an object
+store. Each run then reads the whole ledger when it starts, and writes it when it ends. There is no lock. A run that starts
+takes over from a run that has not ended. The earlier run stops with JournalError when it writes to its journal, at the latest
+before it sends a row more than 5 seconds after it started its last successful write. One exception: a process that is
+suspended in the moment in which it writes a request still sends it when it goes on, however late. Rows that it had marked and
+has no answer for are uncertain. `entries/` has the ledger's last two generations, and `run-000007/` the journal of a run. No
+lifecycle rule may delete these objects: it cannot tell a run that was not added yet. Delete journals by hand, when their
+processes have ended and two later runs have been added.
 
 Schedulers
 ----------
