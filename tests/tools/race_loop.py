@@ -45,22 +45,22 @@ _SETTLED: Final = 3600.0
 _PATIENCE: Final = 60.0
 
 
-async def _send_rows(url: str, location: str, city: str, ahead: float = 0.0) -> dict[str, int]:
+async def _send_rows(url: str, location: str, city: str, ahead: float = 0.0, kind: Kind = "goes on") -> dict[str, int]:
     rows = [{"email": f"user{number}@a.example", "city": city} for number in range(_ROWS)]
     ledger = Ledger(location, wall=lambda: time.time() + ahead)
     retry = RetryPolicy(attempts=4, backoff=0.05)
     # This transport writes a request in the step that checks the heartbeat. Others take one step more, which a stop may hit.
-    transport = HttptoolsTransport(url)
-    async with OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry, timeout=_TIMEOUT) as client:
+    where: Any = {"transport": HttptoolsTransport(url)} if kind == "stopped for long" else {"base_url": url}
+    async with OutreachClient(**where, owner_key=KEY, workspace=SPACE, retry=retry, timeout=_TIMEOUT) as client:
         report = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=16)
     return {name: count for name, count in report.to_dict()["ledger"].items() if count}
 
 
-def send_older(errors: Path, backend: str, url: str, location: str) -> None:
+def send_older(errors: Path, backend: str, url: str, location: str, kind: Kind) -> None:
     """Send the older rows, in a process of its own."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
     with suppress(BulkError, JournalError):
-        anyio.run(_send_rows, url, location, "older", backend=backend)
+        anyio.run(_send_rows, url, location, "older", 0.0, kind, backend=backend)
 
 
 class SlowService:
@@ -123,7 +123,7 @@ def race(kind: Kind, seed: int, folder: Path) -> list[str]:
         live("first")
         backend = chance.choice(["asyncio", "trio"])
         older: Any = get_context("forkserver").Process(
-            target=send_older, args=(folder / "errors", backend, listener.url, location)
+            target=send_older, args=(folder / "errors", backend, listener.url, location, kind)
         )
         older.start()
         service.wait_for("older", chance.randint(1, _ROWS // 2))
