@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from outreach_async._service.values import Change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._cells import CellIssue
 from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, Block, File, Record, group_records, with_header
+from outreach_async.importer._table import MAX_COLUMNS, Block, CellChange, File, Record, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -92,7 +92,7 @@ def _parse_constant(constant: str) -> str:
 
 def _build_record(line: int, members: _Members, places: dict[str, int]) -> Record:
     cells = [""] * len(places)
-    issues: list[CellIssue] = []
+    issues: list[CellChange] = []
     for key, value in members:
         at = places[key]
         if isinstance(value, str):
@@ -102,5 +102,5 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
         elif value is not None:
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
-            issues.append(CellIssue(at, "nested", message, fatal=True))
+            issues.append((at, Change("nested", message, damaged=True)))
     return Record(line, tuple(cells), None, tuple(issues))

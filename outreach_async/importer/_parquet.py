@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyarrow import compute, types
 from pyarrow.parquet import ParquetFile as Reader
 
+from outreach_async._service.values import Change, number_change
 from outreach_async.bulk._arrow_cells import Array, is_bytes, is_convertible, is_text, to_strings
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._cells import CellIssue, number_issue
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import Block, File, Record, group_records, with_header
+from outreach_async.importer._table import Block, CellChange, File, Record, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
@@ -30,16 +30,16 @@ def _to_cells(column: Array) -> list[str]:
     raise InvalidRequest(f"file: {what}; store the column as text")
 
 
-def find_column_issues(at: int, column: Array, texts: Iterable[str]) -> dict[int, CellIssue]:
+def find_column_changes(column: Array, texts: Iterable[str]) -> dict[int, Change]:
     if is_bytes(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
-        issue = CellIssue(at, "bytes", "the cell contains bytes that are not UTF-8; store it as text", fatal=True)
+        change = Change("bytes", "the cell contains bytes that are not UTF-8; store it as text", damaged=True)
         pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
-        return {row: issue for row, (value, text) in pairs if value is not None and text.encode() != value}
+        return {row: change for row, (value, text) in pairs if value is not None and text.encode() != value}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
     exact = types.is_integer(column.type)  # a float preserves 15 digits
-    return {row: number_issue(at, text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
+    return {row: number_change(text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
 
 _MAX_BATCH_ROWS: Final = 2048
@@ -120,11 +120,11 @@ class ParquetFile(File):
         places = [at for at, name in enumerate(self._names) if name in names]
         for batch in self._read_batches(names):
             texts: list[Sequence[str]] = [("",) * len(batch)] * len(self._names)
-            issues: defaultdict[int, list[CellIssue]] = defaultdict(list)
+            issues: defaultdict[int, list[CellChange]] = defaultdict(list)
             for at, column in zip(places, batch.columns, strict=True):
                 texts[at] = _to_cells(column)
-                for row, issue in find_column_issues(at, column, texts[at]).items():
-                    issues[row].append(issue)
+                for row, change in find_column_changes(column, texts[at]).items():
+                    issues[row].append((at, change))
             may_exceed = _longest_row(batch) > MAX_ROW_SIZE
             for row, values in enumerate(zip(*texts, strict=True)):
                 line += 1

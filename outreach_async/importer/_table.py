@@ -14,15 +14,11 @@ import attrs
 
 from outreach_async._files.spreadsheets import unescape_formula
 from outreach_async._service.validation import check_contact, to_targeted_contact
-from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async._service.values import DIGIT_FIELDS, Change, find_suspects, read_value
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._cells import CellIssue, find_issues, find_rows_with_issues
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._source import ByteSource
 
-# A program that stores phone numbers and postal codes as numbers drops leading zeros and plus signs.
-_DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
-_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}  # notes and custom fields may contain the text `:::`
 _MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
@@ -36,11 +32,15 @@ REASONS: Final = ("_row", "_code", "_field", "_message")
 FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the row's file, in the rejects of several files
 
 
+CellChange: TypeAlias = tuple[int, Change]
+"""What a reader found in the column with this index."""
+
+
 class Record(NamedTuple):
     line: int
     cells: tuple[str, ...]
     fault: str | None = None
-    issues: tuple[CellIssue, ...] = ()
+    issues: tuple[CellChange, ...] = ()
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
@@ -63,7 +63,7 @@ class Block(NamedTuple):
     lines: list[int]
     cells: list[Sequence[str]]
     faults: dict[int, str]
-    issues: dict[int, tuple[CellIssue, ...]]
+    issues: dict[int, tuple[CellChange, ...]]
 
     def record(self, at: int) -> Record:
         return Record(self.lines[at], tuple(self.cells[at]), self.faults.get(at), self.issues.get(at, ()))
@@ -88,7 +88,9 @@ def find_odd(block: Block, columns: Columns) -> tuple[set[int], Table]:
     if {*map(len, block.cells)} != {width}:
         odd.update(at for at, cells in enumerate(block.cells) if len(cells) != width)
     table = Table.of({at: cells for at, cells in enumerate(block.cells) if at not in odd}, columns)
-    odd.update(table.places[row] for row in find_rows_with_issues(table.columns, table.distinct))
+    for code, cells, distinct in zip(columns.codes, table.columns, table.distinct, strict=True):
+        if code and (suspects := find_suspects(code, distinct)):
+            odd.update(place for place, cell in zip(table.places, cells, strict=True) if cell in suspects)
     return odd, table
 
 
@@ -102,18 +104,20 @@ def build_row(record: Record, columns: Columns) -> Row:
         fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
     if fault:
         return Row(line, cells, fault)
-    if not (issues := issues + find_issues(cells)):
-        return Row(line, cells, None, (), columns, cells)
-    sent = [(issue, code) for issue in issues if (code := columns.codes[issue.column]) and _is_relevant(issue, code, cells)]
-    for issue, code in sent:
-        if issue.fatal or (issue.kind == "scientific" and code in _DIGIT_FIELDS) or (issue.value == "" and code == "email"):
-            return Row(line, cells, f"{code}: {issue.message}")
-    warnings = tuple(Remark(issue.kind, columns.headers[issue.column], code, issue.message, issue.value) for issue, code in sent)
     replaced = list(cells)
-    for issue, _ in sent:
-        if issue.value is not None:
-            replaced[issue.column] = issue.value
-    return Row(line, cells, None, warnings, columns, replaced)
+    found: list[tuple[int, str, Change]] = []
+    for at, code in enumerate(columns.codes):
+        if code:
+            replaced[at], changes = read_value(code, cells[at])
+            found += [(at, code, change) for column, change in issues if column == at and _is_relevant(change, code, cells[at])]
+            found += [(at, code, change) for change in changes]
+    for at, _, change in found:
+        replaced[at] = replaced[at] if change.value is None else change.value
+    for _, code, change in found:
+        if change.damaged or (change.value == "" and code == "email"):
+            return Row(line, cells, f"{code}: {change.message}")
+    warnings = tuple(Remark(change.kind, columns.headers[at], code, change.message, change.value) for at, code, change in found)
+    return Row(line, cells, None, warnings, columns, replaced if warnings else cells)
 
 
 def _build_rows(block: Block, columns: Columns) -> Iterator[Row]:
@@ -123,16 +127,8 @@ def _build_rows(block: Block, columns: Columns) -> Iterator[Row]:
     return (build_row(block.record(at), columns) if at in odd else row for at, row in enumerate(rows)) if odd else rows
 
 
-def _is_relevant(issue: CellIssue, code: str, cells: tuple[str, ...]) -> bool:
-    match issue.kind:
-        case "number":
-            return code in _DIGIT_FIELDS or len(cells[issue.column].lstrip("-")) >= _MIN_PHONE_DIGITS
-        case "decimal":
-            return code in _DIGIT_FIELDS
-        case "several":
-            return code in _SINGLE_FIELDS
-        case _:
-            return True
+def _is_relevant(change: Change, code: str, cell: str) -> bool:
+    return change.kind != "number" or code in DIGIT_FIELDS or len(cell.lstrip("-")) >= _MIN_PHONE_DIGITS
 
 
 @attrs.frozen
@@ -402,7 +398,7 @@ class File(ABC):
                 trimmed = [trim_cells(cells, width) for cells in block.cells]
                 block.cells[:] = [[*map(unescape_formula, cells[:kept])] for cells in trimmed] if self.rejects else trimmed
                 for at, issues in block.issues.items():
-                    block.issues[at] = tuple(issue for issue in issues if issue.column < kept)
+                    block.issues[at] = tuple(issue for issue in issues if issue[0] < kept)
             yield block
 
 

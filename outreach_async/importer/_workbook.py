@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
+from outreach_async._service.values import error_change, number_change
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import _workbook_reader as workbook_reader
-from outreach_async.importer._cells import error_issue, number_issue
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._table import Block, File, Record, group_records, with_header
 
@@ -95,6 +95,6 @@ def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
             if line < header_row:
                 continue
-            issues = [error_issue(at) for at in errors]
-            issues += [number_issue(at, cells[at]) for at in numbers]
-            yield Record(line, cells, None, tuple(sorted(issues)))
+            issues = [(at, error_change()) for at in errors]
+            issues += [(at, number_change(cells[at])) for at in numbers]
+            yield Record(line, cells, None, tuple(issues))

@@ -1,21 +1,27 @@
-"""Find cells that a spreadsheet or a wrong encoding has changed, and texts that mean an error or a missing value."""
+"""Turn the text of a cell into the value of a field: undo or find what spreadsheets, exports and wrong encodings did to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from outreach_async._vocabulary import STANDARD_FIELDS
 
-class CellIssue(NamedTuple):
-    column: int
+
+class Change(NamedTuple):
+    """What was changed in a text, or found in it: a `value` is sent instead, a text without one is sent as it is."""
+
     kind: str
     message: str
-    fatal: bool = False
     value: str | None = None
+    damaged: bool = False
 
 
+DIGIT_FIELDS: Final = frozenset({"mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone", "zip"})
+"""Fields whose values lose leading zeros and plus signs if a program stores them as numbers."""
+_SINGLE_FIELDS: Final = {"email", *STANDARD_FIELDS} - {"personal_note"}  # notes and custom fields may contain the text `:::`
 _EXACT_DIGITS: Final = 15  # maximum number of digits that both a float and a spreadsheet preserve
 
 _SCIENTIFIC: Final = re.compile(r"\s*[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}\s*")  # the form that spreadsheets write
@@ -45,19 +51,15 @@ _MOJIBAKE_HINT: Final = re.compile("[Â-ÅÐÑâð\ud800-\udfff]")
 _MOJIBAKE: Final = re.compile(f"[Â-Å]{_CONTINUATION}|(?:[ÐÑ]{_CONTINUATION}){{2,}}|â{_CONTINUATION}{{2}}|ð{_CONTINUATION}{{3}}")
 
 
-def find_issues(cells: Sequence[str]) -> tuple[CellIssue, ...]:
-    if not _has_hint("\n".join(cells)):
-        return ()
-    return tuple(issue for column, cell in enumerate(cells) for issue in _check_cell(column, cell))
+def read_value(code: str, text: str) -> tuple[str, tuple[Change, ...]]:
+    """Return the value to send in the field `code`, and what was changed or found."""
+    changes = tuple(_find_changes(code, text)) if find_suspects(code, (text,)) else ()
+    return next((change.value for change in reversed(changes) if change.value is not None), text), changes
 
 
-def find_rows_with_issues(columns: Iterable[Sequence[str]], distinct: Iterable[Iterable[str]]) -> set[int]:
-    """Return the rows of a table in which `find_issues` finds a problem, given the distinct values of each column."""
-    found: set[int] = set()
-    for cells, values in zip(columns, distinct, strict=True):
-        if _has_hint("\n".join(values)) and (odd := {cell for cell in values if find_issues((cell,))}):
-            found.update(row for row, cell in enumerate(cells) if cell in odd)
-    return found
+def find_suspects(_code: str, texts: Collection[str]) -> set[str]:
+    """Return the texts for which `read_value` may return a change. It is fast, because nearly all texts are plain."""
+    return {text for text in texts if _has_hint(text)} if _has_hint("\n".join(texts)) else set()
 
 
 def _has_hint(text: str) -> bool:
@@ -65,42 +67,46 @@ def _has_hint(text: str) -> bool:
     return any(map(text.__contains__, _HINTS)) or not (text.isascii() or _MOJIBAKE_HINT.search(text) is None)
 
 
-def number_issue(column: int, text: str, *, exact: bool = False) -> CellIssue:
+def number_change(text: str, *, exact: bool = False) -> Change:
     # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
         lost = f"{text} is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
-        return CellIssue(column, "digits", lost, fatal=True)
+        return Change("digits", lost, damaged=True)
     message = f"{text} is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
-    return CellIssue(column, "number", message)
+    return Change("number", message)
 
 
-def error_issue(column: int, what: str = "the cell's value is an error such as #N/A") -> CellIssue:
-    return CellIssue(column, "error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
+def error_change(what: str = "the cell's value is an error such as #N/A") -> Change:
+    return Change("error", f"{what} and is not sent; fix the formula, or clear the cell", value="")
 
 
-def _check_cell(column: int, cell: str) -> Iterator[CellIssue]:
+def _find_changes(code: str, cell: str) -> Iterator[Change]:
     text = cell.strip()
     if text in _ERROR_VALUES:
-        yield error_issue(column, f"{text!r} is an error of a spreadsheet")
+        yield error_change(f"{text!r} is an error of a spreadsheet")
     elif text in _MISSING_VALUES:
-        yield CellIssue(column, "missing", f"{text!r} stands for a missing value and is not sent; clear the cell", value="")
-    elif number := _DECIMAL.fullmatch(text):
+        yield Change("missing", f"{text!r} stands for a missing value and is not sent; clear the cell", value="")
+    elif code in DIGIT_FIELDS and (number := _DECIMAL.fullmatch(text)):
         message = f"{text!r} is a number in the file and is sent as {number[1]!r}, so leading zeros or a plus sign may be lost"
-        yield CellIssue(column, "decimal", f"{message}; format the cell as text", value=number[1])
-    elif _SEVERAL in text and (values := [value.strip() for value in text.split(_SEVERAL) if value.strip()]):
+        yield Change("decimal", f"{message}; format the cell as text", value=number[1])
+    elif code in _SINGLE_FIELDS and _SEVERAL in text and (values := _split_values(text)):
         message = f"the cell has {len(values)} values, separated by {_SEVERAL!r}, and only the first is sent: {values[0]!r}"
-        yield CellIssue(column, "several", f"{message}; keep one value", value=values[0])
+        yield Change("several", f"{message}; keep one value", value=values[0])
     if unsendable := _UNSENDABLE.search(cell):
         what = "a NUL character" if unsendable[0] == "\0" else "a lone surrogate (half a character)"
-        yield CellIssue(column, "unsendable", f"the cell contains {what}; remove it", fatal=True)
+        yield Change("unsendable", f"the cell contains {what}; remove it", damaged=True)
     if _SCIENTIFIC.fullmatch(cell):
         lost = f"{text!r} is a long number that a spreadsheet shortened, and its digits are lost; enter it again as text"
-        yield CellIssue(column, "scientific", lost)
+        yield Change("scientific", lost, damaged=code in DIGIT_FIELDS)
     for garbled in () if cell.isascii() else _MOJIBAKE.finditer(cell):
         # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
         with suppress(UnicodeDecodeError):
             bytes_read = (char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in garbled[0])  # noqa: PLR2004 - a byte
             message = f"{garbled[0]!r} is probably {b''.join(bytes_read).decode()!r}, read in the wrong encoding"
-            yield CellIssue(column, "mojibake", f"{message}; export the file again as UTF-8")
+            yield Change("mojibake", f"{message}; export the file again as UTF-8")
             return
+
+
+def _split_values(text: str) -> list[str]:
+    return [value.strip() for value in text.split(_SEVERAL) if value.strip()]
