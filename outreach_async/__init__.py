@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         BulkSuspended,
         ContactRejected,
         DeadlineExceeded,
+        Excluded,
         Forbidden,
         InvalidRequest,
         JournalError,
@@ -100,6 +101,7 @@ __all__ = [
     "ContactRow",
     "CreatedContact",
     "DeadlineExceeded",
+    "Excluded",
     "FieldList",
     "Forbidden",
     "HttptoolsTransport",
@@ -145,7 +147,7 @@ _EXPORTS: Final = {
     "client": "OutreachClient",
     "_service.contacts": "CreatedContact NewContact Target",
     "errors": (
-        "BulkError BulkStopped BulkSuspended ContactRejected DeadlineExceeded Forbidden InvalidRequest JournalError "
+        "BulkError BulkStopped BulkSuspended ContactRejected DeadlineExceeded Excluded Forbidden InvalidRequest JournalError "
         "NotFound OutreachError RateLimited StatusError TransportError Unauthorized UnexpectedResponse"
     ),
     "models": "Campaign CampaignSteps FieldList Mailbox Page ResponseInfo Step Template Undecodable WorkspaceField",

@@ -100,6 +100,8 @@ class Outcome(OpenEnum):
     """It is unknown whether the contact was created or changed. The last attempt failed, but an attempt may have been applied."""
     UNCHANGED = "unchanged"
     """The row was not sent, because the run's ledger shows that the contact already has its values."""
+    EXCLUDED = "excluded"
+    """The row was not sent, because it says that the person may not be written to. Unlike a rejected row, it is no failure."""
 
 
 DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {

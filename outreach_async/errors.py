@@ -2,6 +2,7 @@
 
     OutreachError
      +-- InvalidRequest (also ValueError)        invalid arguments; nothing was sent
+     +-- Excluded                                a row of a person who may not be written to; nothing was sent
      +-- TransportError                          no complete response arrived
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
      +-- UnexpectedResponse                      a response that differs from the documentation
@@ -144,6 +145,31 @@ class InvalidRequest(OutreachError, ValueError):
             await client.contacts.create(email="")
         except InvalidRequest as error:
             print(error)  # -> email: expected an address, got a blank string; give the contact an e-mail address
+        ```
+    """
+
+
+class Excluded(OutreachError):
+    """A row may not be sent, for example because the person has unsubscribed. The message is the reason.
+
+    Raise it in `items()` of a mapping: `create_many` then sends nothing of the row, and reports it as `excluded`, which is no
+    failure.
+
+    Example:
+        ```python
+        class Person(dict):
+            unsubscribed = False
+
+            def items(self):
+                if self.unsubscribed:
+                    raise Excluded("unsubscribed")
+                return super().items()
+
+
+        ann = Person(email="ann@company.example")
+        ann.unsubscribed = True
+        report = await client.contacts.create_many([ann])
+        print(report.outcomes[Outcome.EXCLUDED], report.outcomes[Outcome.REJECTED])  # -> 1 0
         ```
     """
 

@@ -286,7 +286,7 @@ class Contacts(_Resource):
 
         Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`. Rows are read on demand. A
         row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a generator may fill
-        one dict again and again.
+        one dict again and again. A row whose `items()` raises `Excluded` is not sent, and has the outcome `excluded`.
 
         A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
         an id, or the name of a campaign, whose workspace is then listed once. A missing or blank value means the run's own. A row

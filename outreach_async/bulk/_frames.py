@@ -16,7 +16,7 @@ import attrs
 from outreach_async._engine.logs import LOGGER
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr, suggest_field, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.transport._secret import mask_keys
 
 _SLICE_SIZE: Final = 500  # number of rows converted at once, which blocks the event loop for about a millisecond
@@ -59,6 +59,11 @@ class UnsendableRow:
 
     values: object
     reason: str
+    excluded: bool = False
+
+    @property
+    def error(self) -> InvalidRequest | Excluded:
+        return (Excluded if self.excluded else InvalidRequest)(self.reason)
 
 
 FrameRow: TypeAlias = dict[str, str] | UnsendableRow

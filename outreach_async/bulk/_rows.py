@@ -34,7 +34,7 @@ from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outc
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._targets import ListingNeeded, Targets
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import Excluded, InvalidRequest
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
@@ -120,7 +120,7 @@ class RowParser:
 
     def _parse_contact(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         if isinstance(row, UnsendableRow):
-            return self._reject(index, row, InvalidRequest(row.reason))
+            return self._refuse(index, row, row.error)
         try:
             if (plain := self._encode_plain(row)) is not None:
                 fields, target, email = plain
@@ -131,12 +131,12 @@ class RowParser:
                 target = self.targets.find(named)
                 operation, email = self.requests_for(target).build_row(contact), contact.email
             email = email if type(email) is str else str.__str__(email)  # of a subclass, a plain string
-        except InvalidRequest as error:
-            return self._reject(index, row, error)
+        except (InvalidRequest, Excluded) as error:
+            return self._refuse(index, row, error)
         except (ListingNeeded, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - reading a row may run code of the caller, which may raise anything
-            return self._reject(index, row, unreadable(error))
+            return self._refuse(index, row, unreadable(error))
         earlier = None if self._recent_emails is None else self._recent_emails.find_earlier(index, email, target)
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
@@ -166,9 +166,10 @@ class RowParser:
             self._requests[target] = requests
         return requests
 
-    def _reject(self, index: int, row: object, error: InvalidRequest) -> ContactOutcome:
+    def _refuse(self, index: int, row: object, error: InvalidRequest | Excluded) -> ContactOutcome:
         shown = row.values if isinstance(row, UnsendableRow) else row
-        return unsent_outcome(index, shown, Outcome.REJECTED, error, target=self._target_of_invalid(row))
+        status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
+        return unsent_outcome(index, shown, status, error, target=self._target_of_invalid(row))
 
     def _target_of_invalid(self, row: object) -> Target:
         """Return the target of a row that cannot be sent; `RUN_TARGET` if the row names an unknown one."""
@@ -455,6 +456,8 @@ def freeze(row: Any) -> Any:
         return _copy(row)
     except MemoryError:
         raise
+    except Excluded as error:
+        return UnsendableRow(row, str(error), excluded=True)
     except Exception as error:  # noqa: BLE001 - code of the caller; a StopIteration would even end the input without notice
         return UnsendableRow(row, str(unreadable(error)))
 
@@ -472,7 +475,7 @@ def _copy(row: Any) -> Any:
         _ = row.__class__  # raises here, once, for a proxy whose object is gone
         return row
     else:
-        copy = dict(row)
+        copy = dict(row.items())  # `dict(row)` would not call the `items` of a subclass of dict
     for name in ("custom", "extra"):
         if isinstance(copy.get(name), Mapping):
             copy[name] = dict(copy[name])

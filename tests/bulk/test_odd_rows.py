@@ -19,7 +19,7 @@ from support.runs import outcomes_of
 from support.time import virtual_time
 from support.wire import unhurried
 
-from outreach_async import ContactOutcome, ContactRejected, InvalidRequest, NewContact, OutreachClient, Target
+from outreach_async import ContactOutcome, ContactRejected, Excluded, InvalidRequest, NewContact, OutreachClient, Target
 from outreach_async._vocabulary import UNSET
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._rows import approximate_size
@@ -137,8 +137,10 @@ async def streamed(rows: Any) -> AsyncIterator[Any]:
         yield row
 
 
-async def check_run(mode: str, rows: list[Any], good: Sequence[int], *, streams: bool = False) -> list[ContactOutcome]:
-    """Check that each good row is added, and that any other is added or rejected; return the outcomes."""
+async def check_run(
+    mode: str, rows: list[Any], good: Sequence[int], *, streams: bool = False, refused: str = "rejected"
+) -> list[ContactOutcome]:
+    """Check that each good row is added, and that any other is added or refused; return the outcomes."""
     fake = FakeService(seed=1)
     key = fake.add_owner_key(fake.add_workspace(id="space_1"))
     with TemporaryDirectory() as folder:
@@ -149,8 +151,8 @@ async def check_run(mode: str, rows: list[Any], good: Sequence[int], *, streams:
             outcomes = await outcomes_of(run)
             assert [outcome.index for outcome in outcomes] == [*range(len(rows))]
             for outcome in outcomes:
-                assert outcome.status == "added" or (outcome.status == "rejected" and outcome.index not in good)
-                assert isinstance(outcome.error, InvalidRequest | ContactRejected | None)
+                assert outcome.status == "added" or (outcome.status == refused and outcome.index not in good)
+                assert isinstance(outcome.error, InvalidRequest | ContactRejected | Excluded | None)
                 assert "secret text" not in f"{outcome.error} {outcome!r}"
             if "journal" in options:
                 assert (await client.contacts.create_many(rows, resume=True, **options)).rows == len(rows)
@@ -189,9 +191,9 @@ REJECTED: list[tuple[Any, str]] = [
         "custom: expected a mapping of codes to strings, got Odd; pass a dict",
     ),
     ((EMAIL, Target(None, odd(object, "__eq__")())), "campaign: expected an id or a name, got Odd; pass a string"),
-    (odd(dict, "keys", "__iter__")(EMAIL), UNREAD.format("StopIteration")),
+    (odd(dict, "items")(EMAIL), UNREAD.format("StopIteration")),
     (odd(Frozen, "items")(EMAIL), UNREAD.format("StopIteration")),
-    ((odd(dict, "keys", "__iter__")(EMAIL), Target()), UNREAD.format("StopIteration")),
+    ((odd(dict, "items")(EMAIL), Target()), UNREAD.format("StopIteration")),
     (NewContact(odd(str, "strip")("a@b.example")), UNREAD.format("StopIteration")),
     (proxy(Dict(EMAIL)), UNREAD.format("ReferenceError")),
     ((proxy(Dict(EMAIL)), Target()), UNREAD.format("ReferenceError")),
@@ -207,8 +209,26 @@ async def test_a_rejected_row_names_the_field_whose_value_cannot_be_used(mode: s
     assert [outcome.status for outcome in found[-2:]] == ["added", "added"]
 
 
+def unsubscribed(base: type, email: str) -> Any:
+    def items(_: object) -> Any:
+        raise Excluded("unsubscribed")
+
+    return type("Person", (base,), {"items": items, "__hash__": base.__hash__})({"email": email})
+
+
+@virtual_time
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "spool"])
+async def test_a_row_that_raises_excluded_is_not_sent_and_no_failure(mode: str) -> None:
+    people = [unsubscribed(base, f"{base.__name__}@a.example") for base in (dict, Dict, Frozen)]
+    rows = [*people, *((person, Target()) for person in people), EMAIL]
+    found = await check_run(mode, rows, [len(rows) - 1], refused="excluded")
+    assert {(str(outcome.error), type(outcome.error), outcome.certain) for outcome in found[:-1]} == {
+        ("unsubscribed", Excluded, True)
+    }
+
+
 async def test_a_lack_of_memory_is_no_fault_of_its_row() -> None:
-    unread = type("Odd", (dict,), dict.fromkeys(("keys", "__iter__"), fails(MemoryError)))
+    unread = type("Odd", (dict,), {"items": fails(MemoryError)})
     with pytest.raises(MemoryError):
         await check_run("plain", [EMAIL, unread(EMAIL)], [0])
 

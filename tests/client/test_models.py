@@ -127,7 +127,17 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
         (TemplateStatus, ["live"]),
         (
             Outcome,
-            ["added", "skipped", "overwriten", "updated_missing_fields", "rejected", "not_applied", "unknown", "unchanged"],
+            [
+                "added",
+                "skipped",
+                "overwriten",
+                "updated_missing_fields",
+                "rejected",
+                "not_applied",
+                "unknown",
+                "unchanged",
+                "excluded",
+            ],
         ),
     ],
 )

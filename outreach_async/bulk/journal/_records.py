@@ -167,6 +167,7 @@ _STATUSES: Final = (  # the order is part of the format: only append to it
     Outcome.NOT_APPLIED,
     Outcome.UNKNOWN,
     Outcome.UNCHANGED,
+    Outcome.EXCLUDED,
 )
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
 _ERROR_CLASSES: Final = {
