@@ -19,7 +19,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 _SAME_NAMES: Final = (
     "base_url campaign changed check concurrency deadline duplicates earlier encoding format header_row ignore_unknown journal "
-    "ledger map mapping max_age owner_key policy rate repeats resume sheet stop_after_rejects timeout workspace"
+    "keep ledger map mapping max_age owner_key policy rate repeats resume sheet stop_after_rejects timeout workspace"
 )
 _FLAGS: Final = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},

@@ -44,6 +44,10 @@ sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resum
 add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`; for an import in parts (`--dask`, see
 `outreach_async.spread`), `report` accepts the folder, and adds up its journals.
 
+With `--results ids.csv`, a file has the outcome and the contact id of every row. `--keep "Lead ID"` copies a column of the input
+into it, so that you can join the file with yours on that key, and `--keep all` copies every column. The cells are those of the
+input. In CSV, a cell that a spreadsheet would run as a formula begins with an apostrophe; JSON Lines and Parquet have none.
+
 Outputs
 -------
 A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`.

@@ -22,6 +22,7 @@ from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest, StatusError
+from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._table import REASONS, File, Row, RowNumber, RowUnit, count_reason_columns
 
 if TYPE_CHECKING:
@@ -298,17 +299,30 @@ def find_email(outcome: ContactOutcome) -> str:
     return str(row.get("email", "")).strip() if isinstance(row, Mapping) else ""
 
 
+def keep_columns(wanted: Iterable[str], *headers: Sequence[str]) -> KeptColumns:
+    """Return the columns of the input that a results file has after its own."""
+    return KeptColumns(wanted, headers, COLUMNS)
+
+
+NO_COLUMNS: Final = keep_columns(())
+
+
 def describe_outcomes(
-    outcomes: Iterator[ContactOutcome], file: File | None, mapping: Mapping[str, str]
+    outcomes: Iterator[ContactOutcome],
+    file: File | None,
+    mapping: Mapping[str, str],
+    kept: KeptColumns = NO_COLUMNS,
+    unit: RowUnit = "line",
 ) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each outcome of a journal, with the line and the e-mail of its row if the file is known."""
+    """Yield the columns of each outcome of a journal, and cells of its row if the file is known."""
     records = enumerate(file.records() if file else ())
     headers = file.headers if file else ()
     email = next((at for at, header in enumerate(headers) if mapping.get(header.strip()) == "email"), None)
     for outcome in outcomes:
-        number, address = number_record(outcome.index), find_email(outcome)
+        number, address, cells = number_record(outcome.index), find_email(outcome), tuple[str, ...]()
         if file is not None:
             line, cells, _ = next(record for index, record in records if index == outcome.index)
-            number = RowNumber("line", line)
-            address = cells[email].strip() if email is not None and email < len(cells) else ""
-        yield {number.unit: number.value, "email": address, **describe_outcome(outcome)}
+            if unit == "line":
+                number = RowNumber("line", line)
+                address = cells[email].strip() if email is not None and email < len(cells) else ""
+        yield {number.unit: number.value, "email": address, **describe_outcome(outcome), **kept.pick(headers, cells)}

@@ -21,7 +21,8 @@ from outreach_async.bulk.journal import Journal, JournalStore, ObjectJournal, jo
 from outreach_async.bulk.journal._object_journal import translate_errors
 from outreach_async.bulk.journal._records import Identity, encode_identity, require_same_run
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rejects import Reject, describe_outcome, find_field, fit_cells, is_reject
+from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._rejects import NO_COLUMNS, Reject, describe_outcome, find_field, fit_cells, is_reject
 from outreach_async.importer._table import FILE_COLUMN, Row
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows
 
@@ -160,11 +161,20 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         print([row["id"] for row in results_of(part, "journals")])  # -> []
         ```
     """
-    if read_part(journal, part.id, part.fingerprint()) is None or not (record := journal_of(part, journal)).exists():
-        return
-    for each in locate(part, record.outcomes()):
+    found = describe_part(part, outcomes_of(part, journal))
+    return ({**row, "certain": len(row["possible"]) == 1} for row in found)
+
+
+def outcomes_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[ContactOutcome]:
+    if read_part(journal, part.id, part.fingerprint()) is not None and (record := journal_of(part, journal)).exists():
+        yield from record.outcomes()
+
+
+def describe_part(part: Part, outcomes: Iterable[ContactOutcome], kept: KeptColumns = NO_COLUMNS) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each outcome of a part, with the file, the line and other cells of its row."""
+    for each in locate(part, outcomes):
         place = {"file": each.file.location, "line": each.row.line, "email": each.email}
-        yield {**place, **describe_outcome(each.outcome, each.message), "certain": each.outcome.certain}
+        yield {**place, **describe_outcome(each.outcome, each.message), **kept.pick(each.file.headers, each.row.cells)}
 
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[str, ...], Iterator[Reject]]:

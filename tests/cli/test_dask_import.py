@@ -50,12 +50,12 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
         LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster,
     ):
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
-        place += ["--results", str(tmp_path / "results.parquet"), "--dask", cluster.scheduler_address]
+        place += ["--results", str(tmp_path / "results.parquet"), "--keep", "City", "--dask", cluster.scheduler_address]
         done = shell("import", f"{tmp_path}/*.csv", *place)
         assert shell("import", f"{tmp_path}/*.csv", *place).code == done.code
     assert "are the same file" in shell.refused("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
-    rows = [(row["line"], row["email"], row["status"]) for row in read_results(tmp_path / "results.parquet")]
-    assert rows == [(2, "ann@x.example", "added"), (3, "", "rejected")]
+    rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
+    assert rows == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
     assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 part"), done.err
     assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
     assert (
@@ -68,6 +68,7 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     [
         (["a.csv", *WAY, "--journal", "run.db"], "--journal: with --dask, expected a URL that all workers can reach"),
         (["a.csv", *WAY, "--dry-run"], "--dry-run: conflicts with --dask"),
+        (["a.csv", *WAY, "--keep", "all"], "--keep: copies columns into a results file; pass --results FILE, too"),
         (["a.csv", *WAY, "--check", "error"], "--check: conflicts with --dask"),
         (["a.csv", *WAY, "--header", "X: y"], "--header: conflicts with --dask"),
         (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: with --dask, expected a URL that all workers can reach"),

@@ -113,8 +113,13 @@ def test_rejects_of_several_files_have_one_column_for_each_field(
 
 def test_the_results_have_every_row_once_with_file_line_email_and_outcome(shell: Shell, folder: str, tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    assert "10 rows written to" in shell("report", folder, "--results", str(path)).out
+    assert "10 rows written to" in shell("report", folder, "--results", str(path), "--keep", "all").out
     found = rejects_in(path)
+    kept = list(found[0])[13:]
+    assert kept == ["E-mail", "column 2", "City", "Firm", "input_Email"]
+    assert {row["City"] for row in found} == {"Lyon", "Rome", "Bern", ""}
+    firms = {(Path(row["file"]).name, row["line"]): row["Firm"] for row in found}
+    assert (firms["b.csv", "3"], firms["b.csv", "5"], firms["c.csv", "2"]) == ("Acme", "", "")
     assert sorted((Path(row["file"]).name, row["line"], row["email"], row["status"]) for row in found) == [
         ("a.csv", "2", "ann@x.example", "added"),
         ("a.csv", "3", "", "rejected"),

@@ -25,7 +25,8 @@ from outreach_async._cli.commands.import_report import (
     print_report,
     settle_partial_files,
 )
-from outreach_async._cli.commands.results import is_results_file, open_outcomes, write_results
+from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
+from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_rejects, open_run_results
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -46,9 +47,10 @@ from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCoun
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import BulkStopped, InvalidRequest, JournalError, format_count
-from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, is_reject, open_file, parse_overrides, reject
+from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import can_map_all
+from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
 from outreach_async.importer._rejects import (
@@ -56,6 +58,7 @@ from outreach_async.importer._rejects import (
     describe_outcomes,
     export_rejects,
     is_rejects_file,
+    keep_columns,
     number_record,
     rejects_of,
 )
@@ -72,7 +75,6 @@ if TYPE_CHECKING:
 
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
-WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
 OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
 """A function that receives the final report and the first failed rows of an import."""
 
@@ -127,6 +129,7 @@ def _require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
     faults = {
         "--max-age: needs a ledger; pass --ledger PATH": no_ledger and settings["max_age"] is not None,
         "--changed: needs a ledger; pass --ledger PATH": no_ledger and ignores,
+        NO_RESULTS.removesuffix("."): settings["keeps"] and settings["results"] is None,
         f"--results: {of_results}": no_ledger and dry_run and settings["results"] is not None,
         f"--duplicates skip: with --ledger, the service would ignore each changed row; {policies}": (
             ledger and settings["duplicates"] == "skip" and not ignores
@@ -150,6 +153,7 @@ def _create_job(
 ) -> ImportJob:
     policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
+    keeps = settings.pop("keeps")
     job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
     report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
     if report is not None and report.spooled is not None:
@@ -157,13 +161,16 @@ def _create_job(
         # Said before the next line, which waits until standard input has data or ends.
         Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
         if sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1):
+            if keeps:
+                remedy = "pass the same rows to standard input again, or omit the option"
+                raise click.UsageError(f"--keep: {job.journal} contains the fields of each row, but not its columns; {remedy}.")
             applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
             return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
     file = open_input(path)
     applicable, lacking = apply_mapping(saved, file.headers)
     notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
     notes += [policy.note] if policy.note else []
-    return attrs.evolve(job, file=file, overrides={**applicable, **overrides}, checks=policy, notes=tuple(notes))
+    return attrs.evolve(job, file=file, keeps=keeps, overrides={**applicable, **overrides}, checks=policy, notes=tuple(notes))
 
 
 @attrs.frozen(kw_only=True)
@@ -187,15 +194,21 @@ class ImportJob:
     earlier: Earlier = "known"
     rejects: Path | None = None
     results: Path | None = None
+    keeps: tuple[str, ...] = ()
     checks: CheckPolicy | None = None
     save_mapping: Path | None = None
     notes: tuple[str, ...] = ()
     spooled: bool = False
     fingerprint: str | None = attrs.field(init=False)
+    kept: KeptColumns = attrs.field(init=False)
 
     @fingerprint.default
     def _compute_fingerprint(self) -> str | None:
         return None if self.file.path is None else self.file.fingerprint()
+
+    @kept.default
+    def _find_kept(self) -> KeptColumns:
+        return keep_columns(self.keeps, self.file.headers)
 
     @property
     def spools(self) -> bool:
@@ -331,7 +344,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
-        with open_job_results(job, end) as write_result:
+        with open_run_results(job.results, job.file, end, job.kept) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
         print_ledger(screen, report.ledger)
     found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
@@ -354,64 +367,6 @@ def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
     return {column: code for column, code, _ in columns.decisions()}
-
-
-@attrs.define
-class RunState:
-    """Whether every row of a run has its outcome, as far as it is known."""
-
-    is_finished: bool = False
-
-
-@contextmanager
-def open_job_results(job: ImportJob, state: RunState) -> Iterator[WriteOutcome]:
-    """Yield a function that writes an outcome to the results file. With a journal, the file is written at the end instead."""
-    if job.results is None or job.journal is not None:
-        yield lambda _outcome: None
-        return
-    with (
-        files.explain_write_errors("--results", job.results),
-        open_outcomes(job.results, job.file, lambda: state.is_finished) as write,
-    ):
-        results = job.results
-
-        def write_result(outcome: ContactOutcome) -> None:
-            with files.explain_write_errors("--results", results):
-                write(outcome)
-
-        yield write_result
-
-
-@contextmanager
-def open_rejects(
-    path: Path | None,
-    file: File,
-    state: RunState,
-    find_number: FindNumber = lambda _index: None,
-    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
-) -> Iterator[WriteOutcome]:
-    """Yield a function that writes failed rows to the rejects file. The file appears even if the block raises."""
-    if path is None:
-        yield lambda _outcome: None
-        return
-    rejects = RejectsFile(path, file.headers)
-
-    def write_reject(outcome: ContactOutcome) -> None:
-        row = cast("Row", outcome.contact)
-        if is_reject(outcome):
-            with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, find_number))
-
-    with files.explain_write_errors("--rejects", path):
-        rejects.__enter__()
-    try:
-        complete(rejects)
-        yield write_reject
-    finally:
-        with files.explain_write_errors("--rejects", path), ExitStack() as stack:  # an error of the block is none of this file
-            stack.push(rejects)
-            rejects.is_finished = state.is_finished
-            complete(rejects)
 
 
 async def _import_file(options: Options, job: ImportJob) -> int:
@@ -541,7 +496,8 @@ class RunEnd:
         if job.resume and (found := job.find_content_change()):  # before the rejects of the earlier run are replaced
             raise found
         path = None if job.stores_rows else job.rejects
-        write_result = written.enter_context(open_job_results(job, self.state))
+        results = None if job.journal is not None else job.results  # with a journal, the results are written at the end
+        write_result = written.enter_context(open_run_results(results, job.file, self.state, job.kept))
         write_reject = written.enter_context(open_rejects(path, job.file, self.state, self.find_number, complete))
 
         def write(outcome: ContactOutcome) -> None:
@@ -566,9 +522,12 @@ class RunEnd:
                     known_file = None if job.spooled or change else job.file
                     export_rejects(job.rejects, known_file, journal, job.unit, is_finished=self.state.is_finished)
             if job.results is not None:
-                rows = describe_outcomes(journal.outcomes(), known, recorded.mapping or {})
+                read = job.file if job.keeps and not change else known
+                rows = describe_outcomes(journal.outcomes(), read, recorded.mapping or {}, job.kept, job.unit)
+                # The cells of an input that has changed are unknown, so the kept columns are incomplete.
+                is_complete = self.state.is_finished and not (job.keeps and change)
                 with files.explain_write_errors("--results", job.results):
-                    write_results(job.results, [(known, rows)], lambda: self.state.is_finished)
+                    write_results(job.results, [(known, rows)], lambda: is_complete, job.kept)
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
             total, report = total if job.journal is None else None, outcomes.report

@@ -16,7 +16,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import list_outcomes, print_ledger, print_outcomes
-from outreach_async._cli.commands.results import format_cell, is_results_file, open_outcomes, write_results
+from outreach_async._cli.commands.results import NO_RESULTS, format_cell, is_results_file, open_outcomes, write_results
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
@@ -32,17 +32,19 @@ from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, j
 from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, map_columns, parse_overrides
+from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import apply_mapping, read_mapping
 from outreach_async.importer._rejects import (
+    NO_COLUMNS,
     OUTCOME_COLUMNS,
-    describe_outcome,
     describe_outcomes,
     export_rejects,
     is_rejects_file,
+    keep_columns,
     write_rejects,
 )
 from outreach_async.importer._target_columns import recognise_targets
-from outreach_async.spread._folder import locate, read_part, rejects_of_parts, results_of
+from outreach_async.spread._folder import describe_part, read_part, rejects_of_parts
 from outreach_async.spread._planning import Part
 
 _LISTED_RUNS: Final = 10
@@ -59,6 +61,7 @@ class _Wanted:
     input: Path | None
     rejects: Path | None
     results: Path | None
+    keeps: tuple[str, ...]
     force: bool
 
     @property
@@ -89,12 +92,10 @@ class _Wanted:
                     rows = export_rejects(self.rejects, run.file, run.journal)
             self.screen.print_line(f"{rows:,} rows written to {self.rejects}")
         if self.results is not None:
-            found = (
-                (run.file, results_of(run.part, run.folder) if run.part else run.describe(lambda _: True))
-                for run in runs.values()
-            )
+            kept = keep_columns(self.keeps, *(headers for run in runs.values() for headers in run.headers))
+            found = ((run.file, run.describe(lambda _: True, kept)) for run in runs.values())
             with files.explain_write_errors("--results", self.results):
-                rows = write_results(self.results, found)
+                rows = write_results(self.results, found, kept=kept)
             self.screen.print_line(f"{rows:,} rows written to {self.results}")
         return details
 
@@ -118,10 +119,13 @@ def report(
     input_: Path | None,
     rejects: Path | None,
     results: Path | None,
+    keeps: tuple[str, ...],
     force: bool,
     **mapping: Any,
 ) -> int:
-    wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, force)
+    wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, keeps, force)
+    if keeps and results is None:
+        raise click.UsageError(NO_RESULTS)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     if is_ledger(journal):
@@ -152,7 +156,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
     if wanted.input is not None and results is not None:
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
-        rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, **mapping)
+        rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, wanted.keeps, **mapping)
         print_ledger(screen, known)
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
@@ -165,6 +169,7 @@ def _look_up(
     known: Collection[Target],
     file: File,
     results: Path,
+    keeps: Sequence[str],
     *,
     maps: Sequence[str],
     mapping: Path | None,
@@ -179,8 +184,8 @@ def _look_up(
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), "serial", {}, None, ignore_changes=False)
-    written = count()
-    with files.explain_write_errors("--results", results), open_outcomes(results, file) as write:
+    written, kept = count(), keep_columns(keeps, file.headers)
+    with files.explain_write_errors("--results", results), open_outcomes(results, file, kept=kept) as write:
         counts = count_changes(file.rows(columns), options, Targets(target), lambda outcome: (next(written), write(outcome)))
     return next(written), counts
 
@@ -217,15 +222,18 @@ class _Run:
             return None
         return Path(self.figures.source)
 
-    def describe(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[dict[str, Any]]:
+    @property
+    def headers(self) -> list[tuple[str, ...]]:
+        if self.part is not None:
+            return [planned.headers for planned in self.part.files]
+        return [] if self.file is None else [self.file.headers]
+
+    def describe(self, wanted: Callable[[ContactOutcome], bool], kept: KeptColumns = NO_COLUMNS) -> Iterator[dict[str, Any]]:
         """Yield a JSON object for each wanted outcome, with the line and the e-mail of its row if the file is known."""
         outcomes = filter(wanted, self.journal.outcomes())
         if self.part is None:
-            yield from describe_outcomes(outcomes, self.file, self.figures.mapping or {})
-            return
-        for found in locate(self.part, outcomes):
-            place = {"file": found.file.location, "line": found.row.line, "email": found.email}
-            yield {**place, **describe_outcome(found.outcome, found.message)}
+            return describe_outcomes(outcomes, self.file, self.figures.mapping or {}, kept)
+        return describe_part(self.part, outcomes, kept)
 
 
 def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
@@ -245,6 +253,8 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     wanted.require_writable(*used, _inputs_of([run]))
     if wanted.rejects is not None and figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
+    if wanted.keeps and run.source is None and not run.part:
+        raise InvalidRequest("--keep: the journal records no input file, whose columns it could copy; omit --keep")
     if path := wanted.input or (run.source if wanted.flag else None):
         run = attrs.evolve(run, file=(file := wanted.open_input(path)))
         if figures.fingerprint != file.fingerprint():

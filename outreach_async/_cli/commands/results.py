@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,37 +15,52 @@ from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import File, Row
-from outreach_async.importer._rejects import COLUMNS, describe_outcome, find_email
+from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._rejects import COLUMNS, NO_COLUMNS, describe_outcome, find_email
 
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 IsFinished: TypeAlias = Callable[[], bool]
 """A function that returns, when a file is complete, whether the run has finished."""
 
+NO_RESULTS: Final = "--keep: copies columns into a results file; pass --results FILE, too."
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
 @contextmanager
-def open_results(path: Path, is_finished: IsFinished = lambda: True) -> Iterator[WriteRow]:
+def open_results(path: Path, is_finished: IsFinished = lambda: True, kept: Iterable[str] = ()) -> Iterator[WriteRow]:
     """Yield a function that writes a row. The file appears when the `with` block ends, beside its path for an unfinished run."""
-    formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
-    with (
-        atomic_file(path, private=True, is_finished=is_finished) as draft,
-        formats.get(path.suffix.lower(), _write_csv)(draft) as write,
-    ):
+    with open_table(path, (*COLUMNS, *kept), is_finished) as write:
         yield lambda row: write({**row, "certain": len(row["possible"]) == 1})
 
 
 @contextmanager
-def open_outcomes(path: Path, file: File, is_finished: IsFinished = lambda: True) -> Iterator[Callable[[ContactOutcome], object]]:
+def open_table(path: Path, columns: Sequence[str], is_finished: IsFinished) -> Iterator[WriteRow]:
+    """Yield a function that writes a row of a CSV, JSON Lines or Parquet file, as the suffix of its name says."""
+    formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
+    with (
+        atomic_file(path, private=True, is_finished=is_finished) as draft,
+        formats.get(path.suffix.lower(), _write_csv)(draft, columns) as write,
+    ):
+        yield write
+
+
+@contextmanager
+def open_outcomes(
+    path: Path, file: File, is_finished: IsFinished = lambda: True, kept: KeptColumns = NO_COLUMNS
+) -> Iterator[Callable[[ContactOutcome], object]]:
     place = {"file": str(file.path)} if file.path else {}
+
+    def describe(outcome: ContactOutcome) -> Mapping[str, Any]:
+        row = cast("Row", outcome.contact)
+        described = {**place, "line": row.line, "email": find_email(outcome), **describe_outcome(outcome)}
+        return {**described, **kept.pick(file.headers, row.cells)}
+
     with ExitStack() as stack:
-        opened = open_results(path, is_finished)
+        opened = open_results(path, is_finished, kept.names.values())
         write = opened.__enter__()
         stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
-        yield lambda outcome: write(
-            {**place, "line": cast("Row", outcome.contact).line, "email": find_email(outcome), **describe_outcome(outcome)}
-        )
+        yield lambda outcome: write(describe(outcome))
 
 
 @contextmanager
@@ -59,25 +74,25 @@ def open_csv(draft: BinaryIO, columns: Iterable[str]) -> Iterator[Callable[[Iter
 
 
 @contextmanager
-def _write_csv(draft: BinaryIO) -> Iterator[WriteRow]:
-    with open_csv(draft, COLUMNS) as write:
-        yield lambda row: write(map(row.get, COLUMNS))
+def _write_csv(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+    with open_csv(draft, map(escape_formula, columns)) as write:
+        yield lambda row: write(map(row.get, columns))
 
 
 @contextmanager
-def _write_json_lines(draft: BinaryIO) -> Iterator[WriteRow]:
-    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in COLUMNS}).encode() + b"\n")
+def _write_json_lines(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in columns}).encode() + b"\n")
 
 
 @contextmanager
-def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
+def _write_parquet(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
     require_module("pyarrow", "outreach_async[parquet]")
     import pyarrow as pa
     from pyarrow import parquet
 
     kinds: dict[str, Any] = dict.fromkeys(("line", "record", "attempts"), pa.int64())
     kinds |= {"certain": pa.bool_(), "possible": pa.list_(pa.string())}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(draft, schema) as writer:
 
@@ -86,7 +101,7 @@ def _write_parquet(draft: BinaryIO) -> Iterator[WriteRow]:
             rows.clear()
 
         def write(row: Mapping[str, Any]) -> None:
-            rows.append({name: _to_arrow(row.get(name)) for name in COLUMNS})  # Arrow cannot store lone surrogates
+            rows.append({name: _to_arrow(row.get(name)) for name in columns})  # Arrow cannot store lone surrogates
             if len(rows) == _BATCH_SIZE:
                 write_rows()
 
@@ -106,11 +121,14 @@ def is_results_file(path: Path) -> bool:
 
 
 def write_results(
-    path: Path, runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]], is_finished: IsFinished = lambda: True
+    path: Path,
+    runs: Iterable[tuple[File | None, Iterable[Mapping[str, Any]]]],
+    is_finished: IsFinished = lambda: True,
+    kept: KeptColumns = NO_COLUMNS,
 ) -> int:
     """Write the rows of each run, with its file if it is known, and return the number of rows."""
     count = 0
-    with open_results(path, is_finished) as write:
+    with open_results(path, is_finished, kept.names.values()) as write:
         for file, rows in runs:
             place = {"file": str(file.path)} if file and file.path else {}
             for row in rows:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from outreach_async._cli.commands.import_report import note_report, print_report, settle_partial_files
-from outreach_async._cli.commands.results import is_results_file, write_results
+from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
 from outreach_async._cli.output import Screen, show_progress
@@ -23,8 +23,11 @@ from outreach_async._files.optional import require_module
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
+from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._rejects import keep_columns
 from outreach_async.models import Campaign, WorkspaceField
-from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan, results_of
+from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.spread._folder import describe_part, outcomes_of
 from outreach_async.spread._stored_files import expand_pattern
 from outreach_async.transport._secret import hide, reveal
 
@@ -41,6 +44,8 @@ def import_in_parts(
     options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> int:
     require_module("distributed", "outreach_async[dask]")
+    if settings["keeps"] and settings["results"] is None:
+        raise click.UsageError(NO_RESULTS)
     connection = _create_connection(options, settings)
     key = hide(find_owner_key(options, options.workspace))
     if scheduler == _LOCAL:
@@ -73,7 +78,8 @@ def import_in_parts(
             if code in TARGET_FIELDS:
                 screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
     screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
-    with _written_results(screen, made, settings), _open_cluster(scheduler) as cluster:
+    kept = keep_columns(settings["keeps"], *(file.headers for file in made.files))
+    with _written_results(screen, made, settings, kept), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     return _print_end(screen, report, made.rows, settings["journal"])
@@ -107,7 +113,7 @@ def _run(
 
 
 @contextmanager
-def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, Any]) -> Iterator[None]:
+def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, Any], kept: KeptColumns) -> Iterator[None]:
     """Write the results of all parts to one file when the block ends, or those so far if it raises."""
     path: Path | None = settings["results"]
     is_finished = False
@@ -117,8 +123,8 @@ def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, An
     finally:
         if path is not None:
             with explain_write_errors("--results", path):
-                parts = ((None, results_of(part, settings["journal"])) for part in made.parts)
-                write_results(path, parts, lambda: is_finished)
+                parts = ((None, describe_part(part, outcomes_of(part, settings["journal"]), kept)) for part in made.parts)
+                write_results(path, parts, lambda: is_finished, kept)
             settle_partial_files(screen, path, None, is_finished=is_finished)
 
 

@@ -1,0 +1,76 @@
+"""The files that an import writes while it runs: each is complete or absent, or beside its path for an unfinished run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeAlias, cast
+
+import attrs
+
+from outreach_async._cli import files
+from outreach_async._cli.commands.results import open_outcomes
+from outreach_async.bulk import ContactOutcome
+from outreach_async.importer import File, RejectsFile, Row, is_reject, reject
+from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._rejects import FindNumber
+
+WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
+
+
+@attrs.define
+class RunState:
+    """Whether every row of a run has its outcome, as far as it is known."""
+
+    is_finished: bool = False
+
+
+@contextmanager
+def open_run_results(path: Path | None, file: File, state: RunState, kept: KeptColumns) -> Iterator[WriteOutcome]:
+    """Yield a function that writes an outcome to the results file."""
+    if path is None:
+        yield lambda _outcome: None
+        return
+    with (
+        files.explain_write_errors("--results", path),
+        open_outcomes(path, file, lambda: state.is_finished, kept) as write,
+    ):
+
+        def write_result(outcome: ContactOutcome) -> None:
+            with files.explain_write_errors("--results", path):
+                write(outcome)
+
+        yield write_result
+
+
+@contextmanager
+def open_rejects(
+    path: Path | None,
+    file: File,
+    state: RunState,
+    find_number: FindNumber = lambda _index: None,
+    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
+) -> Iterator[WriteOutcome]:
+    """Yield a function that writes failed rows to the rejects file. The file appears even if the block raises."""
+    if path is None:
+        yield lambda _outcome: None
+        return
+    rejects = RejectsFile(path, file.headers)
+
+    def write_reject(outcome: ContactOutcome) -> None:
+        row = cast("Row", outcome.contact)
+        if is_reject(outcome):
+            with files.explain_write_errors("--rejects", path):
+                rejects.add(reject(row.line, row.cells, outcome, find_number))
+
+    with files.explain_write_errors("--rejects", path):
+        rejects.__enter__()
+    try:
+        complete(rejects)
+        yield write_reject
+    finally:
+        with files.explain_write_errors("--rejects", path), ExitStack() as stack:  # an error of the block is none of this file
+            stack.push(rejects)
+            rejects.is_finished = state.is_finished
+            complete(rejects)
