@@ -6,8 +6,9 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -15,6 +16,7 @@ from outreach_async._service.operations import order_fields
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, format_count, shorten
+from outreach_async.importer._consent import CONSENT_CODES, load_consent_headers
 from outreach_async.importer._known_exports import (
     ExportFormat,
     detect_export,
@@ -58,11 +60,17 @@ Decision: TypeAlias = tuple[str | None, str]
 class Columns:
     """A mapping of the columns of a file to the fields of a contact.
 
+    Several columns may map to one field. For each row, the first of them that has a value counts.
+
     Attributes:
         headers: Column names, as in the file.
-        codes: The field code of each column; `None` ignores the column.
+        codes: The field code of each column; `None` ignores the column. A column with the code `opt_out`, `opt_in` or
+            `email_status` says who must not be written to, and is never sent.
         reasons: The reason for each code, as readable text.
         export: The tool that wrote the file; `None` if the header was not recognised.
+        fallbacks: Indexes of the columns of each field that has several, the preferred one first; by default, as in the file.
+        sources: Indexes of the columns of each field by its code, the preferred one first.
+        consent: Index and code of each column that says who must not be written to.
 
     Example:
         ```python
@@ -75,22 +83,32 @@ class Columns:
     codes: tuple[str | None, ...]
     reasons: tuple[str, ...] = attrs.field(default=(), eq=False)
     export: str | None = attrs.field(default=None, eq=False)
-    _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
-    _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    fallbacks: tuple[tuple[int, ...], ...] = ()
+    sources: Mapping[str, tuple[int, ...]] = attrs.field(init=False, eq=False, repr=False)
+    consent: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    _known: tuple[tuple[str, tuple[int, ...]], ...] = attrs.field(init=False, eq=False, repr=False)
+    _extra: tuple[tuple[str, tuple[int, ...]], ...] = attrs.field(init=False, eq=False, repr=False)
     plain: tuple[tuple[str, ...], Callable[[Sequence[str]], tuple[str, ...]]] | None = attrs.field(
         init=False, eq=False, repr=False
     )
     email_at: int | None = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Divide the columns into those of a contact and those sent in `extra`, the fields neither standard nor custom."""
-        used = [(at, code) for at, code in enumerate(self.codes) if code]
-        known = tuple((at, code) for at, code in used if _is_contact_member(code))
-        extra = tuple((at, code) for at, code in used if not _is_contact_member(code))
-        names = order_fields(tuple(code for _, code in known))
-        pick = itemgetter(*map(self.codes.index, names)) if len(names) > 1 else None  # itemgetter(1) would return no tuple
+        """Divide the columns into those of a contact, those sent in `extra`, and those that say who must not be written to."""
+        sources = dict[str, tuple[int, ...]]()
+        for at, code in enumerate(self.codes):
+            if code and code not in CONSENT_CODES:
+                sources[code] = (*sources.get(code, ()), at)
+        sources |= {cast("str", self.codes[places[0]]): places for places in self.fallbacks}
+        consent = tuple((at, code) for at, code in enumerate(self.codes) if code in CONSENT_CODES)
+        known = tuple((code, places) for code, places in sources.items() if _is_contact_member(code))
+        extra = tuple((code, places) for code, places in sources.items() if not _is_contact_member(code))
+        names = order_fields(tuple(code for code, _ in known))
+        pick = itemgetter(*(sources[name][0] for name in names)) if len(names) > 1 else None  # itemgetter(1) returns no tuple
         plain = (names, pick) if pick and not extra else None
-        for name, value in ("_known", known), ("_extra", extra), ("plain", plain), ("email_at", self.cell("email")):
+        found = {"sources": sources, "consent": consent, "_known": known, "_extra": extra, "plain": plain}
+        several = tuple(places for places in sources.values() if len(places) > 1)
+        for name, value in {**found, "fallbacks": several, "email_at": sources.get("email", (None,))[0]}.items():
             object.__setattr__(self, name, value)
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
@@ -103,21 +121,21 @@ class Columns:
             print(map_columns(["E-mail", "City"]).members(["ann@company.example", " "]))  # -> {'email': 'ann@company.example'}
             ```
         """
-        members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
+        members: dict[str, Any] = _pick_filled(self._known, cells)
         members.setdefault("email", "")
-        if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
+        if self._extra and (extra := _pick_filled(self._extra, cells)):
             members["extra"] = extra
         return members
 
     def cell(self, code: str) -> int | None:
-        """Return the index of the column that maps to a code; `None` if there is no such column.
+        """Return the index of the preferred column that maps to a field; `None` if there is no such column.
 
         Example:
             ```python
             print(map_columns(["City", "E-mail"]).cell("email"))  # -> 1
             ```
         """
-        return self.codes.index(code) if code in self.codes else None
+        return self.sources.get(code, (None,))[0]
 
     def decisions(self) -> list[tuple[str, str, str]]:
         """Return the name, the code (or `ignore`) and the reason for each column.
@@ -128,10 +146,23 @@ class Columns:
             # -> [('E-mail', 'email', 'by name'), ('Notes', 'ignore', 'override')]
             ```
         """
+        others: dict[int, str] = {}
+        for code, places in self.sources.items():
+            for earlier, at in pairwise(places):
+                also = "" if self.codes[at] == code else f"also {code} "
+                others[at] = f"; {also}if {self.headers[earlier].strip()!r} is blank" + others.get(at, "")
+        rows = zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
         return [
-            (header.strip(), IGNORE if code is None else code, reason)
-            for header, code, reason in zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
+            (header.strip(), IGNORE if code is None else code, f"{reason}{others.get(at, '')}")
+            for at, (header, code, reason) in enumerate(rows)
         ]
+
+
+def _pick_filled(sources: Iterable[tuple[str, tuple[int, ...]]], cells: Sequence[str]) -> dict[str, str]:
+    """Return the first cell of each field that is not blank."""
+    return {
+        code: cell for code, places in sources for at in reversed(places) if (cell := cells[at]) and not cell.isspace()
+    }  # a preferred column replaces the later ones
 
 
 def map_columns(
@@ -172,9 +203,10 @@ def map_columns(
     ambiguous = [at for at in unmapped if find_ambiguous(headers[at])]
     if rejected := ambiguous if ignore_unknown else unmapped:
         raise _create_unmapped_error(headers, decisions, fields, rejected, ambiguous_count=len(ambiguous), samples=samples)
-    codes, reasons = zip(*(decision or (None, "unknown, ignored") for decision in decisions), strict=True)
-    _require_unique_codes(headers, codes, samples)
-    return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None)
+    decided: list[Decision] = [decision or (None, "unknown, ignored") for decision in decisions]
+    fallbacks = _find_fallbacks(headers, decided, mapper, samples)
+    codes, reasons = zip(*decided, strict=True)
+    return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None, fallbacks)
 
 
 def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
@@ -206,6 +238,22 @@ class ColumnMapper:
         rest = [header for header in headers if header.strip() not in chosen]
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields), dict(zip(headers, samples, strict=False)))
+
+    def rank(self, header: str, code: str) -> int | None:
+        """Return the place of a column in the order of preference; `None` if it maps to its field only by its name."""
+        if (name := header.strip()) in self.overrides:
+            return [*self.overrides].index(name)
+        folded = fold_column_name(header)
+        if self.export is None or self.export_codes.get(folded) != code:
+            return None
+        return self.export.rank(folded, code)
+
+    def find_shared(self, code: str, headers: Sequence[str], decisions: Sequence[Decision]) -> list[int]:
+        """Return the columns of other fields that the tool's table also lists for this field, in order of preference."""
+        listed = self.export.fields if self.export else {}
+        places = {fold_column_name(header): at for at, header in enumerate(headers)}
+        found = [(column, places[column]) for column in listed.get(code, ()) if column in places]
+        return [at for column, at in found if (other := decisions[at][0]) != code and column in listed.get(other or "", ())]
 
     def decide_all(self, headers: Sequence[str]) -> list[Decision | None]:
         """Return the code and the reason for each column; `None` for an unknown or ambiguous column."""
@@ -239,16 +287,17 @@ class ColumnMapper:
             folded = fold_column_name(header)
             if reason := export.misleading.get(folded):
                 return None, f"{export.name}: {reason}"
-            if folded in self.export_codes:
-                return self.export_codes[folded], f"{export.name} column"
-            if any(folded in columns for columns in export.fields.values()):
+            if code := self.export_codes.get(folded) or export.find_consent(folded):
+                return code, f"{export.name} column"
+            if export.lists(folded):
                 return None, f"{export.name}: {export.find_ignore_reason(header)}"
         if CUSTOM_CODE.fullmatch(name):
             code = name
         elif custom := _CUSTOM_NAME.fullmatch(fold_name(header)):
             code = CUSTOM_PREFIX + custom[1]
-        else:
-            code = _find_code(header, _STANDARD_TIERS, self.samples)
+        elif not (code := _find_code(header, _STANDARD_TIERS, self.samples)):
+            kind = load_consent_headers().get(fold_name(header))
+            return (kind, "says who must not be written to") if kind else None
         return (code, "by name") if code else None
 
 
@@ -314,11 +363,11 @@ def _is_contact_member(code: str) -> bool:
 
 
 def _is_sendable(code: str) -> bool:
-    return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *TARGET_FIELDS})
+    return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *TARGET_FIELDS, *CONSENT_CODES})
 
 
 def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
-    if code in {"", IGNORE, *_STANDARD_CODES, *TARGET_FIELDS} or CUSTOM_CODE.fullmatch(code):
+    if code in {"", IGNORE, *_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES} or CUSTOM_CODE.fullmatch(code):
         return True
     return any(field.code == code for field in fields if _is_sendable(code))
 
@@ -333,7 +382,8 @@ def _resolve_overrides(
             similar = _suggest_similar(column, names)
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
-            similar = _suggest_similar(code, dict.fromkeys([*_STANDARD_CODES, *TARGET_FIELDS, *(field.code for field in fields)]))
+            known = [*_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES, *(field.code for field in fields)]
+            similar = _suggest_similar(code, dict.fromkeys(known))
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
             )
@@ -347,16 +397,33 @@ def _suggest_similar(name: str, known: Iterable[str]) -> str:
     return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
-def _require_unique_codes(headers: Sequence[str], codes: Sequence[str | None], samples: Sequence[str]) -> None:
-    first: dict[str | None, int] = {}
-    for at, (header, code) in enumerate(zip(headers, codes, strict=True)):
-        if code is not None and code in first:
-            one, other = (f"{headers[each]!r}{_describe_sample(samples[each])}" for each in (first[code], at))
-            remedy = f"map one to another field, as in --map {shlex.quote(f'{header.strip()}={CODE}')}, or to 'ignore'"
-            raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
-        first[code] = at
-    if "email" not in first:
+def _find_fallbacks(
+    headers: Sequence[str], decisions: Sequence[Decision], mapper: ColumnMapper, samples: Sequence[str]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the columns of each field that has several, the preferred one first. By name alone, no two share a field."""
+    places = dict[str, list[int]]()
+    for at, (code, _) in enumerate(decisions):
+        if code and code not in CONSENT_CODES:
+            places.setdefault(code, []).append(at)
+    if "email" not in places:
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
+    groups = list[tuple[int, ...]]()
+    for code, several in places.items():
+        ranks = {at: mapper.rank(headers[at], code) for at in several}
+        if len(several) > 1 and None in ranks.values():
+            one, other = (f"{headers[at]!r}{_describe_sample(samples[at])}" for at in several[:2])
+            options = " ".join(_map_option(headers[at], code) for at in several[:_MAX_PROPOSED] if ranks[at] is None)
+            remedy = f"pass {options} to use the first in the order of the options that has a value, or map one to 'ignore'"
+            raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
+        ordered = sorted(several, key=lambda at: ranks[at] or 0)
+        shared = mapper.find_shared(code, headers, decisions)
+        if len(ordered) + len(shared) > 1:
+            groups.append((*ordered, *shared))
+    return tuple(groups)
+
+
+def _map_option(header: str, code: str) -> str:
+    return f"--map {shlex.quote(f'{header.strip()}={code}')}"
 
 
 def _describe_sample(sample: str) -> str:

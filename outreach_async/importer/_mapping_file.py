@@ -55,10 +55,21 @@ def mapping_text(columns: Columns, name: str) -> str:
         lines.append(f"# The file was recognised as an export from {columns.export}.")
     lines += ["# Each value is a field code, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
     entries: dict[str, str] = {}
-    for column, code, reason in columns.decisions():
+    decisions = columns.decisions()
+    for column, code, reason in (decisions[at] for at in _order_columns(columns)):
         # A repeated name, such as a blank name, is written once: an override applies to every column with that name.
         entries.setdefault(column, f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}")
     return "".join(f"{line}\n" for line in (*lines, *entries.values()))
+
+
+def _order_columns(columns: Columns) -> list[int]:
+    """Return the indexes of all columns as in the file, except that the columns of one field are in order of preference."""
+    order = [*range(len(columns.headers))]
+    for code, places in columns.sources.items():
+        own = [at for at in places if columns.codes[at] == code]  # the others are listed with the field that they belong to
+        for slot, at in zip(sorted(own), own, strict=True):
+            order[slot] = at
+    return order
 
 
 def _quote(value: str) -> str:

@@ -113,7 +113,7 @@ class _PreflightRun:
     def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
         self.found = Preflight(unit=unit)
         self._columns = columns
-        self._email_at = columns.codes.index("email")
+        self._email_at = columns.sources["email"][0]
         self._names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         self._targets = targets
         self._checks = Checks(columns, policy)

@@ -14,7 +14,8 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import Row, columns_for, map_columns, parse_overrides
-from outreach_async.importer._columns import CODE, UnmappedColumns
+from outreach_async.importer._columns import CODE, Columns, UnmappedColumns
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.models import WorkspaceField
 
 CODES = ("email", *STANDARD_FIELDS)
@@ -94,9 +95,9 @@ def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
         (
             ["email", "E-Mail"],
             {},
-            "columns 'email' and 'E-Mail' both map to 'email'; map one to another field, as in --map E-Mail=CODE, or to 'ignore'",
+            "columns 'email' and 'E-Mail' both map to 'email'; pass --map email=email --map E-Mail=email to use the first",
         ),
-        (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both map to 'email'"),
+        (["email", "a"], {"a": "email"}, "columns 'email' and 'a' both map to 'email'; pass --map email=email to use the first"),
         (["email", "Company"], {"Compny": "title"}, "the file has no column 'Compny' (similar: 'Company')"),
         (["email", "Company"], {"Company": "company"}, "the unknown code 'company' (similar: 'company_name'"),
         (["email", "Key"], {"Key": "owner_key"}, "the unknown code 'owner_key'"),
@@ -172,6 +173,32 @@ def test_empty_cells_are_not_set_and_unknown_codes_go_to_extra() -> None:
         "extra": {"linkedin": "ann"},
     }
     assert columns.members(["", "Founder", "", "", ""]) == {"email": "", "title": "Founder"}
+
+
+def test_columns_of_one_field_count_in_the_order_of_their_options() -> None:
+    overrides = parse_overrides(["Home=email", "Spare=custom_1", "Work=email"])
+    columns = map_columns(["Work", "Home", "City", "Spare"], overrides)
+    assert (columns.codes, columns.sources["email"]) == (("email", "email", "city", "custom_1"), (1, 0))
+    assert (columns.cell("email"), columns.cell("city"), columns.cell("state")) == (1, 2, None)
+    assert columns.members(["w@a.example", "h@a.example", "", ""])["email"] == "h@a.example"
+    assert columns.members(["w@a.example", " ", "", ""])["email"] == "w@a.example"
+    assert columns.decisions()[0] == ("Work", "email", "override; if 'Home' is blank")
+    assert columns.plain is not None
+    assert columns.plain[1](["w@a.example", "h@a.example", "Lyon", "x"]) == ("Lyon", "h@a.example", "x")
+
+
+def test_columns_that_are_built_anew_from_their_parts_are_the_same() -> None:
+    columns = map_columns(["a", "b", "Unsubscribed"], {"b": "email", "a": "email"})
+    again = Columns(columns.headers, columns.codes, fallbacks=columns.fallbacks)
+    assert (again, again.sources, again.consent) == (columns, {"email": (1, 0)}, ((2, "opt_out"),))
+    assert Columns(columns.headers, columns.codes) != columns  # as in the file
+
+
+@pytest.mark.parametrize("code", CONSENT_CODES)
+def test_a_column_that_says_who_must_not_be_written_to_is_never_sent(code: str) -> None:
+    columns = map_columns(["email", "A", "B"], {"A": code, "B": code}, [WorkspaceField(label="A", code=code, searchable=["B"])])
+    assert (columns.consent, columns.sources) == (((1, code), (2, code)), {"email": (0,)})
+    assert columns.members(["a@b.example", "yes", "no"]) == {"email": "a@b.example"}
 
 
 def test_overrides_are_split_at_their_last_equals_sign() -> None:

@@ -15,9 +15,9 @@ LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linked
 
 
 def map_header(header: str, overrides: dict[str, str] | None = None, fields: tuple[WorkspaceField, ...] = ()) -> dict[str, str]:
-    """Return the columns that are sent, by code."""
+    """Return the preferred column of each field."""
     columns = map_columns(header.split(","), overrides, fields)
-    return {code: name for name, code in zip(columns.headers, columns.codes, strict=True) if code}
+    return {code: columns.headers[places[0]] for code, places in columns.sources.items()}
 
 
 @pytest.mark.parametrize("key", EXPORTS)
@@ -60,10 +60,25 @@ def test_title_of_outlook_is_a_form_of_address_and_not_a_job() -> None:
 
 
 def test_a_column_left_out_for_a_better_one_says_so() -> None:
-    reasons = {column: reason for column, _, reason in map_columns(HUBSPOT.split(",")).decisions()}
-    assert reasons["Associated Company"] == "HubSpot: duplicates the company's name"
-    second_column = map_columns([*SALESFORCE_REPORT.split(","), "Company"]).decisions()[-1]
+    columns = map_columns(HUBSPOT.split(","), {"Company Name": "company_name"})
+    assert ("Associated Company", "ignore", "HubSpot: duplicates the company's name") in columns.decisions()
+    second_column = map_columns([*SALESFORCE_REPORT.split(","), "Company"], {"Account Name": "company_name"}).decisions()[-1]
     assert second_column == ("Company", "ignore", "Salesforce: another column is used instead")
+
+
+def test_a_second_column_of_a_field_counts_where_the_first_is_blank() -> None:
+    columns = map_columns(HUBSPOT.split(","))
+    company, associated = (columns.headers.index(name) for name in ("Company Name", "Associated Company"))
+    assert columns.sources["company_name"] == (company, associated)
+    assert columns.decisions()[associated] == ("Associated Company", "company_name", "HubSpot column; if 'Company Name' is blank")
+
+
+def test_a_column_of_two_fields_is_sent_in_its_own_and_helps_the_other() -> None:
+    columns = map_columns(["First Name", "Company Name for Emails", "Company Name", "Email", "Apollo Contact Id"])
+    assert columns.codes[:3] == ("first_name", "company_name", "company_formal_name")
+    assert columns.sources["company_name"] == (1, 2)
+    assert columns.members(["Ann", " ", "Acme Ltd", "ann@company.example", "1"])["company_name"] == "Acme Ltd"
+    assert columns.decisions()[2][2] == "Apollo column; also company_name if 'Company Name for Emails' is blank"
 
 
 def test_an_override_frees_the_column_that_was_chosen() -> None:

@@ -54,20 +54,46 @@ class ExportFormat:
     marks: tuple[str, ...] = attrs.field(converter=_fold_all)
     least: int
     fields: Mapping[str, tuple[str, ...]] = attrs.field(converter=_fold_values)
+    """The columns of each field, in order of preference: in each row, the first that has a value counts."""
+    instead: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
+    """Columns that count only if the header has none of the above: the city of a company is not that of a person."""
+    forbids: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
+    """The columns that say who must not be written to, by their kind."""
+    forbids_like: Mapping[str, str] = attrs.field(factory=dict)
     workspace: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_fold_values)
     misleading: Mapping[str, str] = attrs.field(factory=dict, converter=_fold_keys)
     left_out: Mapping[str, str] = attrs.field(converter=_fold_keys)
     left_out_like: Mapping[str, str] = attrs.field(factory=dict)
 
     def match_columns(self, headers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-        """Return field codes by folded column name. For each code, only the most preferred column in the header is used."""
-        folded = _fold_all(headers)
+        """Return the field codes of the columns in a header, by folded name. A column of several fields is that of the first."""
+        present = {*_fold_all(headers)}
         matches: dict[str, str] = {}
+        for columns_of in self.fields, self.instead:
+            for code, columns in columns_of.items():  # each field first gets a column of its own
+                best = next((column for column in columns if column in present and column not in matches), None)
+                if best is not None and code not in {*taken, *matches.values()}:
+                    matches[best] = code
+        found = {*matches.values()}
         for code, columns in self.fields.items():
-            best = next((column for column in columns if column in folded and column not in matches), None)
-            if best is not None and code not in taken:
-                matches[best] = code
+            for column in columns if code in found else ():
+                if column in present:
+                    matches.setdefault(column, code)
         return matches
+
+    def rank(self, folded: str, code: str) -> int:
+        return [*self.fields.get(code, ()), *self.instead.get(code, ())].index(folded)
+
+    def lists(self, folded: str) -> bool:
+        """Return whether a column belongs to a field."""
+        return any(folded in columns for columns in (*self.fields.values(), *self.instead.values()))
+
+    def find_consent(self, folded: str) -> str | None:
+        """Return the kind of a column that says who must not be written to; `None` for any other column."""
+        for kind, columns in self.forbids.items():
+            if folded in columns:
+                return kind
+        return next((kind for pattern, kind in self.forbids_like.items() if re.fullmatch(pattern, folded, re.IGNORECASE)), None)
 
     def workspace_names(self, header: str) -> tuple[str, ...]:
         return tuple(name for name, columns in self.workspace.items() if fold_column_name(header) in columns)
@@ -82,7 +108,7 @@ class ExportFormat:
                 return reason
         if self.workspace_names(header):
             return "the workspace has no field for this column"
-        return "another column is used instead" if any(name in columns for columns in self.fields.values()) else None
+        return "another column is used instead" if self.lists(name) else None
 
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:

@@ -1,0 +1,79 @@
+"""Find out who must not be written to, from the cells of columns such as "Unsubscribed" and "Email Status"."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Final
+from unicodedata import category, combining, normalize
+
+from outreach_async._service.validation import masked_repr
+from outreach_async.errors import shorten
+from outreach_async.importer._known_exports import fold_name
+
+CONSENT_CODES: Final = ("opt_out", "opt_in", "email_status")
+"""Codes of columns that are never sent: who opted out or bounced, who opted in, and the status of the address."""
+
+_MAX_TEXT_LENGTH: Final = 40
+_CROSSES: Final = frozenset("☐□⬜✗✘✕✖❌")  # an empty box or a cross means no
+_NO_SYMBOLS: Final = "PMCZ"  # categories of punctuation, marks, control characters and blanks
+# Texts that programs write for a missing value, folded. They say nothing.
+_MISSING: Final = frozenset({"na", "nv", "nd", "null", "nil", "nan", "nat", "undefined", "blank", "empty", "objectobject"})
+_CACHE_SIZE: Final = 1 << 12
+
+
+def find_exclusion(kind: str, header: str, text: str) -> str | None:
+    """Return the reason why a cell of a column forbids to write to the person; `None` if it does not. A blank says nothing."""
+    if not _forbids(kind, text):
+        return None
+    return f"column {header.strip()!r} says {masked_repr(shorten(text.strip(), _MAX_TEXT_LENGTH))}"
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _forbids(kind: str, text: str) -> bool:
+    folded = fold_name(text)
+    if not folded:
+        symbols = {char for char in text if category(char)[0] not in _NO_SYMBOLS}
+        is_crossed = not symbols.isdisjoint(_CROSSES)
+        return (bool(symbols) and not is_crossed) if kind == "opt_out" else (is_crossed and kind == "opt_in")
+    if folded in _MISSING:
+        return False
+    is_negative = not folded.strip("0") or folded in _load_words("negative")  # also `0.0` and `0000-00-00`
+    if kind == "opt_out":
+        return not is_negative and folded not in _load_words("subscribed")
+    if kind == "opt_in" and is_negative:
+        return True
+    return any(not found["negated"] for found in _load_statuses().finditer(_fold_words(text)))
+
+
+def _fold_words(text: str) -> str:
+    """Return the words of a text, in lower case and without accents, joined by blanks."""
+    spaced = re.sub("(?<=[a-z])(?=[A-Z])", " ", text)
+    letters = "".join(char for char in normalize("NFKD", spaced.casefold()) if not combining(char)).replace("ł", "l")
+    return " ".join(re.findall(r"[^\W_]+", letters))
+
+
+@cache
+def _load_table() -> dict[str, Any]:
+    return tomllib.loads(files("outreach_async.importer").joinpath("data", "consent.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _load_words(name: str) -> frozenset[str]:
+    return frozenset(map(fold_name, _load_table()["cells"][name]))
+
+
+@cache
+def _load_statuses() -> re.Pattern[str]:
+    negations, statuses = ("|".join(map(_fold_words, _load_table()["cells"][name])) for name in ("negations", "statuses"))
+    return re.compile(rf"\b(?P<negated>(?:{negations}) )?(?:{statuses})\b")
+
+
+@cache
+def load_consent_headers() -> Mapping[str, str]:
+    """Return the kinds of columns with common names, by folded name."""
+    groups = [group for language in _load_table()["headers"].values() for group in language.items()]
+    return {fold_name(name): kind for kind, names in groups for name in names}

@@ -1,0 +1,56 @@
+"""Columns that say who must not be written to, and what their cells say."""
+
+from __future__ import annotations
+
+import pytest
+from support.tables import check_rows
+
+from outreach_async.importer import map_columns
+from outreach_async.importer._consent import find_exclusion, load_consent_headers
+
+CELLS = {
+    ("opt_out", True): """
+        true, TRUE, 1, yes, Yes, y, x, X, ✓, ☑, checked, unsubscribed, Oui, ja, sí, tak, ano, 2024-05-01, 2024-05-01 10:00:00,
+        -1, 1.0, UNKNOWN_USER, 550, hard bounce, mailbox full, Global unsubscribe, opted out, 'true, ?!x""",
+    ("opt_out", False): """
+        false, FALSE, 0, 0.0, ="0", no, No, N, -, --, —, none, never, 'false, ☐, ✗, ❌, unchecked, subscribed, Active, nein,
+        Non, não, geen, , \xa0, n/a, N/A, NULL, not bounced, 0000-00-00 00:00:00, opted in, fałsz, Abonnée""",
+    ("opt_in", True): """
+        false, FALSE, 0, 0.0, no, N, nein, Não, nie, none, ☐, ✗, unsubscribed, NEVER_SUBSCRIBED, Unchecked, not subscribed,
+        opted out""",
+    ("opt_in", False): "true, 1, yes, x, ✓, subscribed, 2024-05-01, -, n/a, , double opt-in, unknown",
+    ("email_status", True): """
+        bounced, Bounced, hard_bounce, HardBounce, invalid, unsubscribed, opted-out, complained, spam, blocked, deleted,
+        suppressed, cleaned, Undeliverable, spamtrap, do_not_mail, DoNotContact, Non-Subscribed, désinscrit, abgemeldet,
+        do not contact, Bounced: mailbox full, Unsubscribed (by an admin), dado de baja, Ungültig, não inscrito""",
+    ("email_status", False): """
+        valid, Verified, ok, catch-all, accept_all, unknown, risky, disposable, subscribed, active, pending, guessed, new, , -,
+        soft bounced, not bounced, 0, false, no, ✗, unblocked, Catch-all (not spam), nie wysłano""",
+}
+"""Texts by the kind of their column, and whether they forbid to write."""
+
+
+def test_a_cell_forbids_to_write_if_it_says_so_in_a_usual_form() -> None:
+    def check(kind: str, text: str, forbids: bool) -> None:
+        assert (find_exclusion(kind, "Status", text) is not None) == forbids
+
+    check_rows(((kind, text, forbids) for (kind, forbids), texts in CELLS.items() for text in texts.split(",")), check)
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "reason"),
+    [
+        (" Unsubscribed ", " true ", "column 'Unsubscribed' says 'true'"),
+        ("Bounce", "x" * 50, f"column 'Bounce' says '{'x' * 40}...'"),
+        ("Bounce", "key_secret", "column 'Bounce' says 'key_...'"),
+    ],
+)
+def test_the_reason_names_the_column_and_what_it_says(header: str, text: str, reason: str) -> None:
+    assert find_exclusion("opt_out", header, text) == reason
+
+
+def test_each_common_name_is_recognised_without_the_fields_of_a_workspace() -> None:
+    def check(header: str, code: str) -> None:
+        assert map_columns(["email", header]).codes == ("email", code)
+
+    check_rows([*load_consent_headers().items()], check)
