@@ -41,8 +41,9 @@ def pop_open_input(settings: dict[str, Any]) -> OpenInput:
     """Remove the options for reading a file from `settings`, and return a function that opens a file with them."""
     from outreach_async.importer import open_file  # imported on demand: few commands read an input
 
-    names = {"encoding": "encoding", "sheet": "sheet", "header_row": "header_row", "format": "form"}
-    return partial(open_file, **{name: settings.pop(option) for name, option in names.items()})
+    given = {"format": settings.pop("form")}
+    names = ("encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
+    return partial(open_file, **given, **{name: settings.pop(name) for name in names})
 
 
 @attrs.frozen

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_number
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer._archive import describe_archive, is_workbook
+from outreach_async.importer._csv_dialect import parse_delimiter
 from outreach_async.importer._csv_file import CsvFile
 from outreach_async.importer._jsonl import JsonLinesFile
 from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File
+from outreach_async.importer._workbook_reader import SheetOptions
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
 r"""A file format; `xlsx` means any kind of workbook.
@@ -42,19 +46,45 @@ _SUFFIXES: Final[dict[Format, tuple[str, ...]]] = {
     "xlsx": (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"),
 }
 _TEXT_FORMATS: Final = frozenset({"csv", "jsonl"})
-_HEADED_FORMATS: Final = frozenset({"csv", "xlsx"})
+SHORT_ROWS: Final = ("reject", "pad")
+HIDDEN: Final = ("send", "skip")
+_FORMATS_OF_OPTIONS: Final = {
+    "sheet": ("xlsx",),
+    "header_row": ("csv", "xlsx"),
+    "delimiter": ("csv",),
+    "short_rows": ("csv",),
+    "hidden": ("xlsx",),
+}
 _HEAD_SIZE: Final = 512
 _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
-_WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
-_BLOCK_SIZE: Final = 1 << 18
+_ARCHIVE: Final = (b"PK\3\4", b"PK\5\6")
+_EXPORT: Final = "export the contacts as CSV or XLSX"
+_SAVE: Final = "open it in a spreadsheet program, and save it as XLSX"
+_UNPACK: Final = "unpack it, and import the table in it"
 _OTHER_KINDS: Final = {
-    "a PDF document": rb"%PDF-",
-    "an image": rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)",
-    "an HTML page": rb"(?i:\s*<(?:!doctype html|html|head|body|table)[\s>])",
-    "a vCard file": rb"(?i:BEGIN:VCARD\b)",
-    "an RTF document": rb"\{\\rtf",
+    "a PDF document": (rb"%PDF-", _EXPORT),
+    "an image": (rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)", _EXPORT),
+    "an HTML page": (rb"(?i:\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|body|table|meta|style)[\s>])", _SAVE),
+    "an XML spreadsheet": (rb"(?i:\s*(?:<\?xml[^>]*>\s*)?<(?:\?mso-application|(?:ss:)?workbook|office:document)[\s>])", _SAVE),
+    "an XML document": (rb"\s*<\?xml\s", _EXPORT),
+    "a web archive": (rb"(?i:MIME-Version:\s)", _SAVE),
+    "a symbolic link file (SYLK)": (rb"ID;P(?:WXL|S?CALC)", _SAVE),
+    "a vCard file": (rb"(?i:BEGIN:VCARD\b)", _EXPORT),
+    "an LDIF file": (rb"(?i:version: *1\r?\n|dn::? )", _EXPORT),
+    "an RTF document": (rb"\{\\rtf", _EXPORT),
+    "a SQLite database": (rb"SQLite format 3\0", _EXPORT),
+    "an Outlook data file": (rb"!BDN", _EXPORT),
+    "an Arrow file": (rb"ARROW1", "save it as Parquet"),
+    "an Avro file": (rb"Obj\x01", _EXPORT),
+    "a 7-Zip archive": (rb"7z\xbc\xaf\x27\x1c", _UNPACK),
+    "a RAR archive": (rb"Rar!\x1a\x07", _UNPACK),
+    "a bzip2 file": (rb"BZh[1-9]1AY&SY", _UNPACK),
+    "an xz file": (rb"\xfd7zXZ\0", _UNPACK),
+    "a Zstandard file": (rb"\x28\xb5\x2f\xfd", _UNPACK),
+    "a tar archive": (rb".{257}ustar", _UNPACK),
 }
+"""The first bytes of other kinds of files, and what to do with them."""
 
 
 def open_file(
@@ -64,6 +94,9 @@ def open_file(
     sheet: str | None = None,
     header_row: int | None = None,
     format: str | None = None,  # noqa: A002 - the usual name of such an argument
+    delimiter: str | None = None,
+    short_rows: str | None = None,
+    hidden: str | None = None,
 ) -> File:
     r"""Open a file of rows and read its header.
 
@@ -74,6 +107,12 @@ def open_file(
         header_row: Line of a CSV file, or row of a workbook, with the column names, from 1; by default, the first row that is not
             blank. Rows above it, such as a title, are skipped.
         format: One of `FORMATS`; by default, the suffix determines it or, if that is unknown, the first bytes.
+        delimiter: Character between the cells of a CSV file, or its name, such as `"tab"`; by default, it is detected.
+        short_rows: What becomes of a row of a CSV file with fewer cells than the header: `"reject"`, the default, or `"pad"`,
+            which adds blank cells. Some programs omit blank cells at the end of a row, but a line break within a cell without
+            quotes also makes a row short.
+        hidden: What becomes of the hidden rows of a workbook, such as those that a filter hides: `"send"`, the default, or
+            `"skip"`, which needs XLSX or XLSM.
 
     Raises:
         InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.
@@ -86,31 +125,34 @@ def open_file(
         ```
     """
     source = ByteSource.of(path)
-    if format is not None and format not in FORMATS:
-        raise InvalidRequest(f"format: expected one of {', '.join(FORMATS)}, got {format!r}; pass one of them")
+    for name, value, choices in ("format", format, FORMATS), ("short_rows", short_rows, SHORT_ROWS), ("hidden", hidden, HIDDEN):
+        if value is not None and value not in choices:
+            raise InvalidRequest(f"{name}: expected one of {', '.join(choices)}, got {value!r}; pass one of them")
     with source.open_unpacked() as stream:
         head = stream.read(_HEAD_SIZE)
-    for kind, pattern in _OTHER_KINDS.items():
-        if re.match(pattern, head.removeprefix(_BYTE_ORDER_MARKS[0]), re.DOTALL):
-            raise InvalidRequest(f"{source.name}: expected a table, got {kind}; export the contacts as CSV or XLSX")
+    _require_table(source, head)
     chosen, notes = (format, ()) if format is not None else _detect_format(source, head)
-    if sheet is not None and chosen != "xlsx":
-        raise InvalidRequest(f"sheet: expected a workbook, got {source.name}, which is read as {chosen}; omit --sheet")
     if encoding is not None and chosen not in _TEXT_FORMATS:
         raise InvalidRequest(f"encoding: {source.name} is read as {chosen}, which states its own encoding; omit --encoding")
+    given = {"sheet": sheet, "header_row": header_row, "delimiter": delimiter, "short_rows": short_rows, "hidden": hidden}
+    for name, requested in given.items():
+        if requested is not None and chosen not in _FORMATS_OF_OPTIONS[name]:
+            expected, flag = " or ".join(_FORMATS_OF_OPTIONS[name]), name.replace("_", "-")
+            raise InvalidRequest(f"{name}: expected {expected}, got {source.name}, which is read as {chosen}; omit --{flag}")
     if header_row is not None:
         require_number("header_row", header_row, least=1)
-        if chosen not in _HEADED_FORMATS:
-            raise InvalidRequest(f"header_row: expected csv or xlsx, got {source.name}, read as {chosen}; omit --header-row")
-    file = _open_as(source, chosen, encoding, sheet, header_row or 1)
+    options = {**given, "header_row": header_row or 1, "encoding": encoding}
+    file = _open_as(source, chosen, options)
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
-def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str | None, header_row: int) -> File:
+def _open_as(source: ByteSource, chosen: str, options: Mapping[str, Any]) -> File:
     if chosen == "csv":
-        return CsvFile.of(source, encoding, header_row)
+        delimiter = None if options["delimiter"] is None else parse_delimiter(options["delimiter"])
+        pads = options["short_rows"] == "pad"
+        return CsvFile.of(source, options["encoding"], options["header_row"], delimiter, pads=pads)
     if chosen == "jsonl":
-        return JsonLinesFile.of(source, encoding)
+        return JsonLinesFile.of(source, options["encoding"])
     if source.is_gzip:
         raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file, got {chosen}; unpack the file first")
     if chosen == "parquet":
@@ -121,7 +163,20 @@ def _open_as(source: ByteSource, chosen: str, encoding: str | None, sheet: str |
     require_module("python_calamine", "outreach_async[xlsx]")
     from outreach_async.importer._workbook import WorkbookFile
 
-    return WorkbookFile.of(source, sheet, header_row)
+    asked = SheetOptions(options["sheet"], options["header_row"], skips_hidden=options["hidden"] == "skip")
+    return WorkbookFile.of(source, asked)
+
+
+def _require_table(source: ByteSource, head: bytes) -> None:
+    """Check that a file is of no kind that people take for a table."""
+    text = head.removeprefix(_BYTE_ORDER_MARKS[0])
+    if head.startswith(_BYTE_ORDER_MARKS[1:]):
+        text = head.decode("utf-16", "replace").encode()
+    for kind, (pattern, remedy) in _OTHER_KINDS.items():
+        if re.match(pattern, text, re.DOTALL):
+            raise InvalidRequest(f"{source.name}: expected a table, got {kind}; {remedy}")
+    if head.startswith(_ARCHIVE) and not source.is_gzip and not is_workbook(source):
+        raise InvalidRequest(f"{source.name}: expected a table, got {describe_archive(source)}")
 
 
 def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...]]:
@@ -129,7 +184,7 @@ def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...
     name = PurePath(source.name)
     suffix = (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
     named = next((known for known, suffixes in _SUFFIXES.items() if suffix in suffixes), None)
-    looks = _detect_by_content(source, head)
+    looks = _detect_by_content(head)
     if named is None and looks is None:
         *others, last = (f"{known} ({' '.join(suffixes)})" for known, suffixes in _SUFFIXES.items())
         expected = f"expected {', '.join(others)} or {last}, the first two also as gzip (.gz)"
@@ -141,28 +196,14 @@ def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...
     return named, ()
 
 
-def _detect_by_content(source: ByteSource, head: bytes) -> str | None:
+def _detect_by_content(head: bytes) -> str | None:
     """Return the format that the first bytes of a file indicate; `None` for unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"\xd0\xcf\x11\xe0"):  # the container format of Microsoft Office before 2007
         return "xlsx"
-    if head.startswith(b"PK"):
-        return "xlsx" if _is_workbook(source) else None
+    if head.startswith(_ARCHIVE):
+        return "xlsx"  # gzip is rejected later
     if b"\0" in head and not head.startswith(_BYTE_ORDER_MARKS) and not is_utf16_like(head):
         return None
     return "jsonl" if _OBJECT.match(head.removeprefix(_BYTE_ORDER_MARKS[0])) else "csv"
-
-
-def _is_workbook(source: ByteSource) -> bool:
-    """Return whether a zip archive contains the names of parts of a Microsoft or OpenDocument workbook."""
-    # The directory of the archive is not read, because it may be huge.
-    if source.is_gzip:
-        return True  # gzip is rejected later; unpacking it here might never end
-    last = b""
-    with source.open_raw() as file:
-        while block := file.read(_BLOCK_SIZE):
-            if any(name in last + block for name in _WORKBOOK_PARTS):
-                return True
-            last = block[-_HEAD_SIZE:]
-    return False

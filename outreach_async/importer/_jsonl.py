@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -11,8 +12,8 @@ import attrs
 
 from outreach_async._service.values import Change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._source import ByteSource, detect_encoding, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, Block, CellChange, File, Record, group_records, with_header
+from outreach_async.importer._source import ByteSource, open_text, read_lines
+from outreach_async.importer._table import MAX_COLUMNS, Block, CellChange, File, Record, cut_text, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -26,15 +27,22 @@ class JsonLinesFile(File):
     @classmethod
     def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
         """Open a file, and read the whole file once to collect its keys."""
-        codec, notes = detect_encoding(source, encoding)
+        source, codec, notes = open_text(source, encoding)
         keys: dict[str, None] = {}  # in the order of their first occurrence
+        first, count = None, 0
         with closing(_read_objects(source, codec)) as objects:
-            for line, members in objects:
+            for line, _, members in objects:
+                first, count = first or members, count + 1
                 if not isinstance(members, str):
                     keys.update(dict.fromkeys(key for key, _ in members))
                 if len(keys) > MAX_COLUMNS:
                     limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
                     raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
+        if isinstance(first, str) and not keys:
+            reason = first.partition(";")[0].replace("the line", "its first line")
+            raise _layout_error(source, f"a file in which {reason}", ".")
+        if count == 1 and (key := _find_list(first)) is not None:
+            raise _layout_error(source, f"one object with a list of objects, {key!r}", f".{json.dumps(key)}[]")
         return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
@@ -42,21 +50,42 @@ class JsonLinesFile(File):
 
     def _read_records(self) -> Iterator[Record]:
         places = {name: at for at, name in enumerate(self._keys)}
-        for line, members in _read_objects(self.source, self.encoding):
-            yield Record(line, (), members) if isinstance(members, str) else _build_record(line, members, places)
+        for line, text, members in _read_objects(self.source, self.encoding):
+            if isinstance(members, str):
+                yield Record(line, (), members, text=cut_text(text))
+            else:
+                yield _build_record(line, text, members, places)
 
 
-def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, _Members | str]]:
-    """Yield the number of each line that is not blank, and the keys and values of its object, or an error message."""
+def _layout_error(source: ByteSource, got: str, program: str) -> InvalidRequest:
+    """Return an error with the command that converts a file of JSON to JSON Lines."""
+    command = f"jq -c {shlex.quote(program)}"
+    if (path := source.path) is not None:
+        target = path.with_name(f"{path.name.partition('.')[0]}.lines.jsonl")
+        unpack, place = (f"gzip -dc {shlex.quote(str(path))} | ", "") if source.is_gzip else ("", f" {shlex.quote(str(path))}")
+        command = f"{unpack}{command}{place} > {shlex.quote(str(target))}"
+    return InvalidRequest(f"{source.name}: expected an object per line, got {got}; convert it with: {command}")
+
+
+def _find_list(members: _Members | str | None) -> str | None:
+    """Return the key of the first list of objects; `None` if there is none."""
+    pairs = () if members is None or isinstance(members, str) else members
+    return next((key for key, value in pairs if isinstance(value, list) and value and isinstance(value[0], _Object)), None)
+
+
+def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, str, _Members | str]]:
+    """Yield the number and the text of each line that is not blank, and its keys and values, or an error message."""
+    is_first = True
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
-        if number == 1 and text.startswith("["):
-            raise InvalidRequest(f"{source.name}: expected an object per line, got a JSON array; convert it with 'jq -c .[]'")
+        if is_first and text.startswith("["):
+            raise _layout_error(source, "a JSON array", ".[]")
+        is_first = False
         if len(text) > MAX_ROW_SIZE:
-            yield number, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
+            yield number, text, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
         else:
-            yield number, _parse_members(text)
+            yield number, text, _parse_members(text)
 
 
 def _parse_members(text: str) -> _Members | str:
@@ -90,7 +119,7 @@ def _parse_constant(constant: str) -> str:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _build_record(line: int, members: _Members, places: dict[str, int]) -> Record:
+def _build_record(line: int, text: str, members: _Members, places: dict[str, int]) -> Record:
     cells = [""] * len(places)
     issues: list[CellChange] = []
     for key, value in members:
@@ -103,4 +132,4 @@ def _build_record(line: int, members: _Members, places: dict[str, int]) -> Recor
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
             issues.append((at, Change("nested", message, damaged=True)))
-    return Record(line, tuple(cells), None, tuple(issues))
+    return Record(line, tuple(cells), None, tuple(issues), cut_text(text) if issues else "")

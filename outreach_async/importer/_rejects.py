@@ -23,7 +23,17 @@ from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._table import REASONS, File, Row, RowNumber, RowUnit, count_reason_columns
+from outreach_async.importer._table import (
+    REASONS,
+    File,
+    Record,
+    Row,
+    RowNumber,
+    RowUnit,
+    count_reason_columns,
+    read_records,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore
@@ -43,12 +53,12 @@ class Reject:
     code: str
     field: str
     message: str
+    text: str = ""
 
 
 def fit_cells(cells: Sequence[str], width: int) -> list[str]:
-    """Return a row with as many cells as there are columns. Surplus cells are appended to the last one, separated by commas."""
-    fitted = [*cells[: width - 1], ",".join(cells[width - 1 :])]
-    return [*fitted, *[""] * (width - len(fitted))]
+    """Return the first cells of a row, as many as there are columns. `text_of` returns all cells of a row that does not fit."""
+    return [*cells[:width], *[""] * (width - len(cells))]
 
 
 class RejectsFile:
@@ -119,11 +129,13 @@ class RejectsFile:
             async with client.contacts.create_many([{"email": ""}]) as outcomes:
                 with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
                     rejects.add(reject(2, [""], await anext(aiter(outcomes))))
-            print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message
+            print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message,_text
             ```
         """
-        cells = fit_cells(reject.cells, len(self._headers))
-        self._writer.writerow(map(escape_formula, (*cells, str(reject.line), reject.code, reject.field, reject.message)))
+        width = len(self._headers)
+        text = reject.text or text_of(Record(reject.line, tuple(reject.cells)), width)
+        reasons = (str(reject.line), reject.code, reject.field, reject.message, text)
+        self._writer.writerow(map(escape_formula, (*fit_cells(reject.cells, width), *reasons)))
         self.rows += 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -149,7 +161,9 @@ def number_record(index: int) -> RowNumber:
     return RowNumber("record", index + 1)
 
 
-def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number: FindNumber = lambda _index: None) -> Reject:
+def reject(
+    line: int, cells: Sequence[str], outcome: ContactOutcome, find_number: FindNumber = lambda _index: None, text: str = ""
+) -> Reject:
     """Return a failed row for `RejectsFile.add`.
 
     Args:
@@ -157,6 +171,7 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
         cells: The row's cells, as in the input.
         outcome: The row's outcome.
         find_number: Function that takes the index of a row and returns its number, for the message of a duplicate.
+        text: The row as in the input, if its cells do not show it: `Row.text`.
 
     Example:
         ```python
@@ -165,7 +180,7 @@ def reject(line: int, cells: Sequence[str], outcome: ContactOutcome, find_number
         print(row.line, row.code, row.field)  # -> 2 rejected email
         ```
     """
-    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number))
+    return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number), text)
 
 
 def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
@@ -185,12 +200,13 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
         print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
         ```
     """
-    numbers, records = array("Q"), file.records()
+    numbers, records = array("Q"), read_records(file)
     for outcome in filter(is_reject, outcomes):
         while len(numbers) <= outcome.index:
-            line, cells, _ = next(records)
-            numbers.append(line if unit == "line" else len(numbers) + 1)
-        yield reject(numbers[outcome.index], cells, outcome, lambda index: RowNumber(unit, numbers[index]))
+            record = next(records)
+            numbers.append(record.line if unit == "line" else len(numbers) + 1)
+        text = text_of(record, len(file.headers))
+        yield reject(numbers[outcome.index], record.cells, outcome, lambda index: RowNumber(unit, numbers[index]), text)
 
 
 def spooled_rejects(journal: JournalStore) -> tuple[tuple[str, ...], Iterator[Reject]]:

@@ -148,6 +148,23 @@ class _SharedFileReader(io.RawIOBase):
         return self._position
 
 
+class _FileStart(io.RawIOBase):
+    """The first bytes of a file."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._rest = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]  # a BufferedReader passes no other buffer
+        block = self._file.read(min(len(buffer), self._rest))
+        buffer[: len(block)] = block
+        self._rest -= len(block)
+        return len(block)
+
+
 @attrs.frozen
 class ByteSource:
     """The bytes of an input, which can be read any number of times. A file is opened once, so all reads see the same file."""
@@ -156,6 +173,8 @@ class ByteSource:
     path: Path | None
     is_gzip: bool
     _stored: StoredBytes
+    _end: int | None = None
+    """The number of bytes of text, if others follow."""
 
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
@@ -194,7 +213,8 @@ class ByteSource:
     @contextmanager
     def open_unpacked(self) -> Iterator[BinaryIO]:
         with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
-            yield cast("BinaryIO", unpacked)
+            whole = cast("BinaryIO", unpacked)
+            yield whole if self._end is None else cast("BinaryIO", io.BufferedReader(_FileStart(whole, self._end)))
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
@@ -251,7 +271,34 @@ _HEAD_SIZE: Final = 512
 MAX_LINE_LENGTH: Final = 1 << 24  # characters: a file without line breaks must not fill the memory
 
 
-def detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
+def open_text(source: ByteSource, requested: str | None) -> tuple[ByteSource, str, tuple[str, ...]]:
+    """Return a source without NUL bytes at its end, Python's name for its encoding, and notes for the user."""
+    codec, notes = _detect_encoding(source, requested)
+    if source.is_gzip:
+        return source, codec, notes
+    unit = 4 if "32" in codec else 2 if "16" in codec else 1  # bytes of a character
+    with source.open_raw() as file:
+        size, end = file.seek(0, io.SEEK_END), _find_end(file)
+    end = min(size, -(-end // unit) * unit)
+    if size - end < unit or not end:
+        return source, codec, notes
+    note = f"the file ends with {size - end:,} NUL bytes, which are ignored; a crash may have cut it, so check its last line"
+    return attrs.evolve(source, end=end), codec, (*notes, note)
+
+
+def _find_end(file: BinaryIO) -> int:
+    """Return the position behind the last byte that is not NUL."""
+    end = file.seek(0, io.SEEK_END)
+    while end:
+        start = max(end - _BLOCK_SIZE, 0)
+        file.seek(start)
+        if block := file.read(end - start).rstrip(b"\0"):
+            return start + len(block)
+        end = start
+    return 0
+
+
+def _detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tuple[str, ...]]:
     """Return Python's name for the encoding of a file, and notes on how the encoding was determined."""
     codec = None
     try:

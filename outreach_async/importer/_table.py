@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -26,9 +28,14 @@ MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as
 _CHUNK_SIZE: Final = 250  # rows that are read ahead, so that each distinct cell of a column is checked once
 _MAX_READ_AHEAD: Final = 1 << 15  # characters of these rows: if the file changes, they are still sent
 _MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
+_MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
 _MAX_NOTES: Final = 10  # renamed columns that the notes list
-REASONS: Final = ("_row", "_code", "_field", "_message")
-"""Columns that a rejects file adds, and an import ignores: the row's number, outcome, invalid fields and error message."""
+REASONS: Final = ("_row", "_code", "_field", "_message", "_text")
+"""Columns that a rejects file adds: the row's number, outcome, invalid fields, error message, and its text if its cells do not
+show it. An import ignores them, but rejects a row that still has a text."""
+_TEXT_FAULT: Final = (
+    "_text: expected a blank cell, got the text of a rejected row, which its cells do not show; correct them, and clear _text"
+)
 FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the row's file, in the rejects of several files
 
 
@@ -41,6 +48,8 @@ class Record(NamedTuple):
     cells: tuple[str, ...]
     fault: str | None = None
     issues: tuple[CellChange, ...] = ()
+    text: str = ""
+    """The row as in the file, if its cells do not show it: of a line that is not CSV or JSON, or with a damaged value."""
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
@@ -58,15 +67,27 @@ class RowNumber(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records of a file, in order. Few have a fault or issues, which are stored by the index of the record."""
+    """Records of a file, in order. Few have a fault, issues or a text, which are stored by the index of the record."""
 
     lines: list[int]
     cells: list[Sequence[str]]
     faults: dict[int, str]
     issues: dict[int, tuple[CellChange, ...]]
+    texts: dict[int, str]
+
+    @classmethod
+    def of(cls, records: Sequence[Record] = ()) -> Block:
+        return cls(
+            lines=[record.line for record in records],
+            cells=[record.cells for record in records],
+            faults={at: record.fault for at, record in enumerate(records) if record.fault},
+            issues={at: record.issues for at, record in enumerate(records) if record.issues},
+            texts={at: record.text for at, record in enumerate(records) if record.text},
+        )
 
     def record(self, at: int) -> Record:
-        return Record(self.lines[at], tuple(self.cells[at]), self.faults.get(at), self.issues.get(at, ()))
+        cells = tuple(self.cells[at])
+        return Record(self.lines[at], cells, self.faults.get(at), self.issues.get(at, ()), self.texts.get(at, ""))
 
 
 class Table(NamedTuple):
@@ -96,14 +117,12 @@ def find_odd(block: Block, columns: Columns) -> tuple[set[int], Table]:
 
 def build_row(record: Record, columns: Columns) -> Row:
     # An issue that leaves no value to send becomes the row's `fault`. Any other issue that matters for a field is a warning.
-    line, cells, fault, issues = record
+    line, cells, fault, issues, _ = record
     if not fault and len(cells) != len(columns.headers):
-        remedy = "name every column, and quote cells that contain the delimiter"
-        if len(cells) < len(columns.headers):
-            remedy = "add the missing cells, and quote a cell that contains a line break"
-        fault = f"expected {len(columns.headers)} cells, as in the header, got {len(cells)}; {remedy}"
+        fault = _describe_misfit(len(columns.headers), len(cells))
+    text = text_of(record, len(columns.headers))
     if fault:
-        return Row(line, cells, fault)
+        return Row(line, cells, fault, text=text)
     replaced = list(cells)
     found: list[tuple[int, str, Change]] = []
     for at, code in enumerate(columns.codes):
@@ -115,9 +134,35 @@ def build_row(record: Record, columns: Columns) -> Row:
         replaced[at] = replaced[at] if change.value is None else change.value
     for _, code, change in found:
         if change.damaged or (change.value == "" and code == "email"):
-            return Row(line, cells, f"{code}: {change.message}")
+            return Row(line, cells, f"{code}: {change.message}", text=text)
     warnings = tuple(Remark(change.kind, columns.headers[at], code, change.message, change.value) for at, code, change in found)
-    return Row(line, cells, None, warnings, columns, replaced if warnings else cells)
+    return Row(line, cells, None, warnings, columns, replaced if warnings else cells, text=text)
+
+
+def _describe_misfit(expected: int, got: int) -> str:
+    remedy = "name every column, and quote cells that contain the delimiter"
+    if got < expected:
+        remedy = "quote a cell that contains a line break, or pass --short-rows pad if blank cells are missing at the end"
+    return f"expected {expected} cells, as in the header, got {got}; {remedy}"
+
+
+def text_of(record: Record, width: int) -> str:
+    """Return the text of a row for its rejects; empty if the cells, read again, have the same faults as the row."""
+    is_shown = len(record.cells) == width and not any(change.damaged for _, change in record.issues)
+    return record.text or ("" if is_shown else join_cells(record.cells))
+
+
+def join_cells(cells: Sequence[str]) -> str:
+    """Return cells as a line of CSV."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="").writerow(cells)
+    return cut_text(line.getvalue())
+
+
+def cut_text(text: str) -> str:
+    """Return the text of a row, cut to a length that a cell of a spreadsheet holds."""
+    length = len(text)
+    return text if length <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... (the first {_MAX_TEXT:,} of {length:,} characters)"
 
 
 def _build_rows(block: Block, columns: Columns) -> Iterator[Row]:
@@ -169,6 +214,7 @@ class Row(Mapping[str, Any]):
         fault: The reason why the row cannot be sent, if there is one.
         warnings: Problems found while reading; the row can still be sent.
         sent: The cells as they are sent, with the values of the warnings; empty if there is a `fault`.
+        text: The row as in the file, if its cells do not show it, such as a line that is not CSV; otherwise empty.
 
     Example:
         ```python
@@ -185,6 +231,7 @@ class Row(Mapping[str, Any]):
     warnings: tuple[Remark, ...] = ()
     _columns: Columns | None = attrs.field(default=None, eq=False, repr=False)
     sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
+    text: str = attrs.field(default="", eq=False, repr=False)
     _members: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
@@ -280,6 +327,10 @@ class File(ABC):
     headers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     _added: int = 0
+    _has_text: bool = False
+    """Whether the last of the added columns is `_text`."""
+    _pads: bool = False
+    """Whether rows that are shorter than the header get blank cells."""
 
     @property
     def path(self) -> Path | None:
@@ -340,11 +391,7 @@ class File(ABC):
             print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
             ```
         """
-        return (
-            (line, tuple(cells), block.faults.get(at))
-            for block in self._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD)
-            for at, (line, cells) in enumerate(zip(block.lines, block.cells, strict=True))
-        )
+        return ((record.line, record.cells, record.fault) for record in read_records(self))
 
     def column(self, at: int) -> Iterator[str]:
         r"""Yield the cell of the column with the index `at` for each row; an empty string for a row without this cell.
@@ -396,9 +443,18 @@ class File(ABC):
         for block in self._read_blocks(size, max_length):
             if self.rejects or max(map(len, block.cells)) > width:
                 trimmed = [trim_cells(cells, width) for cells in block.cells]
+                for at, cells in enumerate(trimmed) if self.rejects else ():
+                    if len(cells) > width:  # a comma without quotes has moved the cells
+                        block.faults[at], block.texts[at] = _describe_misfit(width, len(cells)), join_cells(cells)
+                    elif len(cells) == width and self._has_text and cells[-1].strip():
+                        block.faults[at], block.texts[at] = _TEXT_FAULT, unescape_formula(cells[-1])
                 block.cells[:] = [[*map(unescape_formula, cells[:kept])] for cells in trimmed] if self.rejects else trimmed
                 for at, issues in block.issues.items():
                     block.issues[at] = tuple(issue for issue in issues if issue[0] < kept)
+            if self._pads:
+                for at, cells in enumerate(block.cells):
+                    if len(cells) < kept and at not in block.faults:
+                        block.cells[at] = [*cells, *[""] * (kept - len(cells))]
             yield block
 
 
@@ -407,11 +463,13 @@ def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
     return file._read_mapped(columns, size, _MAX_CHUNK_LENGTH)  # noqa: SLF001 - of this module
 
 
+def read_records(file: File) -> Iterator[Record]:
+    blocks = file._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD)  # noqa: SLF001 - of this module
+    return (block.record(at) for block in blocks for at in range(len(block.lines)))
+
+
 def group_records(records: Iterable[Record], size: int, max_length: int) -> Iterator[Block]:
-    for chunk in split_rows(records, size, max_length):
-        faults = {at: record.fault for at, record in enumerate(chunk) if record.fault}
-        issues = {at: record.issues for at, record in enumerate(chunk) if record.issues}
-        yield Block([record.line for record in chunk], [record.cells for record in chunk], faults, issues)
+    return map(Block.of, split_rows(records, size, max_length))
 
 
 _RowOrRecord = TypeVar("_RowOrRecord", Row, Record)
@@ -459,7 +517,8 @@ def with_header(file: _AnyFile, cells: Sequence[str], *notes: str) -> _AnyFile:
         raise InvalidRequest(f"{file.name}: expected a header, got the e-mail address {address!r} in the first line; {remedy}")
     added = count_reason_columns(named)
     headers, renamed = _number_duplicates(tuple(map(unescape_formula, named[:-added])) if added else named)
-    return attrs.evolve(file, headers=headers, added=added, notes=(*notes, *renamed))
+    has_text = added > 0 and named[-1].strip() == REASONS[-1]
+    return attrs.evolve(file, headers=headers, added=added, has_text=has_text, notes=(*notes, *renamed))
 
 
 def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -484,7 +543,9 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
 
 def count_reason_columns(headers: Sequence[str]) -> int:
     """Return the number of columns that a rejects file adds; 0 for the header of any other file."""
+    # People may delete `_text` instead of clearing it.
     names = tuple(header.strip() for header in headers[-len(REASONS) - 1 :])
-    if names[-len(REASONS) :] != REASONS:
-        return 0
-    return len(REASONS) + (names[0] == FILE_COLUMN)
+    for reasons in (REASONS, REASONS[:-1]):
+        if names[-len(reasons) :] == reasons:
+            return len(reasons) + (names[: -len(reasons)][-1:] == (FILE_COLUMN,))
+    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,14 +16,17 @@ import attrs
 import msgspec
 
 from outreach_async._service.values import error_change, number_change
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._table import Block, File, Record, group_records, with_header
+from outreach_async.importer._workbook_reader import SheetOptions
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
+_MAX_SHOWN: Final = 5  # names of hidden columns
 _UNMARKED_NOTE: Final = (
-    "cells with an error such as #N/A are read as blank in this kind of workbook; save it as XLSX to detect such cells"
+    "cells with an error such as #N/A are read as blank in this kind of workbook, and hidden rows like the others; "
+    "save it as XLSX to detect both"
 )
 
 
@@ -32,9 +36,31 @@ class ReaderResult:
     sheet: str = ""
     note: str = ""
     marked: bool = False
+    rows: int = 0
+    hidden_rows: int = 0
+    hidden_columns: tuple[int, ...] = ()
+    merged: int = 0
+
+    def list_notes(self, headers: Sequence[str], *, skips_hidden: bool) -> Iterator[str]:
+        if self.note:
+            yield self.note
+        if not self.marked:
+            yield _UNMARKED_NOTE
+        if self.hidden_rows and skips_hidden:
+            yield f"hidden rows are left out, as specified: {self.hidden_rows:,} of {self.rows:,}"
+        elif self.hidden_rows:
+            are = "is" if self.hidden_rows == 1 else "are"
+            what = f"{self.hidden_rows:,} of {format_count(self.rows, 'row')} {are} hidden, for example by a filter"
+            yield f"{what}, and read like the others; to leave out hidden rows, pass --hidden skip"
+        if names := [headers[at].strip() for at in self.hidden_columns if at < len(headers)]:
+            shown = ", ".join(map(repr, names[:_MAX_SHOWN])) + (", ..." if len(names) > _MAX_SHOWN else "")
+            option = f"--map {shlex.quote(f'{names[0]}=ignore')}"
+            yield f"hidden columns are read like the others: {shown}; to leave one out, pass {option}"
+        if self.merged:
+            yield f"each row of merged cells gets their value; {format_count(self.merged, 'merged cell')}"
 
 
-ReadSheet: TypeAlias = Callable[[ByteSource, str | None], tuple[ReaderResult, StreamCopy]]
+ReadSheet: TypeAlias = Callable[[ByteSource, SheetOptions], tuple[ReaderResult, StreamCopy]]
 """A function that reads the sheet with the given name, or the first visible sheet if the name is `None`."""
 
 _RESULT_DECODER: Final = msgspec.json.Decoder(ReaderResult)
@@ -47,29 +73,33 @@ class WorkbookFile(File):
 
     sheet: str
     _spool: StreamCopy
-    _header_row: int
 
     @classmethod
-    def of(cls, source: ByteSource, sheet: str | None = None, header_row: int = 1, read: ReadSheet | None = None) -> WorkbookFile:
+    def of(cls, source: ByteSource, options: SheetOptions, read: ReadSheet | None = None) -> WorkbookFile:
         """Read a sheet of a workbook. The header is the first row that is not blank."""
-        result, spool = (read or read_in_subprocess)(source, sheet)
-        bare = cls(source=source, sheet=result.sheet, spool=spool, header_row=header_row)
-        header = next((record.cells for record in _decode_records(spool, header_row)), ())
+        result, spool = (read or read_in_subprocess)(source, options)
+        if options.skips_hidden and not result.marked:
+            expected = "expected XLSX or XLSM, which state the hidden rows"
+            raise InvalidRequest(f"hidden: {expected}, got {source.name}; save it as XLSX, or omit --hidden")
+        bare = cls(source=source, sheet=result.sheet, spool=spool)
+        header = next((record.cells for record in _decode_records(spool)), ())
         try:
-            return with_header(bare, header, *filter(None, (result.note, "" if result.marked else _UNMARKED_NOTE)))
+            file = with_header(bare, header)
         except InvalidRequest as error:  # the sheet may be a cover
             raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
+        notes = result.list_notes(file.headers, skips_hidden=options.skips_hidden)
+        return attrs.evolve(file, notes=(*notes, *file.notes))
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
-        return group_records(islice(_decode_records(self._spool, self._header_row), 1, None), size, max_length)
+        return group_records(islice(_decode_records(self._spool), 1, None), size, max_length)
 
 
 def read_in_subprocess(
-    source: ByteSource, sheet: str | None, reader: Sequence[str] = READER_COMMAND
+    source: ByteSource, options: SheetOptions, reader: Sequence[str] = READER_COMMAND
 ) -> tuple[ReaderResult, StreamCopy]:
     # If an exception interrupts the wait, the reader process is killed. If this process is killed, the reader exits by itself.
     spool = StreamCopy()
-    parameters = json.dumps({"parent": os.getpid(), "sheet": sheet, "path": sys.path})
+    parameters = json.dumps({"parent": os.getpid(), "options": options, "path": sys.path})
     with source.lend_descriptor() as book, spool.lend_descriptor() as rows:
         try:
             done = subprocess.run([*reader, parameters], stdin=book, stdout=rows, stderr=subprocess.PIPE, check=False)  # noqa: S603 - our own command
@@ -89,12 +119,10 @@ def read_in_subprocess(
     return result, spool
 
 
-def _decode_records(spool: StreamCopy, header_row: int) -> Iterator[Record]:
+def _decode_records(spool: StreamCopy) -> Iterator[Record]:
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
-            if line < header_row:
-                continue
             issues = [(at, error_change()) for at in errors]
             issues += [(at, number_change(cells[at])) for at in numbers]
             yield Record(line, cells, None, tuple(issues))

@@ -49,6 +49,8 @@ _STRICT_RELATION: Final = "http://purl.oclc.org/ooxml/officeDocument/relationshi
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 
 _BLOCK_SIZE: Final = 1 << 16
+_MAX_COLUMNS: Final = 1 << 14  # of a sheet
+_WHOLE_ROW: Final = -1  # the column of a mark that hides a row
 _ZEROS_FORMAT: Final = re.compile(r"0{2,255}")  # a format code has at most 255 characters
 
 
@@ -105,9 +107,12 @@ def watch_process(parent: int, most: int, leave: Callable[[str], object], wait: 
 
 
 def read_workbook(
-    file: BinaryIO, sheet: str | None, write: Callable[[bytes], object], loaded: Callable[[], object]
+    file: BinaryIO,
+    options: SheetOptions,
+    write: Callable[[bytes], object],
+    loaded: Callable[[], object],
 ) -> dict[str, Any]:
-    """Write the non-blank rows of a sheet, each as a JSON array `[line, cells, errors, numbers]`."""
+    """Write the header and the non-blank rows of a sheet, each as a JSON array `[line, cells, errors, numbers]`."""
     # `line` counts from 1. `errors` has the indexes of cells with an error, and `numbers` those of whole numbers, except those
     # with a number format such as `00000`, which adds leading zeros.
     import python_calamine
@@ -116,7 +121,7 @@ def read_workbook(
     file.seek(0)
     try:
         with python_calamine.CalamineWorkbook.from_filelike(file) as book:
-            name, note = _choose_sheet(book, sheet)
+            name, note = _choose_sheet(book, options.sheet)
             table = book.get_sheet_by_name(name)
     except python_calamine.CalamineError as error:
         file.seek(0)
@@ -127,24 +132,89 @@ def read_workbook(
     loaded()
     marked = archive is not None and _WORKBOOK in archive.namelist()
     marks = read_marks(archive, name) if archive is not None and marked else iter(())
-    mark = next(marks, None)
     left = table.start[1] if table.start else 0  # python-calamine omits unused columns on the left
+    sheet = SheetReader(options, left, marks, table.merged_cell_ranges or ())
     for row, values in enumerate(table.iter_rows()):
-        widths: dict[int, int] = {}  # of the marked cells of the row, by column
-        while mark is not None and mark.row <= row:
-            widths[mark.column] = mark.width
-            mark = next(marks, None)
-        cells, errors, numbers = _convert_row(values, left, widths)
-        if not errors and not any(map(str.strip, cells)):
-            continue
+        if (line := sheet.read(row, values)) is not None:
+            write(line)
+    counts = {"rows": sheet.rows, "hidden_rows": sheet.hidden_rows, "merged": sheet.merged}
+    return {"sheet": name, "note": note, "marked": marked, "hidden_columns": sheet.hidden_columns, **counts}
+
+
+class SheetOptions(NamedTuple):
+    sheet: str | None = None
+    header_row: int = 1
+    skips_hidden: bool = False
+
+
+class SheetReader:
+    """Reads the rows of a sheet in order, and counts those that people may not see."""
+
+    def __init__(self, options: SheetOptions, left: int, marks: Iterator[CellMark], merged: Sequence[Any]) -> None:
+        self.rows = 0  # below the header
+        self.hidden_rows = 0
+        self.hidden_columns: list[int] = []
+        self.merged = 0
+        self._options = options
+        self._left = left
+        self._marks = marks
+        self._mark = next(marks, None)
+        self._merged = merged
+        self._starts: dict[int, list[tuple[int, int]]] = {}  # by row, the last row and the column of merged cells
+        self._open: dict[int, tuple[int, str, bool, bool]] = {}  # by column, the last row, the cell, and whether it has a mark
+        self._has_header = False
+
+    def read(self, row: int, values: Sequence[Any]) -> bytes | None:
+        """Return a row as a line of JSON; `None` if it is blank, above the header, or left out."""
+        widths = self._take_widths(row)
+        cells, errors, numbers = _convert_row(values, self._left, widths)
+        if row + 1 < self._options.header_row or not (errors or any(map(str.strip, cells))):
+            return None
+        if self._has_header:
+            self.rows += 1
+            self._fill(row, cells, errors, numbers)
+            if _WHOLE_ROW in widths:
+                self.hidden_rows += 1
+                if self._options.skips_hidden:
+                    return None
+        else:
+            self._has_header = True
+            self.hidden_columns = [at for at in self.hidden_columns if 0 <= at < len(cells) and cells[at].strip()]
+            for (first, column), (last, _) in self._merged:
+                if row < first < last:  # below the header, and over several rows
+                    self._starts.setdefault(first, []).append((last, column - self._left))
         if max(map(len, cells), default=0) > MAX_CELL_LENGTH:
             what = f"row {row + 1} has a cell of more than {MAX_CELL_LENGTH:,} characters"
             raise UnreadableWorkbook(f"{what}; shorten or clear the cell")
         line = _ENCODER.encode((row + 1, cells, errors, numbers)).encode()
         if len(line) >= MAX_ROW_SIZE:
             raise UnreadableWorkbook(f"row {row + 1} is longer than {MAX_ROW_SIZE:,} bytes; check that the sheet is a table")
-        write(line + b"\n")
-    return {"sheet": name, "note": note, "marked": marked}
+        return line + b"\n"
+
+    def _take_widths(self, row: int) -> dict[int, int]:
+        """Return the widths of the marked cells of a row, by column."""
+        widths: dict[int, int] = {}
+        while self._mark is not None and self._mark.row <= row:
+            if self._mark.row < 0:
+                self.hidden_columns.append(self._mark.column - self._left)
+            else:
+                widths[self._mark.column] = self._mark.width
+            self._mark = next(self._marks, None)
+        return widths
+
+    def _fill(self, row: int, cells: list[str], errors: list[int], numbers: list[int]) -> None:
+        """Give each row of merged cells their value, which a workbook stores in the first of these rows."""
+        for column, (last, cell, is_error, is_number) in [*self._open.items()]:
+            if row > last:
+                del self._open[column]
+                continue
+            cells[column] = cell
+            errors += [column] * is_error
+            numbers += [column] * is_number
+        for last, column in self._starts.get(row, ()):
+            if column < len(cells) and (cells[column] or column in errors):
+                self._open[column] = (last, cells[column], column in errors, column in numbers)
+                self.merged += 1
 
 
 def _open_archive(file: BinaryIO) -> zipfile.ZipFile | None:
@@ -217,10 +287,10 @@ def to_string(value: Any) -> str:
 
 
 class CellMark(NamedTuple):
-    """A cell that contains an error, or whose number format consists only of zeros, such as `00000`."""
+    """A cell that contains an error, or whose number format consists only of zeros; or a hidden row or column."""
 
-    row: int  # from 0
-    column: int  # from 0
+    row: int  # from 0; less for a hidden column
+    column: int  # from 0; less for a hidden row
     width: int  # minimum number of digits that the cell shows; 0 for a cell that contains an error
 
 
@@ -266,9 +336,16 @@ def _read_widths(archive: zipfile.ZipFile) -> dict[str, int]:
 
 def _parse_marks(file: IO[bytes], widths: dict[str, int]) -> Iterator[CellMark]:
     row, column = -1, -1
-    for name, attributes in _parse_elements(file, "row", "c"):
+    for name, attributes in _parse_elements(file, "col", "row", "c"):
+        is_hidden = name != "c" and attributes.get("hidden") in {"1", "true"}
+        if name == "col":
+            columns = range(int(attributes["min"]) - 1, min(int(attributes["max"]), _MAX_COLUMNS)) if is_hidden else ()
+            yield from (CellMark(-1, each, 0) for each in columns)
+            continue
         if name == "row":
             row, column = int(attributes.get("r", row + 2)) - 1, -1
+            if is_hidden:
+                yield CellMark(row, _WHOLE_ROW, 0)
             continue
         letters = attributes.get("r", "").rstrip("0123456789")  # of a reference such as `B3`
         column = column + 1 if "r" not in attributes else -1
@@ -342,7 +419,8 @@ def main() -> None:  # pragma: no cover - it runs in a separate process
 
         def work() -> dict[str, Any]:
             more_time = 10 * processor_seconds(size)
-            result = read_workbook(file, parameters["sheet"], rows.write, lambda: limit_processor_time(more_time))
+            options = SheetOptions(*parameters["options"])
+            result = read_workbook(file, options, rows.write, lambda: limit_processor_time(more_time))
             rows.flush()
             return result
 

@@ -197,6 +197,7 @@ def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[
                     code=outcome.status.value,
                     field=find_field(outcome),
                     message=found.message,
+                    text=found.row.text,
                 )
 
     return (*columns.values(), FILE_COLUMN), find()

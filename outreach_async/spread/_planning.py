@@ -56,12 +56,15 @@ class SpreadOptions:
     encoding: str | None = None
     sheet: str | None = None
     header_row: int | None = None
+    delimiter: str | None = None
+    short_rows: str | None = None
+    hidden: str | None = None
     workspaces: Mapping[str, str] = attrs.field(factory=dict)
     """Ids of the workspaces that rows may name, by name."""
 
     def open(self, location: str, version: FileVersion) -> File:
-        source = open_location(location, version)
-        return open_file(source, encoding=self.encoding, sheet=self.sheet, header_row=self.header_row, format=self.format)
+        names = ("format", "encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
+        return open_file(open_location(location, version), **{name: getattr(self, name) for name in names})
 
 
 @attrs.frozen
@@ -314,6 +317,9 @@ def plan(
     encoding: str | None = None,
     sheet: str | None = None,
     header_row: int | None = None,
+    delimiter: str | None = None,
+    short_rows: str | None = None,
+    hidden: str | None = None,
     workspace: str | None = None,
     workspaces: Mapping[str, str] = MappingProxyType({}),
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
@@ -327,7 +333,7 @@ def plan(
             column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
         fields, ignore_unknown: As for `map_columns`; `fields` are needed if a column is named after a label.
         duplicates, strict_validation, campaign, repeats: As for `create_many`.
-        format, encoding, sheet, header_row: As for `open_file`.
+        format, encoding, sheet, header_row, delimiter, short_rows, hidden: As for `open_file`.
         workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
         workspaces: Ids of workspaces by the names that rows may use.
         list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
@@ -354,6 +360,9 @@ def plan(
         encoding=encoding,
         sheet=sheet,
         header_row=header_row,
+        delimiter=delimiter,
+        short_rows=short_rows,
+        hidden=hidden,
     )
     if list_campaigns is not None:
         remedy = "pass the id of the workspace of rows that name none"

@@ -84,7 +84,7 @@ def test_the_format_is_detected_behind_byte_order_marks_spaces_and_gzip(content:
     assert isinstance(open_file(io.BytesIO(content)), KINDS[kind])
 
 
-@pytest.mark.parametrize("content", [b"\0\1\2\3", b"PK\3\4 a zip archive"])
+@pytest.mark.parametrize("content", [b"\0\1\2\3", b"\0" * 600])
 def test_a_file_of_unknown_format_is_refused_and_the_known_ones_are_listed(content: bytes) -> None:
     assert refusal(content) == (
         "the stream: unknown format; expected csv (.csv .tsv .tab .txt), jsonl (.jsonl .ndjson .json), "
@@ -96,7 +96,7 @@ def test_a_file_of_unknown_format_is_refused_and_the_known_ones_are_listed(conte
 def test_a_document_or_an_image_is_named_as_such(tmp_path: Path) -> None:
     def check(content: bytes, kind: str, name: str) -> None:
         path = saved(tmp_path / name, content)
-        assert refusal(path) == f"{path}: expected a table, got {kind}; export the contacts as CSV or XLSX"
+        assert refusal(path).startswith(f"{path}: expected a table, got {kind}; ")
 
     check_rows(
         (
@@ -128,7 +128,7 @@ def test_a_file_without_a_header_is_named_as_such(text: str) -> None:
 
 @pytest.mark.parametrize("before", [1, 8, 15])
 def test_the_parts_of_a_workbook_are_found_wherever_their_names_are(before: int) -> None:
-    archive = b"PK" + b"-" * ((1 << 18) - 2 - before) + b"xl/workbook.xml"
+    archive = b"PK\3\4" + b"-" * ((1 << 18) - 4 - before) + b"xl/workbook.xml"
     assert "not a readable workbook" in refusal(archive)
 
 
@@ -146,8 +146,8 @@ def test_a_suffix_that_contradicts_the_content_is_refused_without_a_format(
 
 
 def test_options_that_a_format_does_not_support_are_refused() -> None:
-    assert "sheet: expected a workbook, got the stream, which is read as csv" in refusal(CSV, sheet="A")
-    assert "header_row: expected csv or xlsx, got the stream, read as jsonl; omit" in refusal(JSONL, header_row=2)
+    assert "sheet: expected xlsx, got the stream, which is read as csv" in refusal(CSV, sheet="A")
+    assert "header_row: expected csv or xlsx, got the stream, which is read as jsonl; omit" in refusal(JSONL, header_row=2)
     assert refusal(CSV, header_row=0).startswith("header_row: expected")
     assert "encoding: the stream is read as xlsx" in refusal(XLSX, encoding="cp1252")
     assert refusal(CSV, format="tsv") == "format: expected one of csv, jsonl, parquet, xlsx, got 'tsv'; pass one of them"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
+import tempfile
 from pathlib import Path
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.files import csv_text
 
 from outreach_async import Journal
 from outreach_async._vocabulary import Outcome
@@ -17,8 +21,8 @@ from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import RejectsFile, is_reject, open_file, reject, rejects_of, spooled_rejects
-from outreach_async.importer._rejects import export_rejects, find_field
+from outreach_async.importer import File, RejectsFile, Row, is_reject, map_columns, open_file, reject, rejects_of, spooled_rejects
+from outreach_async.importer._rejects import export_rejects, find_field, write_rejects
 from outreach_async.importer._table import RowNumber
 
 KEY = "key_1"
@@ -81,8 +85,6 @@ def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> No
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), min_size=2, max_size=2), max_size=5))
 def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rejects.csv"
         with RejectsFile(path, ["email", "Odd"]) as file:
@@ -91,6 +93,93 @@ def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None
         reopened = open_file(path)
         assert (reopened.headers, reopened.rejects) == (("email", "Odd"), True)
         assert [list(cells) for _, cells, _ in reopened.records()] == rows
+
+
+def import_faults(file: File, folder: Path) -> tuple[list[Row], list[Row]]:
+    """Return the rows of a file that cannot be sent, and the rows of their rejects."""
+    columns, path = map_columns(file.headers, ignore_unknown=True), folder / "rejects.csv"
+    refused = [(row, refusal) for row in file.rows(columns) if (refusal := row.refusal())]
+    by_line = {row.line: rejected(refusal, at) for at, (row, refusal) in enumerate(refused)}
+    with RejectsFile(path, file.headers) as rejects:
+        for row, refusal in refused:
+            rejects.add(reject(row.line, row.cells, rejected(refusal), text=row.text))
+    lines = [line for line, _, _ in file.records()]
+    outcomes = (attrs.evolve(by_line[line], index=at) for at, line in enumerate(lines) if line in by_line)
+    written = path.read_bytes()
+    write_rejects(path, file.headers, rejects_of(file, outcomes))
+    assert path.read_bytes() == written  # a journal has the outcomes alone, and the file is read again
+    return [row for row, _ in refused], list(open_file(path).rows(columns))
+
+
+PIECES = ['"', ",", ";", "\\", "\n", "\r\n", "\0", " ", "a@a.example", "Ann", "=1", "'", '""', "\t", "é", "4.1E+11", "NULL"]
+JSON_PIECES = ['{"email": "a@a.example"', ', "city": ', '{"x": 1}', "[1]", '"Lyon"', "}", "\n", '"', "1" * 20, "null", " ", "\\"]
+
+
+@given(content=st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
+def test_the_rejects_of_any_csv_file_are_rejected_again(content: str) -> None:
+    check_rejected_again(f"email,first_name,city\n{content}", "csv")
+
+
+@given(content=st.lists(st.sampled_from(JSON_PIECES), max_size=16).map("".join))
+def test_the_rejects_of_any_json_lines_are_rejected_again(content: str) -> None:
+    check_rejected_again(f'{{"email": "", "first_name": "", "city": ""}}\n{content}', "jsonl")
+
+
+def check_rejected_again(content: str, kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            failed, again = import_faults(open_file(io.BytesIO(content.encode()), format=kind), Path(folder))
+        except InvalidRequest:  # a file that cannot be read has no rejects
+            return
+    assert [row.text for row in again] == [row.text for row in failed]
+    assert all(row.refusal() for row in again)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("email,city\na@a.example,Acme, Inc.\n", ["a@a.example,Acme, Inc."]),
+        ("email;city\na@a.example;x;Lyon, 2\n", ['a@a.example,x,"Lyon, 2"']),
+        ("email,city\na@a.example\n", ["a@a.example"]),
+        ('email,city\n"a"@a.example,x\r\nb@a.example,"y\nz"!\n', ['"a"@a.example,x', 'b@a.example,"y\nz"!']),
+        ('{"email": "a@a.example"}\n{"email": "b@a.example"', ['{"email": "b@a.example"']),
+        ('{"email": "a@a.example", "city": 1}\n{"email": {"is": "b@a.example"}}\n', ['{"email": {"is": "b@a.example"}}']),
+        (
+            '{"email": "a@a.example"}\n[1]\n' + '"' + "x" * 40_000,
+            ["[1]", f'"{"x" * 29_999}... (the first 30,000 of 40,001 characters)'],
+        ),
+    ],
+)
+def test_a_row_that_its_cells_do_not_show_has_its_text_in_the_rejects(tmp_path: Path, content: str, texts: list[str]) -> None:
+    failed, again = import_faults(open_file(io.BytesIO(content.encode())), tmp_path)
+    assert [row.text for row in failed] == texts
+    assert {row.fault for row in again} == {
+        "_text: expected a blank cell, got the text of a rejected row, which its cells do not show; correct them, and clear _text"
+    }
+
+
+@pytest.mark.parametrize("edit", ["clear", "delete"])
+def test_a_corrected_row_is_read_when_its_text_is_cleared_or_deleted(tmp_path: Path, edit: str) -> None:
+    columns = map_columns(["email", "city", "zip"])
+    import_faults(open_file(io.BytesIO(b"email,city,zip\na@a.example,Acme, Inc.,1\nb@a.example\n")), tmp_path)
+    with (tmp_path / "rejects.csv").open(encoding="utf-8", newline="") as file:
+        header, first, second = csv.reader(file)
+    assert (header[-1], first[:3], second[:3]) == ("_text", ["a@a.example", "Acme", " Inc."], ["b@a.example", "", ""])
+    first[1:3] = ["Acme, Inc.", "1"]
+    table = [row[:-1] + [""] * (edit == "clear") for row in (["", *header[1:]], first, second)]
+    table[0][0] = "email"
+    if edit == "clear":
+        table[0][-1] = "_text"
+    rows = list(open_file(io.BytesIO(csv_text(table).encode())).rows(columns))
+    assert [row.cells for row in rows] == [("a@a.example", "Acme, Inc.", "1"), ("b@a.example", "", "")]
+    assert not any(row.fault for row in rows)
+
+
+def test_a_comma_without_quotes_in_a_rejects_file_rejects_its_row() -> None:
+    content = "email,city,_row,_code,_field,_message,_text\na@a.example,Acme, Inc.,2,rejected,city,bad,x\n"
+    (row,) = open_file(io.BytesIO(content.encode())).rows(map_columns(["email", "city"]))
+    assert str(row.fault).startswith("expected 7 cells, as in the header, got 8; ")
+    assert row.text == "a@a.example,Acme, Inc.,2,rejected,city,bad,x"
 
 
 def test_a_rejects_file_has_no_control_characters_and_no_hidden_formula(tmp_path: Path) -> None:
@@ -132,7 +221,7 @@ def test_a_rejects_file_can_be_cleared(tmp_path: Path) -> None:
     with RejectsFile(tmp_path / "rejects.csv", ["email"]) as file:
         file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
         file.clear()
-    assert (tmp_path / "rejects.csv").read_bytes() == b"email,_row,_code,_field,_message\r\n"
+    assert (tmp_path / "rejects.csv").read_bytes() == b"email,_row,_code,_field,_message,_text\r\n"
 
 
 def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -> None:
@@ -162,7 +251,7 @@ async def test_the_rejects_of_a_lost_input_are_restored_from_the_journal(tmp_pat
     assert export_rejects(tmp_path / "rejects.csv", None, journal) == 3
     assert (tmp_path / "rejects.csv").read_text(encoding="utf-8").splitlines()[
         0
-    ] == "email,custom_1,city,_row,_code,_field,_message"
+    ] == "email,custom_1,city,_row,_code,_field,_message,_text"
     assert headers == ("email", "custom_1", "city")
     assert [(each.line, list(each.cells), each.field) for each in found] == [
         (1, ["bad", "Gold", ""], "email"),

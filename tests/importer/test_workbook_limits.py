@@ -50,6 +50,7 @@ from outreach_async.importer._workbook_reader import (
     PARENT_ENDED,
     TOO_LARGE,
     TOO_LONG,
+    SheetOptions,
     encode_result,
     processor_seconds,
     run_reporting_errors,
@@ -146,9 +147,10 @@ INTERRUPTED = """
 import io, os, sys
 from outreach_async.importer._workbook import read_in_subprocess
 from outreach_async.importer._source import ByteSource
+from outreach_async.importer._workbook_reader import SheetOptions
 stuck = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
 try:
-    read_in_subprocess(ByteSource.of(io.BytesIO(b"")), None, (sys.executable, "-c", stuck))
+    read_in_subprocess(ByteSource.of(io.BytesIO(b"")), SheetOptions(), (sys.executable, "-c", stuck))
 except KeyboardInterrupt:
     try:
         os.waitpid(-1, os.WNOHANG)
@@ -164,7 +166,7 @@ def python(code: str, *arguments: str | Path, sent: bytes = b"") -> subprocess.C
 
 
 def refusal(content: bytes, *reader: str) -> str:
-    return refused(read_in_subprocess, ByteSource.of(io.BytesIO(content)), None, reader or READER_COMMAND)
+    return refused(read_in_subprocess, ByteSource.of(io.BytesIO(content)), SheetOptions(), reader or READER_COMMAND)
 
 
 # Limits
@@ -217,7 +219,7 @@ def test_a_cell_has_the_same_maximum_length_as_in_csv(length: int, is_read: bool
 
 def test_a_row_with_too_many_cells_is_refused() -> None:
     cells = [text(letter * (MAX_CELL_LENGTH - 10)) for letter in "abcdefgh"]
-    file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), None, read=read_here)
+    file = WorkbookFile.of(ByteSource.of(io.BytesIO(workbook({"A": sheet_of([cells])}))), SheetOptions(), read=read_here)
     assert len(file.headers) == 8
     assert "row 1 is longer than 1,048,576 bytes; check that the sheet is a table" in refused(
         read_sheet, workbook({"A": sheet_of([[*cells, *cells]])})
@@ -235,7 +237,7 @@ def loading(folder: Path, code: str) -> subprocess.CompletedProcess[bytes]:
     """Run the reader process with a fake python-calamine that runs `code` to load a workbook."""
     lines = ("import os", "class CalamineError(Exception): ...", "class CalamineWorkbook:", f"  def from_filelike(file): {code}")
     (folder / "python_calamine.py").write_text("\n".join(lines))
-    request = json.dumps({"parent": os.getpid(), "sheet": None, "path": [str(folder), *sys.path]})
+    request = json.dumps({"parent": os.getpid(), "options": [], "path": [str(folder), *sys.path]})
     with tempfile.TemporaryFile() as file:
         return subprocess.run([*READER_COMMAND, request], stdin=file, stdout=file, stderr=subprocess.PIPE, check=False)
 
@@ -271,7 +273,7 @@ def test_the_process_exits_without_its_parent_or_with_too_much_memory(tmp_path: 
     with pytest.raises(TimeoutError, match=r"0\.01"):
         watch_process(os.getppid(), sys.maxsize, left.append, wait)
     (path := tmp_path / "people.xlsx").write_bytes(FAR_ROWS)  # reading takes seconds
-    request = json.dumps({"parent": 0, "sheet": None, "path": sys.path})
+    request = json.dumps({"parent": 0, "options": [], "path": sys.path})
     nobody, stderr = os.pipe()
     os.close(nobody)
     with path.open("rb") as file, os.fdopen(stderr, "wb") as gone:

@@ -226,7 +226,7 @@ REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     (["a.csv"], {"duplicates": "replace"}, "duplicates: expected one of"),
     (["a.csv"], {"campaign": "spring"}, "campaign: "),
     (["a.csv"], {"repeats": "never"}, "repeats: expected one of"),
-    (["a.csv"], {"sheet": "People"}, "sheet: expected a workbook"),
+    (["a.csv"], {"sheet": "People"}, "sheet: expected xlsx"),
 )
 
 

@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import File, Row, map_columns, open_file
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._workbook import ReaderResult, WorkbookFile
-from outreach_async.importer._workbook_reader import read_workbook, run_reporting_errors
+from outreach_async.importer._workbook_reader import SheetOptions, read_workbook, run_reporting_errors
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -65,19 +65,22 @@ def _all_of(file: File, overrides: Mapping[str, str] | None) -> tuple[File, list
     return file, rows
 
 
-def read_here(source: ByteSource, sheet: str | None) -> tuple[ReaderResult, StreamCopy]:
+def read_here(source: ByteSource, options: SheetOptions) -> tuple[ReaderResult, StreamCopy]:
     """Read a workbook in this process instead of a child process, so that coverage is measured."""
     rows = io.BytesIO()
     with source.open_raw() as file:
-        found = run_reporting_errors(lambda: read_workbook(file, sheet, rows.write, lambda: None))
+        found = run_reporting_errors(lambda: read_workbook(file, options, rows.write, lambda: None))
     if "refused" in found:
         raise InvalidRequest(f"{source.name}: {found['refused']}")
     return ReaderResult(**found), StreamCopy(io.BytesIO(rows.getvalue()))
 
 
-def read_sheet(content: bytes, overrides: Mapping[str, str] | None = None, sheet: str | None = None) -> tuple[File, list[Row]]:
+def read_sheet(
+    content: bytes, overrides: Mapping[str, str] | None = None, sheet: str | None = None, **options: Any
+) -> tuple[File, list[Row]]:
     """Read a workbook in this process, and return the file and all of its rows."""
-    return _all_of(WorkbookFile.of(ByteSource.of(io.BytesIO(content)), sheet, read=read_here), overrides)
+    source = ByteSource.of(io.BytesIO(content))
+    return _all_of(WorkbookFile.of(source, SheetOptions(sheet, **options), read=read_here), overrides)
 
 
 def csv_text(

@@ -62,7 +62,7 @@ def open_rejects(
         row = cast("Row", outcome.contact)
         if is_reject(outcome):
             with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, find_number))
+                rejects.add(reject(row.line, row.cells, outcome, find_number, row.text))
 
     with files.explain_write_errors("--rejects", path):
         rejects.__enter__()
