@@ -6,7 +6,8 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import anyio
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 # rich is imported only for a terminal.
 
 _MAX_LISTED: Final = 10
+_MAX_LINES: Final = 34  # of a report on a terminal: two progress bars and an error make 40
+
+
+@attrs.define
+class _Printed:
+    lines: int = 0
 
 
 @attrs.frozen
@@ -31,15 +38,17 @@ class Screen:
     as_json: bool
     console: Console | None
     quiet: bool = False
+    verbose: bool = False
+    _printed: _Printed = attrs.field(factory=_Printed, eq=False, repr=False)
 
     @classmethod
-    def of(cls, *, as_json: bool, quiet: bool = False) -> Self:
+    def of(cls, *, as_json: bool, quiet: bool = False, verbose: bool = False) -> Self:
         """Return the screen for the current stdout. A quiet screen shows only warnings and what `--json` prints."""
         if as_json or quiet or not sys.stdout.isatty():
-            return cls(as_json, None, quiet)
+            return cls(as_json, None, quiet, verbose)
         from rich.console import Console
 
-        return cls(as_json, Console(highlight=False, markup=False, emoji=False), quiet)
+        return cls(as_json, Console(highlight=False, markup=False, emoji=False), quiet, verbose)
 
     @property
     def is_silent(self) -> bool:
@@ -50,8 +59,39 @@ class Screen:
         """The maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
         return _MAX_LISTED if self.console else None
 
+    def room(self, reserve: int) -> int | None:
+        """Return how many lines may be printed so that `reserve` lines still fit on a screen; `None` if all may be."""
+        return None if self.verbose else max(0, _MAX_LINES - reserve - self._printed.lines)
+
+    def hold(self, show: Callable[[], object]) -> Callable[[], None]:
+        """Call a function that prints, and return a function that prints the same. Until then, its lines only count."""
+        if self.console:
+            with self.console.capture() as captured:
+                show()
+            text, stream = captured.get(), self.console.file
+        else:
+            with redirect_stdout(StringIO()) as written:
+                show()
+            text, stream = written.getvalue(), sys.stdout
+
+        def release() -> None:
+            stream.write(text)
+            stream.flush()
+
+        return release
+
+    def height(self, text: str) -> int:
+        """Return the number of lines that a text of one line takes."""
+        if self.console is None:
+            return 1
+        from rich.cells import cell_len
+
+        width = self.console.width
+        return sum(max(1, -(-cell_len(line) // width)) for line in wrap_line(to_printable(text), width).split("\n"))
+
     def print_line(self, text: str = "", style: str = "", *, wrap: bool = True) -> None:
         """Print a human-readable line; with `--json` or `--quiet`, print nothing."""
+        self._printed.lines += self.height(text)
         if self.console:
             from rich.text import Text
 
@@ -61,6 +101,7 @@ class Screen:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
+        self._printed.lines += self.height(text)
         print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:
@@ -76,6 +117,7 @@ class Screen:
         """Print a table; with `--json` or `--quiet`, print nothing."""
         if self.console:
             table = _build_table(columns, listed := list(rows))
+            self._printed.lines += len(self.console.render_lines(table, pad=False))
             # Each column has two spaces beside it.
             if sum((column.min_width or 0) + 2 for column in table.columns) <= self.console.width:
                 self.console.print(table, crop=False)  # a truncated number would be wrong

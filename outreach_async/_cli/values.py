@@ -94,7 +94,7 @@ class Options:
         )
 
     def screen(self, *, as_json: bool = False) -> Screen:
-        return Screen.of(as_json=self.as_json or as_json, quiet=self.quiet)
+        return Screen.of(as_json=self.as_json or as_json, quiet=self.quiet, verbose=self.verbose)
 
     @property
     def workspace(self) -> str | None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import attrs
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
-_ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
+ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
 _MESSAGE_FIELD: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
 _CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
 
@@ -269,7 +269,7 @@ def find_field(outcome: ContactOutcome) -> str:
         return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
     if not isinstance(error, StatusError):
         return ""
-    words = _ANSWER_PREFIX.sub("", str(error))
+    words = ANSWER_PREFIX.sub("", str(error))
     leading = [match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part))]
     known = [name for name in leading if name in {"email", *STANDARD_FIELDS} or _CUSTOM_CODE.fullmatch(name)]
     if fields := known or _CUSTOM_CODE.findall(words)[:1]:
@@ -323,14 +323,17 @@ def keep_columns(wanted: Iterable[str], *headers: Sequence[str]) -> KeptColumns:
 NO_COLUMNS: Final = keep_columns(())
 
 
-def describe_outcomes(
-    outcomes: Iterator[ContactOutcome],
-    file: File | None,
-    mapping: Mapping[str, str],
-    kept: KeptColumns = NO_COLUMNS,
-    unit: RowUnit = "line",
-) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each outcome of a journal, and cells of its row if the file is known."""
+class LocatedRow(NamedTuple):
+    outcome: ContactOutcome
+    number: RowNumber
+    email: str
+    cells: Sequence[str]
+
+
+def locate_outcomes(
+    outcomes: Iterable[ContactOutcome], file: File | None, mapping: Mapping[str, str], unit: RowUnit = "line"
+) -> Iterator[LocatedRow]:
+    """Yield the outcomes of a journal, in the order of their index, each with its row if the file is known."""
     records = enumerate(file.records() if file else ())
     headers = file.headers if file else ()
     email = next((at for at, header in enumerate(headers) if mapping.get(header.strip()) == "email"), None)
@@ -341,4 +344,17 @@ def describe_outcomes(
             if unit == "line":
                 number = RowNumber("line", line)
                 address = cells[email].strip() if email is not None and email < len(cells) else ""
-        yield {number.unit: number.value, "email": address, **describe_outcome(outcome), **kept.pick(headers, cells)}
+        yield LocatedRow(outcome, number, address, cells)
+
+
+def describe_outcomes(
+    outcomes: Iterable[ContactOutcome],
+    file: File | None,
+    mapping: Mapping[str, str],
+    kept: KeptColumns = NO_COLUMNS,
+    unit: RowUnit = "line",
+) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each outcome of a journal, and cells of its row if the file is known."""
+    for outcome, number, email, cells in locate_outcomes(outcomes, file, mapping, unit):
+        picked = kept.pick(file.headers if file else (), cells)
+        yield {number.unit: number.value, "email": email, **describe_outcome(outcome), **picked}

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
+from outreach_async._cli.commands.import_report import FailedRows
 from outreach_async._cli.commands.importing import ImportJob, RunEnd
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, Outcomes
@@ -182,7 +183,7 @@ def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
     before = beside.read_bytes()
     job = ImportJob(file=open_file(path), journal=tmp_path / "run.db", rejects=rejects, resume=True)
     append(path)
-    end = RunEnd(job, Screen.of(as_json=True), ROWS, number_record, "", lambda _report: None)
+    end = RunEnd(job, Screen.of(as_json=True), ROWS, number_record, "", FailedRows(), lambda *_told: None)
     with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end.handled() as on_start:
         on_start(cast("Outcomes", SimpleNamespace(report=BulkReport(0, {}, 0, 0.0))))
     assert (beside.read_bytes(), rejects.exists()) == (before, False)

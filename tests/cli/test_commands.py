@@ -8,12 +8,9 @@ import json
 import attrs
 import pytest
 from support.cli import KEY, Served, Shell
-from tools.journal_child import outcome_of
 
 from outreach_async._cli._demo_contacts import demo_contacts
 from outreach_async._cli._demo_world import create_demo_world
-from outreach_async._cli.commands.import_report import FailedRows
-from outreach_async._cli.output import Screen
 from outreach_async._engine.logs import LOGGER
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.faults import drift
@@ -52,13 +49,17 @@ def test_items_that_no_page_shows_make_a_list_incomplete(served: Served) -> None
     assert ended.err == "outreach-async: the service reports 2 more mailboxes than it listed\n"
 
 
-def test_a_pipe_gets_every_failed_row_and_json_the_first_100(served: Served) -> None:
-    path = served.save("E-mail\nann@a.example\n" + "@\n" * 110 + "bo@a.example\n")
-    assert (
-        served("import", path, *served.options).out.count(": @: rejected: create_contact: the service answered 422: email") == 110
-    )
+def test_rows_that_fail_for_one_reason_are_one_line_with_a_count(served: Served) -> None:
+    path = served.save("E-mail\nann@a.example\n" + "".join(f"bad{at}@\n" for at in range(110)) + "bo@a.example\n")
+    out = served("import", path, *served.options).out
+    assert "\nrejected: 110 rows: email must be an e-mail address (the service answered 422)\n  line 3: bad0@; line " in out
+    assert out.count("bad") == out.count(" finding") * 3 + 3
     code, report = served.json("import", path, *served.options)
-    assert (code, report["outcomes"]["rejected"], len(report["failures"])) == (3, 110, 100)
+    (group,) = report["failures"]
+    assert (code, group["count"], len(group["examples"])) == (3, 110, 3)
+    assert (group["status"], group["status_code"], group["field"]) == ("rejected", 422, "email")
+    assert group["reason"] == "email must be an e-mail address"
+    assert group["examples"][0]["email"] == "bad0@"
 
 
 PEOPLE = "E-mail,First Name,plan\nann@a.example,Ann,Gold\nANN@a.example,Ann,\nbo@a.example,Bo,\n,Cy,\ndi@@a.example,Di,\nx\n"
@@ -68,7 +69,7 @@ def test_import_reports_the_outcome_of_every_row(served: Served) -> None:
     ended = served("import", served.save(PEOPLE), "--campaign", "camp_1", *served.options, "--json")
     assert ended.code == 3
     report = json.loads(ended.out)
-    assert list(report) == ["rows", "outcomes", "uncertain", "repeats", "seconds", "failures"]
+    assert list(report) == ["rows", "outcomes", "uncertain", "repeats", "seconds", "failures", "exclusions"]
     assert report["rows"] == sum(report["outcomes"].values()) == 6
     assert {outcome: count for outcome, count in report["outcomes"].items() if count} == {"added": 2, "skipped": 1, "rejected": 3}
     assert sorted(line.split(":")[1] for line in ended.err.splitlines()) == [" line 5", " line 6", " line 7"]
@@ -224,14 +225,3 @@ def test_verbose_logs_every_attempt_without_the_key(served: Served) -> None:
         True,
         False,
     )
-
-
-@pytest.mark.parametrize(("count", "more"), [(2, []), (3, ["... and 1 more"])])
-def test_a_terminal_lists_the_first_failed_rows_and_counts_the_others(
-    capsys: pytest.CaptureFixture[str], count: int, more: list[str]
-) -> None:
-    with FailedRows(Screen(as_json=False, console=None), 2) as failed:
-        for index in range(count):
-            failed.add(outcome_of(7 * index))
-    shown = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in shown] == ["record 1", "record 8", *more]

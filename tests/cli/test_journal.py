@@ -56,9 +56,8 @@ def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: 
     assert (first.code, second.code, len(served.service.requests)) == (3, 3, requests_before)
     assert "Plan" in first.out + first.err
     assert "Plan" not in second.out + second.err
-    assert second.out == f"The run in {journal} had already finished, so nothing was sent. Its results:\n" + "".join(
-        line for line in first.out.splitlines(keepends=True)[first.out.splitlines().index("outcome\trows") :]
-    )
+    failure = first.out.index("line 3: none: rejected: ")
+    assert second.out == f"The run in {journal} had already finished, so nothing was sent. Its results:\n{first.out[failure:]}"
     assert served.json("import", path, *served.options, "--journal", journal, "--resume")[1]["rows"] == 2
     assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror\tremedy"
     assert served.json("report", journal, "--uncertain", "--input", path)[1]["uncertain_rows"] == []
@@ -126,7 +125,8 @@ def test_a_row_has_the_same_number_everywhere(served: Served) -> None:
     with rejects.open(encoding="utf-8", newline="") as file:
         assert [row["_row"] for row in csv.DictReader(file)] == ["4"]
     (failure,) = served.json("import", path, *served.options)[1]["failures"]
-    assert (failure["line"], failure["email"], failure["status"]) == (4, "bad", "rejected")
+    (example,) = failure["examples"]
+    assert (example["line"], example["email"], failure["status"], failure["count"]) == (4, "bad", "rejected", 1)
 
 
 def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(served: Served) -> None:

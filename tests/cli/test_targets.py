@@ -167,7 +167,8 @@ def test_a_row_whose_cells_are_sent_as_they_are_has_ids_too() -> None:
 def test_json_output_names_the_target_of_a_failed_row(served: Served) -> None:
     code, found = served.json("import", served.save(BAD), *served.options, "--map", "campaign name=campaign")
     assert code == 3
-    assert [(row["workspace"], row["campaign"]) for row in found["failures"]] == [(None, None), ("space_1", "camp_9")]
+    examples = [example for group in found["failures"] for example in group["examples"]]
+    assert [(row["workspace"], row["campaign"]) for row in examples] == [(None, None), ("space_1", "camp_9")]
 
 
 def test_names_need_a_service_and_ids_do_not(served: Served) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -77,6 +79,21 @@ class Shell:
                 return self(*arguments)
             finally:
                 sys.stdin = before
+
+    def shown(self, *arguments: str) -> list[str]:
+        """Run the command with a terminal of 80 columns as its standard output, and return the lines that it shows."""
+        with redirect_stdout(_Terminal(BytesIO(), encoding="utf-8")) as terminal:
+            run(arguments)
+            terminal.flush()
+        return _ESCAPE.sub("", cast("BytesIO", terminal.buffer).getvalue().decode()).splitlines()
+
+
+class _Terminal(TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class Served(Shell):

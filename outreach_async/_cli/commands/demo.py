@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
@@ -16,7 +15,7 @@ import attrs
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
-from outreach_async._cli.commands.import_report import list_outcomes, print_report
+from outreach_async._cli.commands.import_report import FailedRows, list_outcomes, print_report
 from outreach_async._cli.commands.importing import ImportJob, run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
@@ -30,7 +29,6 @@ from outreach_async.fake import FakeService
 from outreach_async.fake._transport import FakeTransport
 from outreach_async.importer import open_file
 
-_MAX_LISTED: Final = 8
 _MAX_TASKS: Final = 2
 _NO_DKIM: Final = "OA102"
 _FIXED_DOMAIN: Final = "northwind-team.example"
@@ -54,8 +52,8 @@ Nothing left your machine, and nothing was stored. Try next, on that service:
 For your service, set OUTREACH_BASE_URL, OUTREACH_WORKSPACE, OUTREACH_OWNER_KEY.
 """
 
-_Import: TypeAlias = tuple[BulkReport, list[dict[str, Any]]]
-"""The report of an import and its first failed rows."""
+_Import: TypeAlias = tuple[BulkReport, FailedRows]
+"""The report of an import and its failed rows."""
 
 
 def demo(options: Options) -> int:
@@ -80,7 +78,7 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
                 ledger=path.with_name("contacts.ledger") if CAN_LOCK else None,
             )
             silent = attrs.evolve(screen, as_json=True, console=None)
-            code = await run_import(client, job, silent, 0, lambda *told: imports.append(told))
+            code = await run_import(client, job, silent, lambda *told: imports.append(told), lists_rows=False)
             if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
                 print_report(screen, imports[-1][0], None, None)
                 screen.print_result(_to_dicts(imports))
@@ -102,12 +100,11 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
     if verbose:
         show(screen, briefed)
         titles = "The import of a list", f"The next night,{_NO_LEDGER.rstrip(',') or ' with its ledger'}"
-        for title, (report, failures) in zip(titles, imports, strict=True):
+        for title, (report, failed) in zip(titles, imports, strict=True):
             _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
             print_report(screen, report, None, None)
-            for failure in sorted(failures, key=itemgetter("line"))[:_MAX_LISTED]:
-                screen.print_line(f"line {failure['line']}: {failure['status']}: {failure['message']}")
-            screen.print_line(f"... and {len(failures) - _MAX_LISTED} more")
+            if not screen.is_silent:
+                failed.print(screen, 0)
         _announce(screen, "The first audit")
         show(screen, audited)
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import attrs
 
+from outreach_async._cli.commands.grouped import fit_line, print_groups, show_rows
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._files.atomic import partial_path
@@ -15,73 +16,99 @@ from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
-from outreach_async.errors import BulkError, OutreachError, StatusError, format_count
-from outreach_async.importer import Columns, Row, is_reject
+from outreach_async.errors import BulkError, OutreachError, StatusError, format_count, shorten
+from outreach_async.importer import IGNORE, Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS
+from outreach_async.importer._groups import Groups, RowKey, row_key
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
 from outreach_async.importer._table import RowNumber
 
-_MAX_FAILURES: Final = 100
 _MAX_TARGETS: Final = 20
+_MAX_NOTES: Final = 3
+_MAX_NAME: Final = 30  # characters of a column name in a list
+_MAX_ITEMS: Final = 60
+_MAX_ROWS: Final = 5  # of the table of outcomes
+_TABLE_EDGES: Final = 4  # lines of a table besides its rows
+_LEAST: Final = 3
+_AFTER_OUTCOMES: Final = 12  # lines that may follow the outcomes
 
 
 class FailedRows:
-    """Prints the failed rows of an import, each with its number, its e-mail if known, and the reason."""
+    """Groups the rows of an import that failed or were excluded by reason, each with the first rows, their e-mails and errors."""
 
-    def __init__(self, screen: Screen, few: int | None, find_number: FindNumber = lambda _index: None) -> None:
-        self.failures: list[dict[str, Any]] = []
-        self._screen = screen
-        self._max_listed = few
+    def __init__(self, find_number: FindNumber = lambda _index: None) -> None:
+        self.failures: Groups[RowKey] = Groups()
+        self.exclusions: Groups[RowKey] = Groups()
         self._find_number = find_number
-        self._lines: list[str] = []
-        self._unlisted = 0
 
-    def add(self, outcome: ContactOutcome) -> None:
+    def add(self, outcome: ContactOutcome, number: RowNumber | None = None, email: str | None = None) -> None:
+        """Add a row that failed or was excluded. Without `number` and `email`, they are those of the row itself."""
         # An error that affects every row is not listed, because it is printed once, after the run.
-        if not is_reject(outcome) or (outcome.status != Outcome.REJECTED and _is_run_error(outcome.error)):
+        is_excluded = outcome.status == Outcome.EXCLUDED
+        if not is_excluded and (not is_reject(outcome) or (outcome.status != Outcome.REJECTED and _is_run_error(outcome.error))):
             return
-        number, email, message = self._number(outcome), find_email(outcome), reject_message(outcome, self._find_number)
-        if len(self.failures) < _MAX_FAILURES:
-            named = {"email": email} if email else {}
+        message = reject_message(outcome, self._find_number)
+        group = (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message))
+        if group is not None:
+            number, email = number or self._number(outcome), find_email(outcome) if email is None else email
+            example: dict[str, Any] = {number.unit: number.value, **({"email": email} if email else {}), "message": message}
             if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
-                named |= outcome.target._asdict()
-            self.failures.append({number.unit: number.value, **named, "status": outcome.status.value, "message": message})
-        text = ": ".join(filter(None, (str(number), email, outcome.status.value, message)))
-        if self._max_listed is None:
-            (self._screen.warn if self._screen.is_silent else self._screen.print_line)(text)
-        elif len(self._lines) < self._max_listed:
-            self._lines.append(text)
-        else:
-            self._unlisted += 1
+                example |= outcome.target._asdict()
+            group.examples.append(example)
 
     def _number(self, outcome: ContactOutcome) -> RowNumber:
         if isinstance(outcome.contact, Row):
             return RowNumber("line", outcome.contact.line)
         return self._find_number(outcome.index) or number_record(outcome.index)
 
-    def __enter__(self) -> Self:
-        return self
+    def to_dict(self) -> dict[str, Any]:
+        return {"failures": self.failures.to_dicts(), "exclusions": self.exclusions.to_dicts()}
 
-    def __exit__(self, *_error: object) -> None:
-        for text in self._lines:
-            self._screen.print_line(text)
-        if self._unlisted:
-            text = f"... and {self._unlisted:,} more" if self._lines else f"failed rows: {self._unlisted:,}"
-            self._screen.print_line(text, "dim")
+    def print(self, screen: Screen, reserve: int) -> None:
+        print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", reserve)
+        if not screen.is_silent:  # that nobody was written to is no warning
+            print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", reserve)
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
     return isinstance(error, BulkError) or (isinstance(error, StatusError) and affects_every_row(error))
 
 
-def print_columns(screen: Screen, columns: Columns) -> None:
+def print_notes(screen: Screen, notes: Sequence[str]) -> None:
+    few = len(notes) if screen.room(0) is None else _MAX_NOTES
+    for note in notes[:few]:
+        screen.print_line(fit_line(screen, f"note: {note}"))
+    if len(notes) > few:
+        screen.print_line(f"... and {format_count(len(notes) - few, 'more note')}; --verbose lists all")
+
+
+def print_columns(screen: Screen, columns: Columns, reserve: int) -> None:
     # Omit the table if the output is not a terminal and every column name equals its code.
     if columns.export:
         screen.print_line(f"recognised as an export from {columns.export}")
-    decisions = columns.decisions()
-    if screen.console or any(column != code for column, code, _ in decisions):
+    decisions, room = columns.decisions(), screen.room(reserve)
+    if screen.console and room is not None and len(decisions) + _TABLE_EDGES > room:
+        sent = [f"{_shorten(column)} -> {code}" for column, code, _ in decisions if code != IGNORE]
+        ignored = [_shorten(column) for column, code, _ in decisions if code == IGNORE]
+        screen.print_line(_enumerate(screen, "sent: ", sent, max(room - _TABLE_EDGES, _LEAST)))
+        screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
+        screen.print_footer("--verbose lists every column, and why it is sent or ignored.")
+    elif screen.console or any(column != code for column, code, _ in decisions):
         screen.print_table(("column", "code", "why"), decisions)
+
+
+def _shorten(column: str) -> str:
+    return shorten(column.strip(), _MAX_NAME) or "(no name)"
+
+
+def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int) -> str:
+    """Return as many items as fit in a number of lines, and the number of the others."""
+    for few in range(min(len(items), _MAX_ITEMS), 0, -1):
+        more = f" and {len(items) - few:,} more" if few < len(items) else ""
+        if screen.height(line := f"{beginning}{', '.join(items[:few])}{more}") <= height:
+            return line
+    return f"{beginning}{format_count(len(items), 'column')}"
 
 
 def print_findings(screen: Screen, preflight: Preflight) -> None:
@@ -127,14 +154,19 @@ def settle_partial_files(screen: Screen, results: Path | None, rejects: Path | N
 
 
 def print_outcomes(screen: Screen, report: BulkReport) -> None:
-    if occurred := name_outcomes(report.outcomes):
+    occurred, room = name_outcomes(report.outcomes), screen.room(_AFTER_OUTCOMES)
+    if screen.console and len(occurred) > (_MAX_ROWS if room is None else min(room, _MAX_ROWS)):
+        screen.print_line(f"outcomes: {list_outcomes(report.outcomes)}")
+    elif occurred:
         screen.print_table(("outcome", "rows"), occurred)
     if len(report.targets) <= 1:
         return
+    few = _MAX_TARGETS if not screen.console or room is None else min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2)
     rows = [(*(id_ or "-" for id_ in target), list_outcomes(found)) for target, found in report.targets.items()]
-    screen.print_table(("workspace", "campaign", "rows"), rows[:_MAX_TARGETS])
-    if len(rows) > _MAX_TARGETS:
-        screen.print_line(f"... and {len(rows) - _MAX_TARGETS:,} more targets; --json lists all")
+    if few > 0:
+        screen.print_table(("workspace", "campaign", "rows"), rows[:few])
+    if len(rows) > few:
+        screen.print_line(f"... and {format_count(len(rows) - max(few, 0), 'more target')}; --json lists all")
 
 
 def note_report(report: BulkReport) -> None:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 import click
@@ -22,6 +22,7 @@ from outreach_async._cli.commands.import_report import (
     print_columns,
     print_findings,
     print_ledger,
+    print_notes,
     print_report,
     settle_partial_files,
 )
@@ -59,6 +60,7 @@ from outreach_async.importer._rejects import (
     export_rejects,
     is_rejects_file,
     keep_columns,
+    locate_outcomes,
     number_record,
     rejects_of,
 )
@@ -73,10 +75,14 @@ if TYPE_CHECKING:
     from outreach_async.bulk.ledger import Changed
     from outreach_async.client import OutreachClient
 
+_AFTER_FINDINGS: Final = 18  # lines that may follow the findings
+_AFTER_DRY_RUN: Final = 8
+_MAX_FINDINGS: Final = 4  # lines of findings for which the list of columns leaves room
+
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
-OnClose: TypeAlias = Callable[[BulkReport, list[dict[str, Any]]], None]
-"""A function that receives the final report and the first failed rows of an import."""
+OnClose: TypeAlias = Callable[[BulkReport, FailedRows], None]
+"""A function that receives the final report and the failed rows of an import."""
 
 
 def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
@@ -282,8 +288,7 @@ async def prepare(
     unit: RowUnit = "line",
 ) -> tuple[Columns, Preflight, Targets]:
     """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
-    for note in job.notes:  # before the columns are mapped, because a note may explain why this fails
-        screen.print_line(f"note: {note}")
+    print_notes(screen, job.notes)  # before the columns are mapped, because a note may explain why this fails
     samples = job.file.samples()
     if client is None:
         targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
@@ -304,8 +309,6 @@ async def prepare(
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    if job.checks is not None:
-        print_columns(screen, columns)
     policy = job.checks or CheckPolicy.of(["off"])
     with show_progress(screen, "Checking", None) as bar:
 
@@ -316,6 +319,8 @@ async def prepare(
             job.file, columns, policy, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
         )
         show(preflight.rows)
+    if job.checks is not None:
+        print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.kinds), _MAX_FINDINGS))
     print_findings(screen, preflight)
     return columns, preflight, targets
 
@@ -330,7 +335,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
 
             client = await stack.enter_async_context(open_client(options))
         end = RunState()
-        with FailedRows(screen, screen.few) as failed, open_rejects(job.rejects, job.file, end) as write_reject:
+        failed = FailedRows()
+        with open_rejects(job.rejects, job.file, end) as write_reject:
 
             def reject_row(row: Row, error: InvalidRequest) -> None:
                 outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
@@ -340,6 +346,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
             columns, preflight, targets = await prepare(client, job, screen, reject_row)
             end.is_finished = True
     rows, refused = preflight.rows, preflight.refused
+    failed.print(screen, _AFTER_DRY_RUN)
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
@@ -347,7 +354,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
         print_ledger(screen, report.ledger)
-    found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), "failures": failed.failures}
+    found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), **failed.to_dict()}
     screen.print_result({**report.to_dict(), "dry_run": True, **found})
     return INCOMPLETE if refused else OK
 
@@ -375,11 +382,11 @@ async def _import_file(options: Options, job: ImportJob) -> int:
     screen = options.screen()
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
         return await run_import(
-            client, job, screen, screen.few, lambda report, failed: screen.print_result({**report.to_dict(), "failures": failed})
+            client, job, screen, lambda report, failed: screen.print_result({**report.to_dict(), **failed.to_dict()})
         )
 
 
-async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few: int | None, closing: OnClose) -> int:
+async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, closing: OnClose, *, lists_rows: bool = True) -> int:
     from outreach_async.bulk._run.bulk_run import with_names
 
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
@@ -395,8 +402,8 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         names = targets.names
     total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
-    failed = FailedRows(screen, few, find_number)
-    end = RunEnd(job, screen, total, find_number, heading, lambda report: closing(report, failed.failures))
+    failed = FailedRows(find_number)
+    end = RunEnd(job, screen, total, find_number, heading, failed, closing, lists_rows=lists_rows)
     run = client.contacts.create_many(
         rows,
         duplicates=job.duplicates,
@@ -419,7 +426,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, few
         async with handle_interrupts(screen) as interrupts, with_names(run, names) as outcomes:
             write_outcome = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
-            with failed, show_progress(screen, "Importing", total) as show:
+            with show_progress(screen, "Importing", total) as show:
                 interrupts.group.start_soon(follow_progress, lambda: outcomes.progress, show, screen.warn)
                 async for outcome in outcomes:
                     failed.add(outcome)
@@ -448,7 +455,9 @@ class RunEnd:
     total: int | None
     find_number: FindNumber
     heading: str
-    closing: Callable[[BulkReport], None]
+    failed: FailedRows
+    closing: OnClose
+    lists_rows: bool = True
     state: RunState = attrs.field(factory=RunState)
 
     @contextmanager
@@ -513,10 +522,14 @@ class RunEnd:
 
     def _report(self, outcomes: Outcomes, change: InputChanged | None, *, stopped: bool) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
-        job, total = self.job, self.total
+        job, total, failed = self.job, self.total, self.failed
         if (journal := job.find_journal()) is not None:
             recorded = journal.report()
             known = None if job.spools or change else job.file
+            if job.resume:  # the rows of earlier processes failed, too
+                failed = FailedRows(self.find_number)
+                for outcome, number, email, _ in locate_outcomes(journal.outcomes(), known, recorded.mapping or {}):
+                    failed.add(outcome, number, email)
             if job.stores_rows and job.rejects is not None:
                 with files.explain_write_errors("--rejects", job.rejects):
                     known_file = None if job.spooled or change else job.file
@@ -534,10 +547,17 @@ class RunEnd:
         note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
-        print_report(self.screen, report, total, job.journal, job.file.path, stopped=stopped)
-        settle_partial_files(self.screen, job.results, job.rejects, is_finished=self.state.is_finished)
-        self.closing(report)
+        release = self.screen.hold(lambda: self._print_figures(report, total, stopped=stopped))
+        if self.lists_rows:
+            failed.print(self.screen, 0)
+        release()
+        self.closing(report, failed)
         return report
+
+    def _print_figures(self, report: BulkReport, total: int | None, *, stopped: bool) -> None:
+        job, screen = self.job, self.screen
+        print_report(screen, report, total, job.journal, job.file.path, stopped=stopped)
+        settle_partial_files(screen, job.results, job.rejects, is_finished=self.state.is_finished)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
         """Check that the input file is still the one that was opened."""

@@ -1,0 +1,115 @@
+"""Group findings and failed rows by field and reason, with counts and a few examples: a million rows may share one reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import attrs
+
+from outreach_async._vocabulary import STANDARD_FIELDS, Outcome
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.errors import Excluded, InvalidRequest, StatusError, shorten
+from outreach_async.importer._rejects import ANSWER_PREFIX, find_field
+
+MAX_EXAMPLES: Final = 3
+MAX_GROUPS: Final = 200  # a service may give every row a reason of its own
+OTHER: Final = "other reasons"
+_MAX_INSPECTED: Final = 1000  # characters of a message
+_MAX_REASON: Final = 200
+_MIN_VALUE: Final = 3  # characters: shorter values occur in other words
+_VALUES: Final = re.compile(
+    r"""(?<!\w)(?:(?P<quote>['"])(?:\\.|(?!(?P=quote)).)*(?P=quote)(?!\w))"""  # a quoted text, but no apostrophe in a word
+    r"""|https?://\S+|[^\s@<>'"]+@[^\s@<>'"]+"""
+    r"""|(?<![\w.+:#/-])(?!custom_\d)[\w.+:#/-]*\d(?:[\w.+:#/-]*[\w/])?""",  # a word with a digit, but no code of a field
+    re.ASCII,
+)
+_GONE: Final = "..."
+_COLUMN: Final = re.compile(r"(column .*) says ", re.DOTALL)
+
+
+class FindingKey(NamedTuple):
+    check: str
+    level: str
+    field: str
+    reason: str
+
+
+class RowKey(NamedTuple):
+    """The outcome of a row that was not imported, and the status code of the service if it refused the row."""
+
+    status: str
+    status_code: int | None
+    field: str
+    reason: str
+
+
+_Key = TypeVar("_Key", FindingKey, RowKey)
+
+
+@attrs.define
+class RowGroup(Generic[_Key]):
+    key: _Key
+    count: int = 0
+    examples: list[Mapping[str, Any]] = attrs.Factory(list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.key._asdict(), "count": self.count, "examples": self.examples}
+
+
+class Groups(Generic[_Key]):
+    """Groups by key. Their number is bounded: what exceeds it is counted as one group of each kind."""
+
+    def __init__(self) -> None:
+        self._groups: dict[_Key, RowGroup[_Key]] = {}
+        self.count = 0
+
+    def add(self, key: _Key) -> RowGroup[_Key] | None:
+        """Count a member, and return its group if that needs it as an example."""
+        self.count += 1
+        if (group := self._groups.get(key)) is None:
+            if len(self._groups) >= MAX_GROUPS:
+                key = key._replace(field="", reason=OTHER)
+            group = self._groups.setdefault(key, RowGroup(key))
+        group.count += 1
+        return group if len(group.examples) < MAX_EXAMPLES else None
+
+    def ordered(self) -> list[RowGroup[_Key]]:
+        """Return the groups, the largest first."""
+        return sorted(self._groups.values(), key=lambda group: -group.count)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return [group.to_dict() for group in self.ordered()]
+
+
+def find_reason(message: str, values: Iterable[str] = ()) -> str:
+    """Return a message without the values that differ from row to row: texts in quotes, addresses, numbers and `values`."""
+    text = shorten(message, _MAX_INSPECTED)
+    for value in sorted({*values}, key=len, reverse=True):
+        if len(value) >= _MIN_VALUE and value in text:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _GONE, text)
+    return shorten(" ".join(_VALUES.sub(_GONE, text).split()), _MAX_REASON)
+
+
+def row_key(outcome: ContactOutcome, message: str) -> RowKey:
+    """Return the group of a row that was not imported; `message` is its error."""
+    error, field = outcome.error, find_field(outcome)
+    code = error.status_code if isinstance(error, StatusError) else None
+    if isinstance(error, Excluded):
+        found = _COLUMN.match(message)
+        return RowKey(outcome.status.value, code, field, shorten(found[1], _MAX_REASON) if found else find_reason(message))
+    reason = find_reason(ANSWER_PREFIX.sub("", message), _values_of(outcome))
+    if isinstance(error, InvalidRequest):
+        reason = reason.removeprefix(f"{field}: ").removeprefix(f"{_GONE}: ")
+    return RowKey(outcome.status.value, code, field, reason)
+
+
+def _values_of(outcome: ContactOutcome) -> list[str]:
+    # The names of fields and of outcomes are words of the reason, also if a cell has the same text.
+    members = getattr(outcome.contact, "members", outcome.contact)
+    values = members.values() if isinstance(members, Mapping) else ()
+    return [text for value in values if isinstance(value, str) and (text := value.strip()) not in _WORDS]
+
+
+_WORDS: Final = frozenset({"email", *STANDARD_FIELDS, *Outcome})
