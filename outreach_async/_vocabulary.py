@@ -86,6 +86,7 @@ class Outcome(OpenEnum):
         ```
     """
 
+    # Journals store the place of a value in this list, so further values are added at its end.
     ADDED = "added"
     SKIPPED = "skipped"
     OVERWRITTEN = "overwriten"  # the service's spelling
@@ -113,6 +114,8 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({Outcome.ADDED.value, *(each.value for each in DUPLICATE_OUTCOMES.values())})
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+UNAPPLIED_OUTCOMES: Final = frozenset(Outcome) - SERVICE_OUTCOMES - {Outcome.UNKNOWN}
+"""The outcomes that say, if they are certain, that the service has done nothing for the row."""
 
 ID_PREFIXES: Final[dict[str, str]] = {
     "workspace": "space_",

@@ -152,18 +152,21 @@ class InvalidRequest(OutreachError, ValueError):
 class Excluded(OutreachError):
     """A row may not be sent, for example because the person has unsubscribed. The message is the reason.
 
-    Raise it in `items()` of a mapping: `create_many` then sends nothing of the row, and reports it as `excluded`, which is no
-    failure.
+    Raise it when `items()` of a mapping is iterated: `create_many` then sends nothing of the row, and reports it as `excluded`,
+    which is no failure.
 
     Example:
         ```python
-        class Person(dict):
+        from collections import UserDict
+
+
+        class Person(UserDict):
             unsubscribed = False
 
-            def items(self):
+            def __iter__(self):
                 if self.unsubscribed:
                     raise Excluded("unsubscribed")
-                return super().items()
+                return super().__iter__()
 
 
         ann = Person(email="ann@company.example")

@@ -237,7 +237,7 @@ def is_final_answer(error: OutreachError) -> bool:
 
 @attrs.define
 class LedgerCounts:
-    """The number of rows of a run by what its ledger knew about them. Rows that cannot be sent are not counted.
+    """The number of rows of a run by what its ledger knew about them. Rows that are rejected before sending are not counted.
 
     Attributes:
         new: Rows without an entry.
@@ -245,6 +245,7 @@ class LedgerCounts:
         expired: Rows whose entry is older than `max_age`.
         uncertain: Rows whose contact may have been changed by an attempt without an answer.
         unchanged: Rows that are not sent, because the contact has their values.
+        excluded: Rows that are not sent, because the person may not be written to. What the ledger knows of the contact stays.
         gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
 
     Example:
@@ -261,6 +262,7 @@ class LedgerCounts:
     expired: int = 0
     uncertain: int = 0
     unchanged: int = 0
+    excluded: int = 0
     gone: int | None = None
 
 
@@ -320,6 +322,14 @@ class BulkReport:
         }
 
 
+def add_counts(*each: Mapping[Outcome, int]) -> dict[Outcome, int]:
+    """Add up numbers of rows by outcome. The result has every outcome, with 0 if it did not occur."""
+    sums = Counter(dict.fromkeys(Outcome, 0))
+    for counts in each:
+        sums.update(counts)
+    return dict(sums)
+
+
 def add_targets(*each: Targeted) -> Targeted:
     """Add up counts, in the order of the targets' ids. Outcomes that did not occur are left out."""
     sums: dict[Target, Counter[Outcome]] = {}
@@ -368,10 +378,8 @@ class OutcomeCounts:
         self._last, self._counter = target, counter
 
     def report(self, seconds: float) -> BulkReport:
-        sums = Counter(dict.fromkeys(Outcome, 0))
-        for counter in self._targets.values():
-            sums.update(counter)
-        return BulkReport(sums.total(), dict(sums), self._uncertain, seconds, self._repeats, targets=add_targets(self._targets))
+        sums = add_counts(*self._targets.values())
+        return BulkReport(self.rows, sums, self._uncertain, seconds, self._repeats, targets=add_targets(self._targets))
 
 
 Order = Literal["completion", "input"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
-    Callable,
     Hashable,
     Iterable,
     Iterator,
@@ -21,7 +18,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import attrs
 import msgspec
@@ -31,6 +28,7 @@ from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, 
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
 from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name, unreadable
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
+from outreach_async.bulk._contact_keys import contact_key, order_key
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._targets import ListingNeeded, Targets
@@ -111,6 +109,8 @@ class RowParser:
         known = self.targets.default if target is None else target
         if isinstance(content, str):
             return unsent_outcome(index, {}, Outcome.REJECTED, InvalidRequest(content), target=known)
+        if isinstance(content, SpooledExclusion):
+            return unsent_outcome(index, content.contact, Outcome.EXCLUDED, Excluded(content.reason), target=known)
         if row.repeats is not None:
             return unsent_outcome(index, content, Outcome.NOT_APPLIED, None, row.repeats, known)
         extra = {code: value for code, value in content.items() if code not in _KNOWN_CODES and not CUSTOM_CODE.fullmatch(code)}
@@ -167,17 +167,20 @@ class RowParser:
         return requests
 
     def _refuse(self, index: int, row: object, error: InvalidRequest | Excluded) -> ContactOutcome:
-        shown = row.values if isinstance(row, UnsendableRow) else row
-        status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
-        return unsent_outcome(index, shown, status, error, target=self._target_of_invalid(row))
+        shown, target = row.values if isinstance(row, UnsendableRow) else row, self._target_of_invalid(row)
+        if not isinstance(error, Excluded):
+            return unsent_outcome(index, shown, Outcome.REJECTED, error, target=target)
+        if self._recent_emails is not None and (email := email_of(row)):
+            self._recent_emails.find_earlier(index, email, target)  # a later row of the person is a repeat
+        return unsent_outcome(index, shown, Outcome.EXCLUDED, error, target=target)
 
     def _target_of_invalid(self, row: object) -> Target:
         """Return the target of a row that cannot be sent; `RUN_TARGET` if the row names an unknown one."""
+        row = row.values if isinstance(row, UnsendableRow) else row
         contact, named = row if type(row) is tuple and len(row) == 2 else (row, RUN_TARGET)  # noqa: PLR2004 - a pair
         try:
             if named is RUN_TARGET:
-                # A row of a file that has a fault has no items, only members.
-                values = contact.values if isinstance(contact, UnsendableRow) else getattr(contact, "members", contact)
+                values = getattr(contact, "members", contact)  # a row of a file that cannot be sent has no items, only members
                 named = Target(values.get("workspace"), values.get("campaign")) if isinstance(values, Mapping) else RUN_TARGET
             return self.targets.default if all(name is None for name in named) else self.targets.find(named)
         except (ListingNeeded, MemoryError):
@@ -243,7 +246,7 @@ class RowParser:
         default = target = self.targets.default
         try:
             if isinstance(row, UnsendableRow):
-                raise InvalidRequest(row.reason)  # noqa: TRY301 - the row is stored as any other invalid row
+                raise row.error  # noqa: TRY301 - the row is stored as any other that is not sent
             contact, named = to_targeted_contact(row)
             if named is not RUN_TARGET:
                 target = self.targets.find(named)
@@ -251,22 +254,50 @@ class RowParser:
             body, email = requests.build_row(contact).request.body, str.__str__(contact.email)
         except (ListingNeeded, MemoryError):
             raise
+        except Excluded as error:
+            target, email = self._target_of_invalid(row), email_of(row) or ""
+            content = encode_spooled(SpooledExclusion(email, str(error)), None if target is default else target)
+            return _spool_key(email, None if target is default else target), content
         except Exception as error:  # noqa: BLE001 - as in `parse`
             rejection, target = error if isinstance(error, InvalidRequest) else unreadable(error), self._target_of_invalid(row)
             return "", encode_spooled(str(rejection), None if target is default else target)
         payload = b"{" + body[requests.prefix_size :]
         if target is default:
             return email, payload
-        return "\n".join((email, *map(str, target))), encode_spooled(msgspec.Raw(payload), target)
+        return _spool_key(email, target), encode_spooled(msgspec.Raw(payload), target)
 
 
 _KNOWN_CODES: Final = frozenset({"email", *STANDARD_FIELDS})
 
 
+class SpooledExclusion(NamedTuple):
+    """What the spool has of a row that may not be sent. It takes part in the choice between the rows with its e-mail."""
+
+    email: str
+    reason: str
+
+    @property
+    def contact(self) -> dict[str, str]:
+        return {"email": self.email} if self.email else {}
+
+
+_WITH_TARGET: Final = 3  # values: the content, and the two of its target
+
+
 def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
-    """Return the contact of a spooled row, or its error as a string, and the row's target; `None` for the run's own."""
-    content = msgspec.json.decode(payload)
-    return (content[0], Target(*content[1:])) if isinstance(content, list) else (content, None)
+    """Return the content of a spooled row, and the row's target; `None` for the run's own.
+
+    The content is a contact, the error of an invalid row as a string, or a `SpooledExclusion`.
+    """
+    content, target = msgspec.json.decode(payload), None
+    if isinstance(content, list) and len(content) == _WITH_TARGET:
+        content, target = content[0], Target(*content[1:])
+    return SpooledExclusion(*content) if isinstance(content, list) else content, target
+
+
+def _spool_key(email: str, target: Target | None) -> str:
+    """Return what identifies the rows of one contact in the spool; an empty string for a row without an e-mail."""
+    return email if target is None or not email else "\n".join((email, *map(str, target)))
 
 
 def encode_spooled(content: object, target: Target | None) -> bytes:
@@ -301,7 +332,8 @@ Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 """Policy for e-mails that occur more than once in the input. `serial` sends every row, one at a time per e-mail. `error` rejects
 a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
 row with each e-mail. `coalesce` sends the first row, and merges the others into it as `duplicates` specifies. `first`, `last` and
-`coalesce` compare e-mails exactly, and store the whole input in the journal before the first row is sent.
+`coalesce` compare e-mails exactly, and store the whole input in the journal before the first row is sent. If the row that is
+chosen is excluded, or with `coalesce` any of the rows, nothing is sent to the e-mail.
 
 Example:
     ```python
@@ -345,22 +377,6 @@ class RecentEmails:
 
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
-_AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
-_IDEOGRAPHIC_FULL_STOP: Final = "\u3002"  # separates the labels of a domain, as a full stop does (RFC 3490, section 3.1)
-_IGNORABLE_CHARACTERS: Final = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Unicode's Default_Ignorable_Code_Point: zero-width characters, the byte order mark, variation selectors and others."""
-_QUOTED_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)+)"', re.DOTALL)
-_QUOTED_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN_EMAIL: Final = re.compile(r"[a-z0-9._-]+@(?!g(?:oogle)?mail\.com$)(?!.*xn--)[a-z0-9.-]*[a-z0-9]")
-"""An address that is its own key, as nearly all are."""
-_PLAIN_EMAILS: Final = re.compile(r"(?:[a-z0-9._-]+@(?!g(?:oogle)?mail\.com\n)[a-z0-9.-]*[a-z0-9]\n|[a-z0-9_-]+@gmail\.com\n)*")
-"""Addresses that are their own keys, a line each."""
-_GMAIL: Final = "gmail.com"
-_GOOGLEMAIL: Final = "googlemail.com"
-_MAX_DOMAIN_LENGTH: Final = 253  # maximum length of a domain whose Punycode labels are decoded, in characters
 END: Final = object()  # what `Source.pull` returns when there are no more rows
 
 
@@ -450,6 +466,21 @@ def _estimate_size(value: Any, depth: int = 4) -> int:
     return value.bit_length() // 3 if kind is int else 8
 
 
+def email_of(row: Any) -> str | None:
+    """Return the e-mail of a row as a plain string; `None` if it has none, or cannot be read."""
+    row = row.values if isinstance(row, UnsendableRow) else row
+    contact = row[0] if type(row) is tuple and row else row  # a contact and its target
+    try:
+        if isinstance(contact, NewContact):
+            email: object = contact.email
+        else:
+            members = getattr(contact, "members", contact)  # a row of a file that cannot be sent has no items, only members
+            email = members.get("email") if isinstance(members, Mapping) else None
+        return str.__str__(email) if isinstance(email, str) else None
+    except Exception:  # noqa: BLE001 - code of the caller, as in `RowParser.parse`
+        return None
+
+
 def freeze(row: Any) -> Any:
     """Return a copy of the row if the caller can change it, otherwise the row itself."""
     try:
@@ -486,66 +517,3 @@ def _copy(row: Any) -> Any:
 def _may_change(kind: Any) -> bool:
     is_frozen = issubclass(kind, Hashable) and not issubclass(kind, MutableMapping | MappingProxyType)
     return issubclass(kind, Mapping) and not is_frozen
-
-
-def contact_key(email: str) -> str:
-    """Return an e-mail as the service compares it: rows with the same key, in one workspace, are rows of one contact."""
-    # Not `casefold`, which makes one of two people: "strasse" is not "stra\u00dfe". Too narrow a key costs a request. Too broad a
-    # key would leave somebody out.
-    return email.strip().lower()
-
-
-def order_key(email: str) -> str:
-    """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
-    # It says what may be one contact, never what is one; see `contact_key`. Rows with the same key are sent one after the other,
-    # and in a ledger, the values of one cast doubt on those of another. The key ignores case, compatibility forms (NFKC),
-    # invisible characters, accents, a trailing dot, tags, quotes around the local part, the spelling of an international domain
-    # and, in Gmail's domains, dots. The local part never becomes empty: if it consists of ignored characters alone, it is used
-    # unchanged.
-    if _PLAIN_EMAIL.fullmatch(email):
-        return email
-    fold: Callable[[str], str] = str.lower  # sufficient for ASCII addresses, which nearly all addresses are
-    if not email.isascii():
-        fold, email = _fold, email.translate(_AT_SIGN_FORMS)
-    local, _, domain = email.rpartition("@")
-    if fold is str.lower and local.isalnum() and domain[-1:].isalnum():  # as in most addresses, nothing else needs folding
-        lowered = email.lower()
-        if "xn--" not in lowered and not lowered.endswith(_GOOGLEMAIL):
-            return lowered
-    domain = fold(domain).replace(_IDEOGRAPHIC_FULL_STOP, ".").rstrip().rstrip(".")
-    if "xn--" in domain and len(domain) <= _MAX_DOMAIN_LENGTH:
-        domain = ".".join(map(_decode_label, domain.split(".")))
-    domain = _GMAIL if domain == _GOOGLEMAIL else domain
-    folded = fold(local).lstrip()
-    if folded[:1] == '"' and (quoted := _QUOTED_STRING.fullmatch(folded)):
-        folded = _QUOTED_PAIR.sub(r"\1", quoted[1])
-    if (tag := folded.find("+", 1)) > 0:
-        folded = folded[:tag]
-    if domain == _GMAIL:
-        folded = folded.replace(".", "") or folded
-    return f"{folded or local.lstrip() or local}@{domain}"
-
-
-def order_keys(emails: Sequence[str]) -> Sequence[str]:
-    """Return the key of each e-mail address, quickly if all of them are their own keys."""
-    lines = "\n".join(emails) + "\n"
-    if _PLAIN_EMAILS.fullmatch(lines) and "xn--" not in lines and lines.count("\n") == len(emails):
-        return emails
-    return [*map(order_key, emails)]
-
-
-def _fold(text: str) -> str:
-    """Return a string in which equivalent characters are replaced by the same character, and ignored characters are removed."""
-    # Each character is folded separately, so a string may be split before or after folding, with the same result.
-    # Both `upper` and `casefold` are needed: some characters are folded to a different letter than their upper-case form.
-    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).upper().casefold())
-    return "".join(character for character in _IGNORABLE_CHARACTERS.sub("", decomposed) if not unicodedata.combining(character))
-
-
-def _decode_label(label: str) -> str:
-    if not label.startswith("xn--"):
-        return label
-    try:
-        return _fold(label[4:].encode("ascii").decode("punycode"))
-    except UnicodeError:
-        return label

@@ -11,7 +11,8 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from outreach_async._service.validation import TARGET_FIELDS
-from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, contact_key, rejection_message, same_address_message
+from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy, Checks, Level

@@ -23,7 +23,8 @@ import msgspec
 from outreach_async._service.contacts import Target
 from outreach_async._service.validation import require_choice, require_id, require_upload_options, type_name
 from outreach_async._vocabulary import DuplicatePolicy
-from outreach_async.bulk._rows import Repeats, order_key
+from outreach_async.bulk._contact_keys import order_key
+from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns, map_columns

@@ -14,9 +14,9 @@ import attrs
 from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds, trim
-from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async._vocabulary import FAILED_OUTCOMES
 from outreach_async.bulk import Outcomes
-from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_targets  # noqa: F401 - of annotations
+from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_counts, add_targets  # noqa: F401 - of annotations
 from outreach_async.bulk.journal._records import Earlier
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
@@ -326,7 +326,7 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
     return SpreadReport(
         parts=tuple(sorted(by_id)),
-        outcomes={outcome: sum(report.outcomes[outcome] for report in ordered) for outcome in Outcome},
+        outcomes=add_counts(*(report.outcomes for report in ordered)),
         targets=add_targets(*(report.targets for report in ordered)),
         failures=tuple(row for report in ordered for row in report.failures),
         first_findings=tuple(finding for report in ordered for finding in report.first_findings),

@@ -14,6 +14,7 @@ from support.crashes import Simulation, kill_everywhere, memory
 from support.endings import LOOPS, draw_scenario
 from support.examples import scaled
 from support.processes import WAYS
+from support.runs import OptedOut
 from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
@@ -213,7 +214,7 @@ def test_the_simulation_detects_rows_sent_again_after_their_outcome(folder: Path
 
 values = st.none() | st.sampled_from(["", "x", "y"])
 fields = st.dictionaries(st.sampled_from(["custom_2", "custom_3", "city"]), values)
-no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD: "1"}])
+no_rows = st.sampled_from([3, {"email": " "}, {"email": "a@a.example", NO_FIELD: "1"}, OptedOut(email="a@a.example")])
 
 
 @st.composite
@@ -228,7 +229,7 @@ def scenes(draw: st.DrawFn) -> Scenario:
     fewest = 1 if repeats in WHOLE_INPUT else 0
     rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), min_size=fewest, max_size=12))
     return Scenario(
-        rows=[{**row, ROW: str(index)} if isinstance(row, dict) else row for index, row in enumerate(rows)],
+        rows=[type(row)({**row, ROW: str(index)}) if isinstance(row, dict) else row for index, row in enumerate(rows)],
         duplicates=draw(st.sampled_from(DUPLICATE_POLICIES)),
         repeats=repeats,
         before=draw(st.lists(st.sampled_from(emails), max_size=2)),

@@ -28,6 +28,7 @@ from outreach_async.bulk.journal._records import (
     checksum,
     classify_header,
     decode_outcome,
+    decode_totals,
     digest,
     encode_batch,
     require_checksums,
@@ -52,6 +53,11 @@ def through(found: ContactOutcome) -> ContactOutcome:
     texts = dict(msgspec.json.decode(errors)) if errors else {}
     ((*row, _),) = msgspec.json.decode(rows)
     return decode_outcome(row, texts.get(row[5]), found.contact, found.target)
+
+
+def test_totals_without_a_later_outcome_are_read_as_none_of_it() -> None:
+    stored = {"rows": 2, "outcomes": {"added": 2}, "uncertain": 0, "seconds": 0.5, "repeats": 0}
+    assert decode_totals(stored).outcomes == dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2}
 
 
 @given(outcomes())

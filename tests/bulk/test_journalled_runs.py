@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from support.runs import Counted, client, drain, outcomes_of, rows
+from support.runs import Counted, OptedOut, client, drain, outcomes_of, rows
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, skipped, status
 
@@ -140,14 +140,20 @@ SPOOLED: list[dict[str, Any]] = [{"spool": True}, {"repeats": "last"}, {"repeats
 async def test_a_spooled_run_is_resumed_with_its_rows_or_with_none(
     journal: Journal, options: Any, passes: bool, taken: int | None
 ) -> None:
-    passed_rows = [*rows(60), NewContact(" "), *rows(60)]
+    passed_rows: list[Any] = [*rows(60), NewContact(" "), OptedOut(email="out@a.example"), *rows(60)]
     run = client(Script(added(), seconds=0.1)).contacts.create_many(passed_rows, journal=journal, concurrency=5, **options)
     await outcomes_of(run, taken)
     for again in (passed_rows, iter(passed_rows)) if passes else ([],):
         report = await client(Script(added())).contacts.create_many(again, journal=journal, resume=True, **options)
-        assert (report.rows, journal.report().state) == (121, "finished")
+        assert (report.rows, journal.report().state) == (122, "finished")
     contacts: list[Any] = [outcome.contact for outcome in journal.outcomes()]
     assert [contact["email"] for contact in contacts[:60]] == [row.email for row in rows(60)]
+    out = list(journal.outcomes())[61]
+    assert (out.status, out.contact, str(out.error)) == (
+        "excluded",
+        {"email": "out@a.example"},
+        "column 'Unsubscribed' says 'true'",
+    )
 
 
 OTHER_ROWS: dict[str, Callable[[], Any]] = {
@@ -291,6 +297,42 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
     assert (found[9].status, found[9].error is not None) == (Outcome.REJECTED, True)
     report = journal.report()
     assert (report.repeats, report.outcomes[Outcome.NOT_APPLIED], report.rows) == (6, 6, 10)
+
+
+CHOICES = {  # a policy, whether the first or the second of two rows may not be sent, and the outcomes
+    "serial": (["excluded", "added"], ["added", "excluded"]),
+    "error": (["excluded", "rejected"], ["added", "excluded"]),
+    "first": (["excluded", "not_applied"], ["added", "excluded"]),
+    "last": (["excluded", "added"], ["not_applied", "excluded"]),
+    "coalesce": (["excluded", "not_applied"], ["excluded", "excluded"]),
+}
+
+
+@pytest.mark.parametrize("campaign", [None, "camp_2"])
+@pytest.mark.parametrize("duplicates", ["skip", "overwrite"])
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("repeats", CHOICES)
+async def test_a_row_that_may_not_be_sent_takes_part_in_the_choice_of_rows(
+    journal: Journal, repeats: Any, second: bool, duplicates: Any, campaign: str | None
+) -> None:
+    ann = {"email": "ann@a.example", **({"campaign": campaign} if campaign else {})}
+    passed_rows = [ann, OptedOut(ann)] if second else [OptedOut(ann), ann]
+    script = Script(added())
+    options: Any = {"journal": journal, "repeats": repeats, "duplicates": duplicates, "campaign": "camp_1"}
+    found = sorted(await outcomes_of(client(script).contacts.create_many(passed_rows, **options)), key=lambda each: each.index)
+    assert [outcome.status for outcome in found] == CHOICES[repeats][second]
+    assert len(script.requests) == CHOICES[repeats][second].count("added")
+    assert {outcome.target.campaign for outcome in found} == {campaign or "camp_1"}
+
+
+async def test_a_row_without_an_email_that_may_not_be_sent_replaces_no_other(journal: Journal) -> None:
+    passed_rows = [OptedOut(city="Lyon"), OptedOut(city="Bern"), {"email": "ann@a.example"}]
+    await client(Script(added())).contacts.create_many(passed_rows, journal=journal, repeats="first")
+    assert [(outcome.status, outcome.contact) for outcome in journal.outcomes()] == [
+        ("excluded", {}),
+        ("excluded", {}),
+        ("added", {"email": "ann@a.example"}),
+    ]
 
 
 @pytest.mark.thorough

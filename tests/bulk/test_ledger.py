@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from support.runs import OptedOut
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, status
@@ -36,7 +37,7 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async.bulk._rows import order_key
+from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk.ledger import Changed, Ledger
 from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
@@ -209,6 +210,32 @@ async def test_a_second_run_sends_new_and_changed_rows_and_knows_the_other_ids(f
     bo = second[0][0]
     assert (bo.id, bo.certain, bo.attempts, bo.contact) == (first[0][1].id, True, 0, BO)
     assert statuses(await run(fake, ledger, [{**ANN, "city": "Rome"}, {"email": "cy@a.example"}])) == ["unchanged"] * 2
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_ledger_keeps_what_it_knows_of_a_contact_who_opts_out_for_some_nights(
+    fake: FakeService, ledger: Ledger, named: bool
+) -> None:
+    out: Any = (OptedOut(BO), Target(SPACE)) if named else OptedOut(BO)
+    nights: list[tuple[Any, dict[str, Any], str, dict[str, int]]] = [
+        (BO, {}, "added", {"new": 2}),
+        (BO, {}, "unchanged", {"unchanged": 2}),
+        (out, {}, "excluded", {"unchanged": 1, "excluded": 1}),
+        (out, {"max_age": 0}, "excluded", {"expired": 1, "excluded": 1}),
+        (BO, {}, "unchanged", {"unchanged": 2}),
+        ({**BO, "city": "Rome"}, {}, "overwriten", {"unchanged": 1, "changed": 1}),
+    ]
+    for row, options, label, expected in nights:
+        found = await run(fake, ledger, [ANN, row], **options)
+        assert (statuses(found)[1], counts(found)) == (label, expected)
+    assert (ledger.report().contacts, ledger.report().gone) == (2, 0)
+    assert [sums.get("excluded", 0) for _, _, sums in ledger.report().runs] == [0, 0, 1, 1, 0, 0]
+
+
+async def test_a_contact_with_an_uncertain_row_who_opts_out_stays_uncertain(fake: FakeService, file: Ledger) -> None:
+    await run(LosesAnswers(fake, BO["email"], 1), file, [ANN, BO])
+    assert statuses(await run(Script(), file, [ANN, OptedOut(BO)])) == ["unchanged", "excluded"]
+    assert counts(await run(fake, file, [ANN, BO])) == {"uncertain": 1, "unchanged": 1}
 
 
 async def test_the_same_values_in_another_form_are_unchanged(fake: FakeService, file: Ledger) -> None:

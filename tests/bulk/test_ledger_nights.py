@@ -20,8 +20,11 @@ EMAILS = (*(f"user{number}@a.example" for number in range(3)), "user1+tag@a.exam
 """Five contacts: the last two have e-mails that a service may treat as equal to others."""
 SPELLINGS = (*EMAILS, EMAILS[0].upper(), f" {EMAILS[3]}")
 CITIES = st.sampled_from(["Lyon", "Bern", "Rome"])
-PLAIN_ROWS = st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.just("")), max_size=12)
-ROWS = PLAIN_ROWS | st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.sampled_from([*TARGETS, *NAMES])), max_size=12)
+OPTED_OUT = st.sampled_from([False, False, False, True])
+PLAIN_ROWS = st.lists(st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.just(""), OPTED_OUT), max_size=12)
+ROWS = PLAIN_ROWS | st.lists(
+    st.builds(Row, st.sampled_from(SPELLINGS), CITIES, st.sampled_from([*TARGETS, *NAMES]), OPTED_OUT), max_size=12
+)
 ENDINGS = st.none() | st.builds(Ending, st.sampled_from(WAYS[:6]), st.integers(1, 120))
 NIGHTS = st.lists(
     st.builds(
@@ -47,11 +50,15 @@ def rows_to_send(known: list[Row], rows: list[Row], person: Callable[[Row], tupl
     """Return the rows that a calm night sends if the previous night has sent the `known` rows, in this order."""
     entries: dict[tuple[str, str], Row | None] = {}
     for row in known:
+        if row.excluded:
+            continue
         # A row makes those of other targets of its contact out of date, if they have other values.
         stale = [key for key, other in entries.items() if other and person(other) == person(row) and other[:2] != row[:2]]
         entries |= {**dict.fromkeys(stale), row.entry: row}
     sent = list[Row]()
     for row in rows:
+        if row.excluded:
+            continue
         other = entries[row.entry]
         if other is None or other[:2] != row[:2] or any(person(each) == person(row) and each[:2] != row[:2] for each in sent):
             sent.append(row._replace(to=row.entry[0]))
@@ -106,7 +113,13 @@ def test_a_request_that_arrives_in_the_next_night_is_made_good(backend: str, end
 def test_a_night_killed_at_any_point_loses_nothing(backend: str, folder: Path) -> None:
     first = Night([Row(email, "Lyon") for email in EMAILS], backend=backend)
     second = Night(
-        [Row(EMAILS[0], "Bern"), Row(EMAILS[0], "Rome", "Spring"), *first.rows[1:3], Row("new@a.example", "Bern")],
+        [
+            Row(EMAILS[0], "Bern"),
+            Row(EMAILS[0], "Rome", "Spring"),
+            *first.rows[1:3],
+            Row(EMAILS[3], "Rome", excluded=True),
+            Row("new@a.example", "Bern"),
+        ],
         trouble=0.4,
         backend=backend,
     )

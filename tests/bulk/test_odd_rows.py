@@ -217,7 +217,7 @@ def unsubscribed(base: type, email: str) -> Any:
 
 
 @virtual_time
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "spool"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_row_that_raises_excluded_is_not_sent_and_no_failure(mode: str) -> None:
     people = [unsubscribed(base, f"{base.__name__}@a.example") for base in (dict, Dict, Frozen)]
     rows = [*people, *((person, Target()) for person in people), EMAIL]

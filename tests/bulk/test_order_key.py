@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import OutreachClient
-from outreach_async.bulk._rows import contact_key, order_key, order_keys
+from outreach_async.bulk._contact_keys import contact_key, order_key, order_keys
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.transport._wire import Progress, Request, Response
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.runs import client, rows
+from support.runs import OptedOut, client, rows
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, skipped, status
@@ -111,7 +111,7 @@ def fake() -> FakeService:
 
 async def create(fake: FakeService, journal: JournalStore, **options: Any) -> Any:
     async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as outreach:
-        people = [{"email": f"user{number}@a.example"} for number in range(9)]
+        people = [OptedOut(email="out@a.example"), *({"email": f"user{number}@a.example"} for number in range(9))]
         return await outreach.contacts.create_many(people, journal=journal, concurrency=1, stop_after_rejects=2, **options)
 
 
@@ -132,7 +132,7 @@ async def test_a_corrected_option_is_accepted_if_no_row_was_applied(fake: FakeSe
     with pytest.raises(BulkStopped, match=remedy):
         await create(fake, journal, **options)
     report = await create(fake, journal, resume=True)
-    assert (report.rows, report.uncertain, len(fake.contacts(SPACE))) == (9, 0, 9)
+    assert (report.rows, report.uncertain, len(fake.contacts(SPACE))) == (10, 0, 9)
     assert (journal.report().workspace, journal.report().outcomes[Outcome.ADDED]) == (SPACE, 9)
 
 

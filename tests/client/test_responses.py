@@ -228,7 +228,7 @@ from outreach_async._cli.messages import to_printable
 from outreach_async._service.codec import DecodeError, decode_model
 from outreach_async._service.contacts import CreateContactResponse
 from outreach_async._service.responses import build_status_error, parse_date
-from outreach_async.bulk._rows import order_key
+from outreach_async.bulk._contact_keys import order_key
 from outreach_async.transport._wire import Response
 
 class NoDescriptor:

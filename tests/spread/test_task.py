@@ -306,6 +306,15 @@ def test_merging_ignores_order_and_duplicates(reports: list[PartReport], chance:
     assert len(merged.failures) == len(merged.parts) == len(reports)
 
 
+def test_merging_counts_outcomes_that_only_one_report_has() -> None:
+    values: dict[str, Any] = {"fingerprint": "4f", "rows": 2, "uncertain": 0, "seconds": 0.0}
+    one = PartReport(part="00000", outcomes={Outcome.ADDED: 1, Outcome("stored"): 1}, **values)
+    other = PartReport(part="00001", outcomes={Outcome.ADDED: 1, Outcome.EXCLUDED: 1}, **values)
+    merged = merge_reports([one, other])
+    assert merged.outcomes == dict.fromkeys(Outcome, 0) | {"added": 2, "stored": 1, "excluded": 1}
+    assert (merged.rows, merged.failed) == (4, 0)
+
+
 CONFLICTS: dict[str, Callable[[PartReport], PartReport]] = {
     "different plans": lambda report: attrs.evolve(report, fingerprint="other"),
     "different journals": lambda report: attrs.evolve(report, uncertain=1),

@@ -163,6 +163,8 @@ class Run(ABC):
             truth = truths.get(outcome.index)
             sent = truth is not None and outcome.repeats is None
             yield from (f"I5: row {outcome.index}: {wrong}" for wrong in find_wrong_labels(outcome, truth, sent=sent))
+            if (outcome.status is Outcome.EXCLUDED) is not self.scene.is_excluded(outcome.index):
+                yield f"I5: row {outcome.index} is {outcome.status}"
             if outcome.status not in FINDINGS and self.world.fake.contact(SPACE, self.scene.rows[outcome.index]["email"]) is None:
                 yield f"I3: row {outcome.index} has no contact"
         if not self.crashes and not self.world.struck and not all(outcome.certain for outcome in outcomes):

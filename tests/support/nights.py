@@ -21,11 +21,12 @@ from typing import Any, Final, Literal, NamedTuple
 import anyio
 import attrs
 from support.processes import Ending, Killed, Left, MortalJournal, Process, consume
+from support.runs import OptedOut
 from support.scenarios import HEADERS, KEY, SPACE, new_fake
 
 from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
+from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._outcomes import BulkReport
-from outreach_async.bulk._rows import order_key
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.bulk.ledger._entries import Generation
@@ -41,11 +42,12 @@ NAMES: Final = {"Spring": "camp_1"}
 
 
 class Row(NamedTuple):
-    """A row: its e-mail, its city, and where it goes."""
+    """A row: its e-mail, its city, where it goes, and whether it may not be sent."""
 
     email: str
     city: str
     to: str = ""
+    excluded: bool = False
 
     @property
     def _workspace(self) -> str:
@@ -69,7 +71,7 @@ class Row(NamedTuple):
     def members(self) -> dict[str, str]:
         """Return the row as a caller passes it."""
         place = {"workspace" if self.to.startswith("space_") else "campaign": self.to} if self.to else {}
-        return {"email": self.email, CITY: self.city, **place}
+        return (OptedOut if self.excluded else dict)({"email": self.email, CITY: self.city, **place})
 
 
 Trouble = Literal["ok", "lost before", "lost after", "delayed", "refused", "500 after", "rejected"]
@@ -353,10 +355,14 @@ class Nights:
             writer.close()
 
     def _find_false_labels(self, night: Night, before: dict[Row, str | None]) -> Iterator[str]:
-        rows_of = Counter(map(self.world.person, night.rows))
+        rows_of = Counter(self.world.person(row) for row in night.rows if not row.excluded)
+        allowed = {(*row.entry, row.city) for row in night.rows if not row.excluded}
+        yield from (f"{row} is sent" for row in self.world.sent if (*row.entry, row.city) not in allowed)
         for outcome in self.delivered:
             row = night.rows[outcome.index]
             contact = self.world.contact(row)
+            if (outcome.status is Outcome.EXCLUDED) is not row.excluded:
+                yield f"row {outcome.index} is {outcome.status}"
             if outcome.status is Outcome.UNCHANGED and rows_of[self.world.person(row)] == 1:
                 if before[row] != row.city and night.changed == "send":
                     yield f"row {outcome.index} is unchanged, but the contact has {before[row]!r} instead of {row.city!r}"
@@ -379,7 +385,8 @@ class Nights:
 
     def _check_uncertain(self, night: Night) -> None:
         """Check that rows whose last outcome was uncertain were sent again, and remember those of this night."""
-        last = {night.rows[outcome.index].entry: outcome for outcome in sorted(self.delivered, key=lambda one: one.index)}
+        received = [outcome for outcome in self.delivered if outcome.status is not Outcome.EXCLUDED]
+        last = {night.rows[outcome.index].entry: outcome for outcome in sorted(received, key=lambda one: one.index)}
         for key, outcome in last.items():
             if key in self._uncertain and outcome.status is Outcome.UNCHANGED:
                 self.broken.append(f"{key} was uncertain, and was not sent again")
@@ -394,11 +401,12 @@ class Nights:
 
     def check_converged(self, night: Night) -> list[str]:
         """Return what is wrong after a calm night: every contact must have the values of its last row, and its campaigns."""
-        last = {self.world.person(row): row for row in night.rows}
+        rows = [row for row in night.rows if not row.excluded]
+        last = {self.world.person(row): row for row in rows}
         cities = [(row, self.world.city(row)) for row in last.values()]
         wrong = [f"{row} has {found!r}" for row, found in cities if found != row.city]
         return [
             *self.broken,
             *wrong,
-            *(f"{row} is not in its campaign" for row in night.rows if not self.world.is_in_campaign(row)),
+            *(f"{row} is not in its campaign" for row in rows if not self.world.is_in_campaign(row)),
         ]

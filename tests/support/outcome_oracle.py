@@ -8,8 +8,9 @@ from typing import Final
 
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.errors import Excluded
 
-FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN})
+FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN, Outcome.EXCLUDED})
 """Outcomes that the service never sends; the library determines them itself."""
 
 
@@ -27,10 +28,12 @@ def find_wrong_labels(outcome: ContactOutcome, truth: Outcome | None, *, sent: b
     status, possible = outcome.status, outcome.possible
     if truth is None and status not in FINDINGS:
         yield "reported as carried out although it was not"
-    if (truth or (Outcome.REJECTED if status is Outcome.REJECTED else Outcome.NOT_APPLIED)) not in possible:
+    if (truth or (status if status in {Outcome.REJECTED, Outcome.EXCLUDED} else Outcome.NOT_APPLIED)) not in possible:
         yield "label excludes the true outcome"
     if status is Outcome.NOT_APPLIED and (sent or not outcome.certain):
         yield "not_applied although sent"
+    if status is Outcome.EXCLUDED and not (outcome.certain and isinstance(outcome.error, Excluded)):
+        yield "excluded without its reason"
     if status is Outcome.UNKNOWN and outcome.certain:
         yield "unknown but certain"
 

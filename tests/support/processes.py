@@ -112,10 +112,10 @@ class Process:
             self.at("pull", index)
             if self.way == "rows raise":
                 raise Left
-            if isinstance(row, dict):
+            if type(row) is dict:
                 members.clear()
                 members.update(row)
-            yield members if isinstance(row, dict) else row
+            yield members if type(row) is dict else row
 
     async def consider(self) -> bool:
         """Spend the caller's time on an outcome, and return whether the caller leaves the run."""

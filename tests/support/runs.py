@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
-from outreach_async import ContactOutcome, NewContact, OutreachClient, RetryPolicy
+from outreach_async import ContactOutcome, Excluded, NewContact, OutreachClient, RetryPolicy
 
 
 def client(transport: Any, **options: Any) -> OutreachClient:
@@ -16,6 +16,16 @@ def client(transport: Any, **options: Any) -> OutreachClient:
 
 def rows(count: int) -> Iterator[NewContact]:
     return (NewContact(f"user{number}@a.example") for number in range(count))
+
+
+class OptedOut(dict[str, Any]):
+    """A row of a person who may not be written to."""
+
+    def items(self) -> Any:
+        raise Excluded("column 'Unsubscribed' says 'true'")
+
+    def __reduce__(self) -> Any:
+        return OptedOut, ([*super().items()],)
 
 
 class Counted:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
+from support.runs import OptedOut
 
 from outreach_async import Outcome
 from outreach_async._vocabulary import DuplicatePolicy
@@ -91,8 +92,16 @@ class Scenario:
         return group[-1] if self.repeats == "last" else group[0]
 
     def group(self, email: str) -> list[int]:
-        """Return the indices of the valid rows with exactly this e-mail."""
-        return [index for index, row in enumerate(self.rows) if valid(row) and row["email"] == email]
+        """Return the indices of the rows with exactly this e-mail, without the invalid ones."""
+        return [index for index, row in enumerate(self.rows) if is_contact(row) and row["email"] == email]
+
+    def is_excluded(self, index: int) -> bool:
+        """Return whether a row may not be sent, itself or because another one is merged into it."""
+        row = self.rows[index]
+        if self.repeats != "coalesce" or not valid(row):
+            return isinstance(row, OptedOut)
+        group = self.group(row["email"])
+        return group[0] == index and any(isinstance(self.rows[each], OptedOut) for each in group)
 
     def means(self, index: int) -> list[dict[str, Any]]:
         """Return the rows that a sent row stands for: itself, or all rows merged into it."""
@@ -102,6 +111,11 @@ class Scenario:
 
 def valid(row: Any) -> bool:
     """Return whether a row can be sent."""
+    return is_contact(row) and not isinstance(row, OptedOut)
+
+
+def is_contact(row: Any) -> bool:
+    """Return whether a row is that of a contact, who may have opted out."""
     return isinstance(row, dict) and bool(row["email"].strip()) and NO_FIELD not in row
 
 
@@ -192,7 +206,7 @@ def creation(members: dict[str, Any], duplicates: str) -> Request:
 
 
 def seeded(seed: int, rows: int = 20, **options: Any) -> Scenario:
-    """Draw a scenario. About a third of its rows repeat an e-mail, some of them in upper case. A few rows can never be sent."""
+    """Draw a scenario. About a third of its rows repeat an e-mail, some of them in upper case. A few rows may not be sent."""
     chance = random.Random(f"rows {seed}")  # noqa: S311 - repeatable, not secret
     all_rows: list[Any] = []
     for index in range(rows):
@@ -203,7 +217,7 @@ def seeded(seed: int, rows: int = 20, **options: Any) -> Scenario:
         for field in ("custom_2", "custom_3", "city"):
             if chance.random() < 0.6:
                 row[field] = chance.choice(["x", "y", "z", f"of row {index}"])
-        all_rows.append(row)
+        all_rows.append(OptedOut(row) if chance.random() < 0.06 else row)
     before = [f"user{number}@a.example" for number in range(rows) if chance.random() < 0.2]
     options = {"attempts": chance.choice([2, 4]), "trouble": chance.choice([0.15, 0.4]), **options}
     return Scenario(rows=all_rows, before=before, seed=seed, **options)

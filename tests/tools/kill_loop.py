@@ -34,6 +34,7 @@ import attrs
 from anyio.lowlevel import checkpoint
 from support.cli import serve_in_thread
 from support.crashes import Run
+from support.runs import OptedOut
 from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, Late, Scenario, new_fake, seeded
 
@@ -57,6 +58,8 @@ _PATIENCE: Final = 60.0
 """Seconds without a message after which a process counts as hung."""
 _ROWS: Final = 60
 _CITIES: Final = ("Lyon", "Bern", "Rome", "Oslo")
+_NEVER: Final = {f"user{number}@a.example" for number in range(0, 2 * _ROWS, 12)}
+"""People who have opted out in every night."""
 _CAMPAIGNS: Final = {"": None, "Spring": "camp_1", "camp_2": "camp_2"}
 """The campaigns that rows name, by id or name."""
 
@@ -234,6 +237,8 @@ class KilledNights:
         places: list[Place] = ["before a late request", "at a random time"]
         self.killer = Killer(folder, chance, places if location.startswith("s3:") else [*places, "after a write"])
         self.rows: list[dict[str, str]] = []
+        self.excluded: set[str] = set()
+        """The e-mails whose rows may not be sent in this night."""
         self._location = location
         self._fake = fake
         self._url = url
@@ -266,12 +271,14 @@ class KilledNights:
             self.rows.append({"email": email, "city": city, "campaign": self._chance.choice([*_CAMPAIGNS])})
         self._chance.shuffle(self.rows)
         del self.rows[_ROWS - 10 :]
+        self.excluded = {row["email"] for row in self.rows if row["email"] in _NEVER or self._chance.random() < 0.05}
 
     def live(self, *, kill: bool = False) -> dict[str, Any]:
         """Run a night. Return its report, which is empty if the process was killed."""
         options = {"ledger": self._location, "duplicates": "overwrite", "concurrency": 16}
         self._requests = 0
-        job = {"url": self._url, "rows": self.rows, "streamed": False, "attempts": 4, "options": options, "ahead": self._ahead}
+        rows = [OptedOut(row) if row["email"] in self.excluded else row for row in self.rows]
+        job = {"url": self._url, "rows": rows, "streamed": False, "attempts": 4, "options": options, "ahead": self._ahead}
         messages = self.killer.run(kill=kill, **job)
         return messages[-1] if messages and isinstance(messages[-1], dict) else {}
 
@@ -281,16 +288,18 @@ class KilledNights:
         for _ in range(3):  # the first adds the killed run, the second settles its rows
             self._ahead += 3600.0  # no request of an earlier process can arrive any more
             report = self.live()
-        cities = {row["email"]: row["city"] for row in self.rows}
+        sent = [row for row in self.rows if row["email"] not in self.excluded]
+        cities = {row["email"]: row["city"] for row in sent}
         contacts = {contact["email"]: contact for contact in self._fake.contacts(SPACE)}
         stored = {email: contact["fields"]["city"] for email, contact in contacts.items()}
         wrong = [f"{email} has {stored.get(email)}, not {city}" for email, city in cities.items() if stored.get(email) != city]
-        for row in self.rows:
+        wrong += [f"{email} has opted out" for email in _NEVER & contacts.keys()]
+        for row in sent:
             campaign = _CAMPAIGNS[row["campaign"]]
             if campaign is not None and campaign not in contacts[row["email"]]["campaigns"]:
                 wrong.append(f"{row['email']} is not in {campaign}")
-        repeated = sum(count for count in Counter(row["email"] for row in self.rows).values() if count > 1)
-        if report["rows"] - report["ledger"]["unchanged"] > repeated:
+        repeated = sum(count for count in Counter(row["email"] for row in sent).values() if count > 1)
+        if len(sent) - report["ledger"]["unchanged"] > repeated:
             wrong.append(f"a second run sends more than repeated contacts: {report['ledger']}")
         return wrong
 

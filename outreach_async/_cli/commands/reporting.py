@@ -25,7 +25,7 @@ from outreach_async._files.objects import is_url
 from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk._outcomes import LedgerCounts, add_targets
+from outreach_async.bulk._outcomes import LedgerCounts, add_counts, add_targets
 from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
@@ -304,7 +304,7 @@ def _add_up(reports: Sequence[JournalReport], waiting: int) -> JournalReport:
         reports[0],
         **sums,
         state=next((report.state for report in reports if report.state != "finished"), "running" if waiting else "finished"),
-        outcomes={outcome: sum(report.outcomes[outcome] for report in reports) for outcome in reports[0].outcomes},
+        outcomes=add_counts(*(report.outcomes for report in reports)),
         targets=add_targets(*(report.targets for report in reports)),
         events=dict(sum((Counter(report.events) for report in reports), Counter())),
         source=None,

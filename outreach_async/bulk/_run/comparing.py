@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, islice
@@ -14,11 +14,12 @@ import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import RUN_TARGET, NewContact, Target
+from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async.bulk._frames import UnsendableRow
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._contact_keys import contact_key, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, contact_key, order_keys
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, email_of
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import Targets
@@ -221,6 +222,7 @@ class Comparer:
         """Return a row that is sent, or the outcome of a row that cannot be sent; `None` for an unchanged row."""
         row, digest, target = rows.parsed[position], rows.digests[position], rows.targets[position]
         if isinstance(row, ContactOutcome):
+            self.counts.excluded += row.status is Outcome.EXCLUDED
             return row
         key, standing = rows.keys[position], Standing.NEW
         if place >= 0:
@@ -326,21 +328,7 @@ def _emails_of(originals: Sequence[Any]) -> Sequence[Any]:
             emails = [row.get("email") for row in originals]
             if {*map(type, emails)} == {str}:
                 return emails
-    return [*map(_email_of, originals)]
-
-
-def _email_of(original: Any) -> str | None:
-    """Return the e-mail of a row as a plain string; `None` if it has none, or cannot be read."""
-    original = original[0] if type(original) is tuple and original else original  # a contact and its target
-    try:
-        if isinstance(original, NewContact):
-            email: object = original.email
-        else:  # a row that cannot be sent has no items, only members or values
-            members = original.values if isinstance(original, UnsendableRow) else getattr(original, "members", original)
-            email = members.get("email") if isinstance(members, Mapping) else None
-        return str.__str__(email) if isinstance(email, str) else None
-    except Exception:  # noqa: BLE001 - code of the caller, as in `RowParser.parse`
-        return None
+    return [*map(email_of, originals)]
 
 
 class LedgerFeed(WindowedFeed):

@@ -15,7 +15,7 @@ import msgspec
 
 from outreach_async._service.contacts import Target
 from outreach_async.bulk._outcomes import ContactOutcome, add_targets
-from outreach_async.bulk._rows import decode_spooled
+from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._records import DECODING_ERRORS, JournalReport, checked, require
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
@@ -145,9 +145,10 @@ def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
 
 
 def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | None]:
-    """Yield the contacts of spooled rows; `None` for a row that can never be sent."""
+    """Yield the contacts of spooled rows, of which only the e-mail if the row may not be sent; `None` for an invalid row."""
     for _, _, payload in checked(rows, "spooled row {}"):
         contact, target = decode_spooled(payload)
+        contact = contact.contact if isinstance(contact, SpooledExclusion) else contact
         yield {**contact, **(target._asdict() if target else {})} if isinstance(contact, dict) else None
 
 

@@ -18,8 +18,8 @@ from msgspec import MsgspecError
 from outreach_async import errors
 from outreach_async._service.contacts import CERTAIN_OUTCOMES, Target
 from outreach_async._service.validation import masked_repr
-from outreach_async._vocabulary import ID_PREFIXES, Outcome
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, build_outcome, is_superseded
+from outreach_async._vocabulary import ID_PREFIXES, UNAPPLIED_OUTCOMES, Outcome
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, add_counts, build_outcome, is_superseded
 from outreach_async.errors import InvalidRequest, OutreachError
 
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
@@ -158,17 +158,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
 _STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
-_STATUSES: Final = (  # the order is part of the format: only append to it
-    Outcome.ADDED,
-    Outcome.SKIPPED,
-    Outcome.OVERWRITTEN,
-    Outcome.UPDATED_MISSING_FIELDS,
-    Outcome.REJECTED,
-    Outcome.NOT_APPLIED,
-    Outcome.UNKNOWN,
-    Outcome.UNCHANGED,
-    Outcome.EXCLUDED,
-)
+_STATUSES: Final = tuple(Outcome)
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
 _ERROR_CLASSES: Final = {
     name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
@@ -298,7 +288,7 @@ def encode_totals(totals: BulkReport) -> dict[str, Any]:
 
 
 def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
-    outcomes = {Outcome(name): count for name, count in stored["outcomes"].items()}
+    outcomes = add_counts({Outcome(name): count for name, count in stored["outcomes"].items()})
     require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
     return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
 
@@ -344,7 +334,7 @@ _CORRECTABLE: Final = frozenset({"base_url", "workspace", "campaign", "duplicate
 def has_applied_nothing(metadata: Mapping[str, Any]) -> bool:
     """Return whether it is certain that the service has applied no row of a run."""
     totals = decode_totals(metadata["totals"])
-    unapplied = sum(totals.outcomes.get(outcome, 0) for outcome in (Outcome.REJECTED, Outcome.NOT_APPLIED))
+    unapplied = sum(totals.outcomes[outcome] for outcome in UNAPPLIED_OUTCOMES)
     is_settled = metadata["state"] in {*END_STATES} - {"finished"} and metadata["earlier"] == "known" and not metadata["suspects"]
     return is_settled and totals.uncertain == 0 and totals.rows == unapplied
 

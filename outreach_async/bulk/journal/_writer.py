@@ -17,7 +17,16 @@ from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.validation import require_choice
 from outreach_async._vocabulary import SERVICE_OUTCOMES
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
-from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats, SpooledRow, decode_spooled, encode_spooled
+from outreach_async.bulk._rows import (
+    NO_ROWS,
+    WHOLE_INPUT,
+    PossiblySent,
+    Repeats,
+    SpooledExclusion,
+    SpooledRow,
+    decode_spooled,
+    encode_spooled,
+)
 from outreach_async.bulk.journal import _records as records
 from outreach_async.bulk.journal._reader import read_names, read_targets
 from outreach_async.bulk.journal._records import (
@@ -422,15 +431,15 @@ class JournalWriter:
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, payload.encode(), repeats=sent)
-        duplicates = self._identity.options.get("duplicates", "skip")
-        if policy != "coalesce" or latest == index or duplicates == "skip":
+        if policy != "coalesce" or latest == index:
             return SpooledRow(index, payload.encode())
         # Merge all rows with the same e-mail into this one. They are read in pages, because there may be very many.
-        (members, target), last = decode_spooled(payload), index
+        (merged, target), last = decode_spooled(payload), index
+        duplicates = self._identity.options.get("duplicates", "skip")
         while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
             for last, later in page:  # noqa: B007 - the next page begins after row `last`
-                members = merge(members, decode_spooled(later)[0], duplicates)
-        return SpooledRow(index, encode_spooled(members, target))
+                merged = _merge_spooled(merged, decode_spooled(later)[0], duplicates)
+        return SpooledRow(index, encode_spooled(merged, target))
 
     def close(self) -> None:
         """Close the journal. Closing a closed journal does nothing."""
@@ -456,6 +465,12 @@ def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
 def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
     (text,) = db.execute(query, arguments).fetchone()
     return msgspec.json.decode(text, type=list[list[Any]])
+
+
+def _merge_spooled(earlier: Any, later: Any, duplicates: str) -> Any:
+    """Return what is sent instead of two spooled rows with the same e-mail: nothing, if one of them may not be sent."""
+    excluded = next((each for each in (earlier, later) if isinstance(each, SpooledExclusion)), None)
+    return excluded or merge(earlier, later, duplicates)
 
 
 def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
