@@ -29,7 +29,9 @@ What is sent
                each run until the service answers the only attempt of one that started late enough (see below)
     expired    the entry is older than `max_age`, or its time is in the future: others may have edited the contact. `max_age=0`
                sends every row, also with `changed="ignore"`
-    unchanged  not sent. The other counts of `BulkReport.ledger` are rows that are sent
+    unchanged  not sent
+    excluded   not sent, because the person may not be written to (see `outreach_async.Excluded`). What the ledger knows of the
+               contact stays: when the row may be sent again, it is compared as before
 
 A row that the service rejects changes nothing that the ledger knows about its contact, and is sent again in each run, because the
 service may accept it now. The ledger remembers for 90 days that it was rejected. Such a row, also with other values, does not
