@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -126,9 +128,10 @@ class LocatedOutcome:
 
     @property
     def email(self) -> str:
-        """The e-mail of the row, as in the file; empty if the row has no such cell."""
-        column = self.file.codes.index("email")
-        return self.row.cells[column].strip() if column < len(self.row.cells) else ""
+        """The e-mail of the row, as it is sent, or as in the file if the row cannot be sent; empty if there is none."""
+        cells = self.row.sent or self.row.cells
+        places = (at for at, code in enumerate(self.file.codes) if code == "email")
+        return self.row.email.strip() or next((text for at in places if (text := "".join(cells[at : at + 1]).strip())), "")
 
 
 def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOutcome]:
@@ -204,12 +207,17 @@ def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[
 
 
 _Column: TypeAlias = tuple[str, int]
-"""A field's code and -1; for an ignored column its name and 0, or its index if the name is blank."""
+"""A field's code and -1, for its second column -2, and so on; for an ignored column its name and 0, or its index if unnamed."""
 
 
 def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
+    counts, numbers = Counter[str](), dict[int, int]()
+    for at in dict.fromkeys([*chain.from_iterable(file.fallbacks), *range(len(file.codes))]):
+        if code := file.codes[at]:
+            counts[code] -= 1
+            numbers[at] = counts[code]
     return [
-        ((code, -1) if code else (name, 0 if name.strip() else at), name)
+        ((code, numbers[at]) if code else (name, 0 if name.strip() else at), name)
         for at, (name, code) in enumerate(zip(file.headers, file.codes, strict=True))
     ]
 

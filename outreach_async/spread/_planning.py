@@ -22,6 +22,7 @@ import msgspec
 
 from outreach_async._service.contacts import Target
 from outreach_async._service.validation import require_choice, require_id, require_upload_options, type_name
+from outreach_async._service.values import read_value
 from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._rows import Repeats
@@ -74,6 +75,11 @@ class PlannedFile:
     version: FileVersion
     headers: tuple[str, ...]
     codes: tuple[str | None, ...]
+    fallbacks: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(self.headers, self.codes, fallbacks=self.fallbacks)
 
 
 @attrs.frozen
@@ -158,7 +164,7 @@ def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> I
     if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
         raise changed_error(planned.location)
     count = 0
-    for row in pieces[piece.number].rows(Columns(planned.headers, planned.codes)):
+    for row in pieces[piece.number].rows(planned.columns):
         count += 1
         if count > piece.rows:
             break
@@ -383,14 +389,12 @@ def plan(
             version = read_version(location)
             file = options.open(location, version)
             columns = mapped(file)
-            email = columns.codes.index("email")
             for number, piece in enumerate(file.split()):
                 before = index.rows
-                for cell in piece.column(email):
-                    # A row without an e-mail is never sent.
-                    index.add(order_key(cell) if cell and not cell.isspace() else None)
+                for email in _read_emails(piece, columns):
+                    index.add(order_key(email) if email else None)  # a row without an e-mail is never sent
                 counted.append((len(planned), number, index.rows - before))
-            planned.append(PlannedFile(location, version, columns.headers, columns.codes))
+            planned.append(PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks))
             require_version(location, version)
         flags = index.find_repeats()
     if unused := given.keys() - {header.strip() for file in planned for header in file.headers}:
@@ -398,6 +402,13 @@ def plan(
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options)
+
+
+def _read_emails(piece: File, columns: Columns) -> Iterator[str]:
+    """Yield the e-mail of each row as it is sent; an empty string if there is none. Other columns need not be read."""
+    for cells in zip(*map(piece.column, columns.sources["email"]), strict=True):
+        sent = (read_value("email", cell)[0].strip() for cell in cells)
+        yield next(filter(None, sent), "")
 
 
 def open_temporary_file(folder: Path | None = None) -> BinaryIO:

@@ -174,3 +174,20 @@ def test_a_report_of_parts_refuses_what_it_cannot_do(folder: str, served: Served
         2,
         True,
     )
+
+
+def test_rejects_of_parts_keep_each_of_several_columns_of_a_field(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    (tmp_path / "a.csv").write_text("Home,Work,City\n,ann@x.example,Lyon\nbo@x.example,ann@x.example,Rome\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("Work,Home,Town\nbo@x.example,ann@x.example,Bern\n", encoding="utf-8")
+    overrides = {"Work": "email", "Home": "email", "Town": "nickname"}
+    made = plan([tmp_path / "a.csv", tmp_path / "b.csv"], overrides=overrides, repeats="error")
+    with served(PlainService()) as connection:
+        for part in made.parts:
+            import_part(part, str(tmp_path / "journals"), connection)
+    assert shell("report", str(tmp_path / "journals"), "--rejects", str(tmp_path / "rejects.csv")).code == 3
+    (row,) = rejects_in(tmp_path / "rejects.csv")
+    found = [row[name] for name in ("Work", "Home", "City", "Town")]
+    assert found == ["ann@x.example", "bo@x.example", "Rome", ""]

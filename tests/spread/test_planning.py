@@ -206,6 +206,15 @@ def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     ]
 
 
+def test_the_first_of_several_columns_that_has_an_email_decides_the_part(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("Home,Work\nann@x.example,\nbo@x.example, ann@x.example\ncy@x.example,di@x.example\n", encoding="utf-8")
+    made = plan([path], overrides={"Work": "email", "Home": "email"})
+    assert ImportPlan.from_json(made.to_json()) == made
+    assert made.files[0].columns.sources == {"email": (1, 0)}
+    assert [[row.line for _, row in planned_rows(part)] for part in made.parts] == [[4], [2, 3]]
+
+
 def test_rows_of_a_part_are_encoded_from_their_cells(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("E-mail,City\nann@x.example,Lyon\n", encoding="utf-8")
