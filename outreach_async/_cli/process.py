@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import signal
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -18,7 +19,6 @@ from anyio.abc import TaskGroup
 
 from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
 from outreach_async._service.retry import is_denied, is_permanent_rejection
-from outreach_async._service.validation import masked_repr
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.errors import (
     BulkError,
@@ -28,13 +28,12 @@ from outreach_async.errors import (
     OutreachError,
     format_count,
     iterate_linked_errors,
-    shorten,
 )
 from outreach_async.transport._secret import mask_keys
 
 if TYPE_CHECKING:
     from outreach_async._cli.output import Screen
-    from outreach_async.importer._columns import UnmappedColumns
+    from outreach_async.importer._unmapped import UnmappedColumns
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -160,7 +159,7 @@ def format_error(error: BaseException) -> str:
     """Return the lines to print for an error, usually a single line. Owner keys are masked."""
     lines = [f"outreach-async: {_format_message(error)}"]
     if isinstance(error, InvalidRequest):
-        from outreach_async.importer._columns import UnmappedColumns  # imported on demand: few errors need it
+        from outreach_async.importer._unmapped import UnmappedColumns  # imported on demand: few errors need it
 
         lines = list(_format_unmapped_columns(error)) if isinstance(error, UnmappedColumns) else lines
     return "\n".join(to_printable(mask_keys(line)) for line in lines)
@@ -173,26 +172,30 @@ def format_message(error: BaseException) -> str:
 
 def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
     """Yield a line with a `--map` option for each unmapped column. A shell ignores its comment, so users can copy the line."""
-    from outreach_async.importer._columns import CODE, MAX_SAMPLE_LENGTH
+    from outreach_async.importer._unmapped import CODE, MAX_SHOWN
 
-    unknown = error.count - error.ambiguous
-    kinds = [f"{count:,} {kind}" for count, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if count]
-    columns = "columns" if error.count > 1 else "column"
+    count, more = len(error.columns), len(error.columns) - MAX_SHOWN
+    unknown = count - error.ambiguous
+    kinds = [f"{number:,} {kind}" for number, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if number]
+    columns = "columns" if count > 1 else "column"
     remedy = "pass these options" + ("" if error.ambiguous else ", or --ignore-unknown")
     yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
-    for column in error.columns:
-        comments = ["ambiguous"] if column.ambiguous else []
-        comments += [f"such as {masked_repr(shorten(column.sample, MAX_SAMPLE_LENGTH))}"] if column.sample else []
-        comments += [f"column {column.number} has no name"] if not column.header.strip() else []
-        comments += [f"or {', '.join(column.proposals[1:])}"] if len(column.proposals) > 1 else []
-        yield f"  {column.option()}" + (f"  # {'; '.join(comments)}" if comments else "")
-    if error.count > len(error.columns):
-        yield f"  ... and {format_count(error.count - len(error.columns), 'more column')}"
+    for column in error.columns[:MAX_SHOWN]:
+        yield f"  {column.option()}" + (f"  # {'; '.join(column.comments)}" if column.comments else "")
+    if more > 0:
+        remedy = "" if error.draft else "; --save-mapping mapping.toml writes all to a file"
+        yield f"  ... and {format_count(more, 'more column')}{remedy}"
+    if error.draft is not None:
+        path = shlex.quote(str(error.draft))
+        if error.draft_existed:
+            yield f"{path} exists and is left as it was; pass a new path to --save-mapping for a file with all columns"
+        else:
+            yield f"{path} has all columns; edit it, and pass --mapping {path} instead of these options"
     if unknown and error.ambiguous:
         yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
-    if not error.any_known:
+    if not any(error.decisions):
         yield "No column is recognised. If a title precedes the header, pass --header-row N."
-    elif any(column.proposals[0] == CODE for column in error.columns):
+    elif any(column.proposals[0] == CODE for column in error.columns[:MAX_SHOWN]):
         yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
     else:
         yield "To list the fields of the workspace: outreach-async fields"

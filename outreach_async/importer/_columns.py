@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import attrs
 
 from outreach_async._service.operations import order_fields
-from outreach_async._service.validation import TARGET_FIELDS, masked_repr
+from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
-from outreach_async.errors import InvalidRequest, format_count, shorten
-from outreach_async.importer._consent import CONSENT_CODES, load_consent_headers
+from outreach_async.errors import InvalidRequest, format_count
+from outreach_async.importer._consent import CONSENT_CODES, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import (
     ExportFormat,
     detect_export,
@@ -25,35 +25,29 @@ from outreach_async.importer._known_exports import (
     fold_name,
     load_common_fields,
 )
+from outreach_async.importer._unmapped import (
+    CODE,
+    IGNORE,
+    MAX_SHOWN,
+    Decision,
+    describe_sample,
+    find_meanings,
+    map_option,
+    order_columns,
+    unmapped_error,
+)
 from outreach_async.models import WorkspaceField
 
 if TYPE_CHECKING:
     from outreach_async.client import OutreachClient  # needed only by type checkers
 
-IGNORE: Final = "ignore"
-"""The code that ignores a column. An empty code has the same meaning.
-
-Example:
-    ```python
-    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
-    ```
-"""
-
-CODE: Final = "CODE"
-"""The placeholder in a proposed option for which no field is known. It is no code, so an option with it changes nothing."""
-
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
-_MAX_PROPOSED: Final = 7  # columns listed in an error; a sheet can have 16,384 columns
 _MAX_SIMILAR: Final = 3
-MAX_SAMPLE_LENGTH: Final = 30  # characters of a sample cell that an error shows
 _MIN_SIMILARITY: Final = 0.6  # of suggested names: 'company' and 'company_name' have 0.78
-_MIN_PROPOSED_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75
 
 _Tier: TypeAlias = tuple[Callable[[str], str], Mapping[str, frozenset[str]]]
 """A function that normalises a name, and the field codes by normalised name."""
-Decision: TypeAlias = tuple[str | None, str]
-"""The code of a column (`None` to ignore the column), and the reason for the code."""
 
 
 @attrs.frozen
@@ -200,12 +194,17 @@ def map_columns(
     mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields, samples)
     decisions = mapper.decide_all(headers)
     unmapped = [at for at, decision in enumerate(decisions) if decision is None]
-    ambiguous = [at for at in unmapped if find_ambiguous(headers[at])]
-    if rejected := ambiguous if ignore_unknown else unmapped:
-        raise _create_unmapped_error(headers, decisions, fields, rejected, ambiguous_count=len(ambiguous), samples=samples)
+    if rejected := [at for at in unmapped if not ignore_unknown or find_meanings(headers[at])]:
+        usable = [field for field in fields if _is_sendable(field.code)]
+        codes = {**load_common_fields(), **{fold_name(code): code for code in _STANDARD_CODES}}
+        codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
+        error = unmapped_error(headers, decisions, rejected, codes, samples)
+        error.order = order_columns(len(headers), _group_columns(headers, decisions, mapper).values())
+        raise error
     decided: list[Decision] = [decision or (None, "unknown, ignored") for decision in decisions]
     fallbacks = _find_fallbacks(headers, decided, mapper, samples)
-    codes, reasons = zip(*decided, strict=True)
+    by_column: Any = zip(*decided, strict=True)
+    codes, reasons = by_column
     return Columns(tuple(headers), codes, reasons, mapper.export.name if mapper.export else None, fallbacks)
 
 
@@ -276,8 +275,9 @@ class ColumnMapper:
                 return code, "workspace field" if name is header else f"workspace field {name!r}"
         if self.export and (reason := self.export.find_ignore_reason(header)):
             return None, f"{self.export.name}: {reason}"
-        common = load_common_fields().get(fold_name(header))
-        return (common, "common name") if common else None
+        if common := load_common_fields().get(fold_name(header)):
+            return common, "common name"
+        return (None, "about telephones, not e-mail") if is_about_telephones(header) else None
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
@@ -350,7 +350,7 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
     for normalise, index in tiers:
         if codes := index.get(normalise(header)):
             if len(codes) > 1:
-                column = f"column {header!r}{_describe_sample(samples.get(header, ''))}"
+                column = f"column {header!r}{describe_sample(samples.get(header, ''))}"
                 remedy = f"choose one of them, as in --map {shlex.quote(f'{header.strip()}={min(codes)}')}"
                 raise InvalidRequest(f"{column} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
             return min(codes)
@@ -377,6 +377,9 @@ def _resolve_overrides(
 ) -> dict[str, str | None]:
     names = [header.strip() for header in headers]
     chosen: dict[str, str | None] = {}
+    if open_ := [column for column, code in overrides.items() if code == CODE]:
+        what = f"expected the code of a field, or 'ignore', got the placeholder {CODE} for {format_count(len(open_), 'column')}"
+        raise InvalidRequest(f"map: {what}, such as {open_[0]!r}; replace it")
     for column, code in overrides.items():
         if column.strip() not in names:
             similar = _suggest_similar(column, names)
@@ -397,112 +400,31 @@ def _suggest_similar(name: str, known: Iterable[str]) -> str:
     return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
+def _group_columns(headers: Sequence[str], decisions: Sequence[Decision | None], mapper: ColumnMapper) -> dict[str, list[int]]:
+    """Return the columns of each field, the preferred one first."""
+    groups = dict[str, list[int]]()
+    for at, decision in enumerate(decisions):
+        if decision and (code := decision[0]) and code not in CONSENT_CODES:
+            groups.setdefault(code, []).append(at)
+    return {code: sorted(places, key=lambda at: mapper.rank(headers[at], code) or 0) for code, places in groups.items()}
+
+
 def _find_fallbacks(
     headers: Sequence[str], decisions: Sequence[Decision], mapper: ColumnMapper, samples: Sequence[str]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the columns of each field that has several, the preferred one first. By name alone, no two share a field."""
-    places = dict[str, list[int]]()
-    for at, (code, _) in enumerate(decisions):
-        if code and code not in CONSENT_CODES:
-            places.setdefault(code, []).append(at)
-    if "email" not in places:
+    groups = _group_columns(headers, decisions, mapper)
+    if "email" not in groups:
         raise InvalidRequest("no column maps to 'email', which every contact needs; map one, as in --map Column=email")
-    groups = list[tuple[int, ...]]()
-    for code, several in places.items():
-        ranks = {at: mapper.rank(headers[at], code) for at in several}
-        if len(several) > 1 and None in ranks.values():
-            one, other = (f"{headers[at]!r}{_describe_sample(samples[at])}" for at in several[:2])
-            options = " ".join(_map_option(headers[at], code) for at in several[:_MAX_PROPOSED] if ranks[at] is None)
+    for code, places in groups.items():
+        by_name = [at for at in sorted(places) if mapper.rank(headers[at], code) is None]
+        if len(places) > 1 and by_name:
+            one, other = (f"{headers[at]!r}{describe_sample(samples[at])}" for at in sorted(places)[:2])
+            options = " ".join(map_option(headers[at], code) for at in by_name[:MAX_SHOWN])
             remedy = f"pass {options} to use the first in the order of the options that has a value, or map one to 'ignore'"
             raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
-        ordered = sorted(several, key=lambda at: ranks[at] or 0)
-        shared = mapper.find_shared(code, headers, decisions)
-        if len(ordered) + len(shared) > 1:
-            groups.append((*ordered, *shared))
-    return tuple(groups)
-
-
-def _map_option(header: str, code: str) -> str:
-    return f"--map {shlex.quote(f'{header.strip()}={code}')}"
-
-
-def _describe_sample(sample: str) -> str:
-    return f" (such as {masked_repr(shorten(sample, MAX_SAMPLE_LENGTH))})" if sample else ""
-
-
-@attrs.frozen
-class UnmappedColumn:
-    number: int
-    header: str
-    proposals: tuple[str, ...]
-    ambiguous: bool
-    sample: str = ""
-
-    def option(self) -> str:
-        """Return the option that maps the column to the best proposal, quoted for a shell."""
-        return f"--map {shlex.quote(f'{self.header.strip()}={self.proposals[0]}')}"
-
-    def __str__(self) -> str:
-        name = f"{'ambiguous' if self.ambiguous else 'unknown'} column {self.header!r}"
-        others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
-        name = name if self.header.strip() else f"column {self.number} has no name"
-        return f"{name}{_describe_sample(self.sample)}: {self.option()}{others}"
-
-
-class UnmappedColumns(InvalidRequest):
-    """Columns of a file are unknown or ambiguous."""
-
-    def __init__(
-        self,
-        message: str,
-        columns: tuple[UnmappedColumn, ...] = (),
-        count: int = 0,
-        ambiguous: int = 0,
-        *,
-        any_known: bool = True,
-    ) -> None:
-        super().__init__(message)
-        self.columns = columns
-        self.count = count
-        self.ambiguous = ambiguous
-        self.any_known = any_known
-
-
-def _create_unmapped_error(
-    headers: Sequence[str],
-    decisions: Sequence[Decision | None],
-    fields: Sequence[WorkspaceField],
-    unmapped: Sequence[int],
-    *,
-    ambiguous_count: int,
-    samples: Sequence[str],
-) -> UnmappedColumns:
-    usable = [field for field in fields if _is_sendable(field.code)]
-    codes = {**load_common_fields(), **{fold_name(code): code for code in _STANDARD_CODES}}
-    codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
-    taken, columns = {decision[0] for decision in decisions if decision}, list[UnmappedColumn]()
-    for at in unmapped[:_MAX_PROPOSED]:
-        if ambiguous := find_ambiguous(headers[at]):
-            similar = ambiguous.may_be
-        else:
-            matches = get_close_matches(fold_name(headers[at]), codes, n=6, cutoff=_MIN_PROPOSED_SIMILARITY)
-            similar = tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
-        # The best proposal comes first. It never ignores the column, whose data would be lost.
-        proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
-        if not proposals or (not ambiguous and proposals[0] != similar[0]):  # another column maps to the most similar field
-            proposals = (CODE, *proposals)
-        if proposals[0] == CODE or IGNORE in similar:
-            proposals = (*proposals, IGNORE)
-        columns.append(UnmappedColumn(at + 1, headers[at], proposals, ambiguous is not None, samples[at]))
-        taken |= {proposals[0]} - {CODE}  # so that all options can be pasted together
-    others = len(unmapped) - len(columns)
-    parts = [*map(str, columns), format_count(others, "more column")][: len(unmapped)]
-    message = "; ".join(parts)
-    if any(column.proposals[0] == CODE for column in columns):
-        message += f"; replace {CODE} with the code of a field"
-    if len(unmapped) > ambiguous_count:
-        message += f"; or ignore {'the unknown ones' if ambiguous_count else 'all of them'} with --ignore-unknown"
-    return UnmappedColumns(message, tuple(columns), len(unmapped), ambiguous_count, any_known=any(decisions))
+        places.extend(mapper.find_shared(code, headers, decisions))
+    return tuple(tuple(places) for places in groups.values() if len(places) > 1)
 
 
 async def columns_for(

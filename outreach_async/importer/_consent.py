@@ -77,3 +77,31 @@ def load_consent_headers() -> Mapping[str, str]:
     """Return the kinds of columns with common names, by folded name."""
     groups = [group for language in _load_table()["headers"].values() for group in language.items()]
     return {fold_name(name): kind for kind, names in groups for name in names}
+
+
+def guess_kinds(header: str) -> tuple[str, ...]:
+    """Return the kinds that a column with an unknown name may have, the likeliest first; none if it looks like another."""
+    words = _fold_words(header)
+    found = {kind for kind in CONSENT_CODES if _find_look(kind, words)}
+    if not found or is_about_telephones(header) or _find_look("links", words, r"\b"):
+        return ()
+    if "opt_out" not in found and _find_look("details", words, r"\b"):
+        return ()
+    first = next(kind for kind in ("email_status", "opt_out", "opt_in") if kind in found)
+    return (first, *(kind for kind in CONSENT_CODES if kind != first))
+
+
+def is_about_telephones(header: str) -> bool:
+    """Return whether a column says who must not be called, or who agreed to it. It says nothing about e-mail."""
+    words = _fold_words(header)
+    is_named = "mail" not in words and _find_look("telephones", words, r"\b")
+    return is_named and any(_find_look(kind, words) for kind in CONSENT_CODES)
+
+
+@cache
+def _load_look(name: str, end: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(_load_table()['looks_like'][name])}){end}")
+
+
+def _find_look(name: str, words: str, end: str = "") -> bool:
+    return _load_look(name, end).search(words) is not None

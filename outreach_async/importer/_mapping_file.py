@@ -12,6 +12,7 @@ from typing import Any, Final
 from outreach_async._files.toml import parse_toml
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._unmapped import CODE, IGNORE, UnmappedColumns, order_columns
 
 _TABLE: Final = "columns"
 _MAX_SIZE: Final = 1 << 24
@@ -49,27 +50,40 @@ def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dic
     return {column: code for column, code in saved.items() if column in names}, lacking
 
 
+def merge_mappings(overrides: Mapping[str, str], saved: Mapping[str, str]) -> dict[str, str]:
+    """Return all overrides, those of options first: of the columns of one field, the first is preferred."""
+    return {**overrides, **{column: code for column, code in saved.items() if column not in overrides}}
+
+
 def mapping_text(columns: Columns, name: str) -> str:
-    lines = [f"# Fields for the columns of {_to_comment(name)}; read this file with --mapping."]
-    if columns.export:
-        lines.append(f"# The file was recognised as an export from {columns.export}.")
-    lines += ["# Each value is a field code, as listed by the command 'fields', or \"ignore\".", "", f"[{_TABLE}]"]
-    entries: dict[str, str] = {}
+    notes = [f"The file was recognised as an export from {columns.export}."] if columns.export else []
+    # A column is listed with its own field, also if another field uses it where its own column is blank.
+    own = [[at for at in places if columns.codes[at] == code] for code, places in columns.sources.items()]
     decisions = columns.decisions()
-    for column, code, reason in (decisions[at] for at in _order_columns(columns)):
+    return _write_mapping(name, notes, [decisions[at] for at in order_columns(len(decisions), own)])
+
+
+def draft_text(error: UnmappedColumns, headers: Sequence[str], name: str) -> str:
+    """Return the mapping of a file with unknown columns, for a user to complete: a placeholder is refused by `map_columns`."""
+    rows = {
+        at: (header.strip(), IGNORE if decision[0] is None else decision[0], decision[1])
+        for at, (header, decision) in enumerate(zip(headers, error.decisions, strict=True))
+        for decision in [decision or (None, "unknown, ignored")]
+    }
+    for column in error.columns:
+        rows[column.number - 1] = (column.header.strip(), column.proposals[0], f"check this line: {'; '.join(column.comments)}")
+    notes = [f"Check the marked lines, and replace each {CODE} with the code of a field, or with {IGNORE}."]
+    return _write_mapping(name, notes, [rows[at] for at in error.order])
+
+
+def _write_mapping(name: str, notes: Sequence[str], rows: Sequence[tuple[str, str, str]]) -> str:
+    lines = [f"Fields for the columns of {_to_comment(name)}; read this file with --mapping.", *notes]
+    lines += ["Each value is a field code, as listed by the command 'fields', or \"ignore\"."]
+    entries: dict[str, str] = {}
+    for column, code, reason in rows:
         # A repeated name, such as a blank name, is written once: an override applies to every column with that name.
         entries.setdefault(column, f"{_quote(column)} = {_quote(code)} # {_to_comment(reason)}")
-    return "".join(f"{line}\n" for line in (*lines, *entries.values()))
-
-
-def _order_columns(columns: Columns) -> list[int]:
-    """Return the indexes of all columns as in the file, except that the columns of one field are in order of preference."""
-    order = [*range(len(columns.headers))]
-    for code, places in columns.sources.items():
-        own = [at for at in places if columns.codes[at] == code]  # the others are listed with the field that they belong to
-        for slot, at in zip(sorted(own), own, strict=True):
-            order[slot] = at
-    return order
+    return "".join(f"{line}\n" for line in (*(f"# {line}" for line in lines), "", f"[{_TABLE}]", *entries.values()))
 
 
 def _quote(value: str) -> str:

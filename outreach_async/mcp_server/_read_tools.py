@@ -24,7 +24,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
 from outreach_async.importer._checks import CheckPolicy, Checks
-from outreach_async.importer._columns import CODE, UnmappedColumns
+from outreach_async.importer._unmapped import CODE, UnmappedColumns
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
 
@@ -180,7 +180,7 @@ class ReadTools:
         except UnmappedColumns as error:
             proposed = {**(columns or {}), **{column.header: column.proposals[0] for column in error.columns}}
             raise InvalidRequest(
-                f"columns: expected known columns, got {error.count:,} unknown or ambiguous; "
+                f"columns: expected known columns, got {len(error.columns):,} unknown or ambiguous; "
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace {CODE}, or pass 'ignore' if the column is not needed"
             ) from None

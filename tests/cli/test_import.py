@@ -100,7 +100,38 @@ def test_the_options_of_an_error_can_be_pasted(served: Served) -> None:
 def test_hundreds_of_unknown_columns_print_ten_lines(shell: Shell, tmp_path: Path, count: int, more: str) -> None:
     path = save_contacts(tmp_path, ",".join(["email", *(f"Odd {number}" for number in range(count))]) + "\n")
     lines = shell("import", path, "--dry-run").err.splitlines()
-    assert (len(lines), max(map(len, lines)) <= 80, lines[8]) == (10, True, f"  ... and {more}")
+    assert (len(lines), max(map(len, lines)) <= 80) == (10, True)
+    assert lines[8] == f"  ... and {more}; --save-mapping mapping.toml writes all to a file"
+
+
+def test_a_mapping_is_saved_for_the_user_to_complete_if_columns_are_unknown(served: Served) -> None:
+    odd = [f"Odd {number}" for number in range(20)]
+    path = served.save(",".join(["Home", "Work", "Titel", *odd]) + "\nh@a.example,w@a.example,CEO" + ",x" * 20 + "\n")
+    mapping = served.folder / "the map.toml"
+    options = ("--map", "Work=email", "--map", "Home=email", "--save-mapping", str(mapping), *served.options)
+    for _ in range(2):
+        refused = served("import", path, *options)
+        assert (refused.code, "  ... and 14 more columns\n" in refused.err, posts(served.service)) == (2, True, 0)
+        draft = mapping.read_text()
+        assert '"Titel" = "title" # check this line: ambiguous; such as \'CEO\'; or ignore\n' in draft
+        assert draft.count(" = \"CODE\" # check this line: such as 'x'; or ignore") == 20
+        given = f"pass --mapping '{mapping}' instead" in refused.err
+        assert given != (f"'{mapping}' exists and is left as it was" in refused.err)
+    again = ("import", path, "--mapping", str(mapping), *served.options)
+    assert "got the placeholder CODE for 20 columns, such as 'Odd 0'" in served(*again).err
+    mapping.write_text(draft.replace('"CODE"', '"nickname"', 1).replace('"CODE"', '"ignore"'))
+    assert served(*again).code == 0
+    (contact,) = served.service.contacts("space_1")
+    assert (contact["email"], contact["fields"]) == ("w@a.example", {"title": "CEO", "nickname": "x"})
+
+
+def test_a_column_that_may_say_who_opted_out_is_not_ignored_unless_told_so(served: Served) -> None:
+    path = served.save("email,Unsub flag,Shoe Size\na@a.example,,42\n")
+    refused = served("import", path, "--ignore-unknown", *served.options)
+    assert (refused.code, posts(served.service)) == (2, 0)
+    remark = "looks like a column that says who must not be written to"
+    assert f"\n  --map 'Unsub flag=opt_out'  # {remark}; or opt_in, email_status, ignore\n" in refused.err
+    assert served("import", path, "--ignore-unknown", "--map", "Unsub flag=opt_out", *served.options).code == 0
 
 
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
-from outreach_async.importer._columns import CODE, ColumnMapper, UnmappedColumns
+from outreach_async.importer._columns import ColumnMapper
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import (
     find_ambiguous,
     fold_name,
@@ -22,6 +23,7 @@ from outreach_async.importer._known_exports import (
     load_common_fields,
     read_common_headers,
 )
+from outreach_async.importer._unmapped import CODE, UnmappedColumns
 from outreach_async.models import WorkspaceField
 
 CODES = {"email", *STANDARD_FIELDS}
@@ -67,7 +69,7 @@ def test_no_name_of_the_table_hides_a_field_of_that_name() -> None:
 def test_the_table_maps_to_existing_fields() -> None:
     assert {code for _, code in NAMED} <= CODES
     for header in MEANINGS:
-        assert set(header.may_be) <= {*CODES, *TARGET_FIELDS, "ignore"}
+        assert set(header.may_be) <= {*CODES, *TARGET_FIELDS, *CONSENT_CODES, "ignore"}
         assert len(set(header.may_be)) == len(header.may_be) >= 2
         for rule in header.rules:
             assert rule["field"] in header.may_be

@@ -6,7 +6,8 @@ import pytest
 from support.tables import check_rows
 
 from outreach_async.importer import map_columns
-from outreach_async.importer._consent import find_exclusion, load_consent_headers
+from outreach_async.importer._consent import find_exclusion, guess_kinds, load_consent_headers
+from outreach_async.importer._unmapped import UnmappedColumns
 
 CELLS = {
     ("opt_out", True): """
@@ -54,3 +55,37 @@ def test_each_common_name_is_recognised_without_the_fields_of_a_workspace() -> N
         assert map_columns(["email", header]).codes == ("email", code)
 
     check_rows([*load_consent_headers().items()], check)
+
+
+LIKE_OPT_OUT = """
+    Unsub flag, Do Not Mail, Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2,
+    Désinscrit de la liste, Fecha baja, Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
+LIKE_OPT_IN = """
+    Newsletter, GDPR, Permission to contact, Email opt-in 2, Consents, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody"""
+LIKE_STATUS = "Verified, ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2, Stav odberu 2"
+UNLIKE = """
+    Email, Mailing State, Mail State, Subscription Plan, Abonnement, Dirección de trabajo, Odběratel, Lead Status, Deal Status,
+    OPTIN_TIME, OPTIN_IP, Opt-in Date, CONFIRM_TIME, Consent Date, Consent source, Unsubscribe Link, Unsubscribe URL, Verified on,
+    Do Not Call, SMS Opt In, Nicht anrufen"""
+LOOKS = [(LIKE_OPT_OUT, "opt_out"), (LIKE_OPT_IN, "opt_in"), (LIKE_STATUS, "email_status"), (UNLIKE, None)]
+
+
+def test_an_unknown_column_that_looks_like_one_is_never_only_ignored() -> None:
+    def check(header: str, kind: str | None) -> None:
+        kinds = guess_kinds(header.strip())
+        assert (kinds[0] if kinds else None) == kind
+        if kind is None:
+            return
+        with pytest.raises(UnmappedColumns) as caught:
+            map_columns(["email", header, "Also unsub"], ignore_unknown=True)
+        (column, other) = caught.value.columns
+        assert (column.proposals, column.ambiguous) == ((*kinds, "ignore"), True)
+        assert {*kinds} == {"opt_out", "opt_in", "email_status"} == {*other.proposals} - {"ignore"}
+        assert f"column {header!r} looks like a column that says who must not be written to: --map" in str(caught.value)
+
+    check_rows(((header, kind) for headers, kind in LOOKS for header in headers.split(",")), check)
+
+
+@pytest.mark.parametrize("header", ["Do Not Call", "DoNotCall", "Accepts SMS Marketing", "Nicht anrufen", "Phone Verified"])
+def test_a_column_about_telephones_is_ignored_with_that_reason(header: str) -> None:
+    assert map_columns(["email", header]).decisions()[1] == (header, "ignore", "about telephones, not e-mail")

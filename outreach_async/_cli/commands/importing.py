@@ -52,7 +52,14 @@ from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for
 from outreach_async.importer._checks import CheckPolicy, Checks
 from outreach_async.importer._columns import can_map_all
 from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._mapping_file import apply_mapping, is_mapping, mapping_text, read_mapping
+from outreach_async.importer._mapping_file import (
+    apply_mapping,
+    draft_text,
+    is_mapping,
+    mapping_text,
+    merge_mappings,
+    read_mapping,
+)
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
 from outreach_async.importer._rejects import (
     FindNumber,
@@ -67,6 +74,7 @@ from outreach_async.importer._rejects import (
 from outreach_async.importer._source import STDIN, InputChanged
 from outreach_async.importer._table import RowUnit
 from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids
+from outreach_async.importer._unmapped import UnmappedColumns
 
 if TYPE_CHECKING:
     from outreach_async.bulk import Journal, ObjectJournal, Outcomes, Repeats
@@ -171,12 +179,14 @@ def _create_job(
                 remedy = "pass the same rows to standard input again, or omit the option"
                 raise click.UsageError(f"--keep: {job.journal} contains the fields of each row, but not its columns; {remedy}.")
             applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
-            return attrs.evolve(job, overrides={**applicable, **overrides}, spooled=True)
+            return attrs.evolve(job, overrides=merge_mappings(overrides, applicable), spooled=True)
     file = open_input(path)
     applicable, lacking = apply_mapping(saved, file.headers)
     notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
     notes += [policy.note] if policy.note else []
-    return attrs.evolve(job, file=file, keeps=keeps, overrides={**applicable, **overrides}, checks=policy, notes=tuple(notes))
+    return attrs.evolve(
+        job, file=file, keeps=keeps, overrides=merge_mappings(overrides, applicable), checks=policy, notes=tuple(notes)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -302,7 +312,12 @@ async def prepare(
         targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
     recognised = await recognise_targets(job.file, job.overrides, targets)
     overrides = {**job.overrides, **recognised}
-    columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+    try:
+        columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+    except UnmappedColumns as error:
+        if job.save_mapping is not None:
+            _save_draft(job.save_mapping, error, job.file)
+        raise
     if recognised:
         pairs = zip(columns.headers, columns.reasons, strict=True)
         columns = attrs.evolve(columns, reasons=tuple(REASON if name.strip() in recognised else old for name, old in pairs))
@@ -323,6 +338,15 @@ async def prepare(
         print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.kinds), _MAX_FINDINGS))
     print_findings(screen, preflight)
     return columns, preflight, targets
+
+
+def _save_draft(path: Path, error: UnmappedColumns, file: File) -> None:
+    """Write the mapping of a file with unknown columns, for the user to complete. A file that exists may have been completed."""
+    error.draft_existed = path.is_file() and path.stat().st_size > 0
+    if not error.draft_existed:
+        with files.explain_write_errors("--save-mapping", path):
+            atomic_write(path, draft_text(error, file.headers, file.name))
+    error.draft = path
 
 
 async def _check_file(options: Options, job: ImportJob) -> int:

@@ -1,0 +1,146 @@
+"""The error for columns that are unknown or ambiguous, with a proposal for each of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+
+from outreach_async._service.validation import masked_repr
+from outreach_async.errors import InvalidRequest, format_count, shorten
+from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
+from outreach_async.importer._known_exports import find_ambiguous, fold_name
+
+IGNORE: Final = "ignore"
+"""The code that ignores a column. An empty code has the same meaning.
+
+Example:
+    ```python
+    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
+    ```
+"""
+
+CODE: Final = "CODE"
+"""The placeholder in a proposed option for which no field is known. It is no code, so an option with it changes nothing."""
+
+Decision: TypeAlias = tuple[str | None, str]
+"""The code of a column (`None` to ignore the column), and the reason for the code."""
+
+MAX_SHOWN: Final = 7  # columns listed in an error; a sheet can have 16,384 columns
+_MAX_COMPARED: Final = 100  # columns for which similar fields are searched, which takes milliseconds for each
+_MAX_SAMPLE_LENGTH: Final = 30  # characters of a sample cell that an error shows
+_MAX_SIMILAR: Final = 3
+_MIN_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75
+
+
+def map_option(header: str, code: str) -> str:
+    """Return the option that maps a column, quoted for a shell."""
+    return f"--map {shlex.quote(f'{header.strip()}={code}')}"
+
+
+def describe_sample(sample: str) -> str:
+    return f" (such as {masked_repr(shorten(sample, _MAX_SAMPLE_LENGTH))})" if sample else ""
+
+
+def order_columns(count: int, groups: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """Return the indexes of all columns as in the file, except that those of one group are in the order of the group."""
+    order = [*range(count)]
+    for places in groups:
+        for slot, at in zip(sorted(places), places, strict=True):
+            order[slot] = at
+    return tuple(order)
+
+
+def find_meanings(header: str) -> tuple[str, ...]:
+    """Return the codes among which the user chooses for an ambiguous column; none for an unknown one, which may be left out."""
+    if ambiguous := find_ambiguous(header):
+        return ambiguous.may_be
+    return (*kinds, IGNORE) if (kinds := guess_kinds(header)) else ()
+
+
+@attrs.frozen
+class UnmappedColumn:
+    number: int
+    header: str
+    proposals: tuple[str, ...]
+    ambiguous: bool
+    sample: str = ""
+
+    @property
+    def remark(self) -> str:
+        """What is special about the column; empty for any other unknown column."""
+        if not self.header.strip():
+            return f"column {self.number} has no name"
+        if not {*CONSENT_CODES}.isdisjoint(self.proposals):
+            return "looks like a column that says who must not be written to"
+        return "ambiguous" if self.ambiguous else ""
+
+    @property
+    def comments(self) -> list[str]:
+        """What a user needs to know to choose a code, to be written behind the proposal."""
+        comments = [self.remark, describe_sample(self.sample)[2:-1]]
+        comments += [f"or {', '.join(self.proposals[1:])}"] if len(self.proposals) > 1 else []
+        return [comment for comment in comments if comment]
+
+    def option(self) -> str:
+        """Return the option that maps the column to the best proposal, quoted for a shell."""
+        return map_option(self.header, self.proposals[0])
+
+    def __str__(self) -> str:
+        others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
+        name = f"{self.remark or 'unknown'} column {self.header!r}"
+        if not self.header.strip() or self.remark.startswith("looks"):
+            name = f"column {self.header!r} {self.remark}" if self.header.strip() else self.remark
+        return f"{name}{describe_sample(self.sample)}: {self.option()}{others}"
+
+
+class UnmappedColumns(InvalidRequest):
+    """Columns of a file are unknown or ambiguous. `draft` is a mapping file of all columns, for the user to complete."""
+
+    columns: tuple[UnmappedColumn, ...] = ()
+    decisions: tuple[Decision | None, ...] = ()
+    order: tuple[int, ...] = ()  # of the columns: those of one field are in order of preference
+    draft: Path | None = None
+    draft_existed: bool = False
+
+    @property
+    def ambiguous(self) -> int:
+        return sum(column.ambiguous for column in self.columns)
+
+
+def unmapped_error(
+    headers: Sequence[str],
+    decisions: Sequence[Decision | None],
+    unmapped: Sequence[int],
+    codes: Mapping[str, str],
+    samples: Sequence[str],
+) -> UnmappedColumns:
+    """Return the error for the unmapped columns. `codes` are those of all fields, by their normalised names."""
+    taken, columns = {decision[0] for decision in decisions if decision}, list[UnmappedColumn]()
+    for at in unmapped:
+        meanings = similar = find_meanings(headers[at])
+        if not meanings and len(columns) < _MAX_COMPARED:
+            matches = get_close_matches(fold_name(headers[at]), codes, n=6, cutoff=_MIN_SIMILARITY)
+            similar = tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
+        # The best proposal comes first. It never ignores the column, whose data would be lost.
+        proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
+        if not proposals or (not meanings and proposals[0] != similar[0]):  # another column maps to the most similar field
+            proposals = (CODE, *proposals)
+        if proposals[0] == CODE or IGNORE in similar:
+            proposals = (*proposals, IGNORE)
+        columns.append(UnmappedColumn(at + 1, headers[at], proposals, bool(meanings), samples[at]))
+        taken |= {proposals[0]} - {CODE, *CONSENT_CODES}  # so that all options can be pasted together
+    shown, more = columns[:MAX_SHOWN], len(columns) - MAX_SHOWN
+    message = "; ".join([*map(str, shown), *([format_count(more, "more column")] if more > 0 else [])])
+    if any(column.proposals[0] == CODE for column in shown):
+        message += f"; replace {CODE} with the code of a field"
+    if not all(column.ambiguous for column in columns):
+        which = "the unknown ones" if any(column.ambiguous for column in columns) else "all of them"
+        message += f"; or ignore {which} with --ignore-unknown"
+    error = UnmappedColumns(message)
+    error.columns, error.decisions = tuple(columns), tuple(decisions)
+    return error
