@@ -25,7 +25,7 @@ from outreach_async.pagination import Pager
 from outreach_async.transport._secret import drop_frames, hide
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import ArrowStream, BulkRun, Numbers, Order, Repeats
+    from outreach_async.bulk import ArrowStream, Blank, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
     from outreach_async.bulk.journal import JournalStore
     from outreach_async.bulk.ledger import Changed, Ledger
@@ -267,6 +267,8 @@ class Contacts(_Resource):
         order: Order = "completion",
         repeats: Repeats = "serial",
         numbers: Numbers = "format",
+        normalise: bool | None = None,
+        blank: Blank | None = None,
         journal: str | PathLike[str] | JournalStore | None = None,
         ledger: str | PathLike[str] | Ledger | None = None,
         max_age: float | timedelta | None = None,
@@ -288,14 +290,21 @@ class Contacts(_Resource):
         row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a generator may fill
         one dict again and again. A row whose `items()` raises `Excluded` is not sent, and has the outcome `excluded`.
 
+        Rows of a data frame and of a `csv.DictReader` are the cells of a table, and are sent as the command `import` sends them:
+        blanks around a value, guards of spreadsheets and texts such as `NULL` are removed, and a damaged value, such as `#REF!`,
+        is left out. If it is the e-mail, the row is rejected. What was changed is logged, and counted in the run's `findings`.
+        Other rows were built by a program that knows what it means, so they are sent as they are: `None` as null, which clears a
+        field with `duplicates="overwrite"`, and `""` as a blank text. But NaN is not sent, nor are `NaT` and `NA` of pandas:
+        `to_dict("records")` returns them for missing values.
+
         A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
         an id, or the name of a campaign, whose workspace is then listed once. A missing or blank value means the run's own. A row
         with an unknown or ambiguous name is rejected, and nothing of it is sent.
 
         Args:
             rows: `NewContact` values, mappings, or pairs of these and a `Target`, from any iterable or async iterable; or a
-                pandas, polars, pyarrow or DuckDB data frame (extra `parquet`) with columns named after the fields of
-                `NewContact`, `custom_<n>`, `campaign` or `workspace`.
+                `csv.DictReader`, or a pandas, polars, pyarrow or DuckDB data frame (extra `parquet`), with columns named after
+                the fields of `NewContact`, `custom_<n>`, `campaign` or `workspace`.
             duplicates, strict_validation, owner_key, workspace: As for `create`.
             campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
@@ -303,6 +312,11 @@ class Contacts(_Resource):
             repeats: Policy for rows with the same e-mail; see `Repeats`. `"serial"` sends each of these rows, one after the
                 other. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it sends one.
             numbers: Policy for values of a data frame that are not strings, such as numbers and dates; see `Numbers`.
+            normalise: Whether the values are read as an import reads cells; by default, only those of a data frame or of a
+                `csv.DictReader`. Pass `True` for other rows with texts of cells, such as a generator over a `csv.DictReader`.
+            blank: What a blank value means: `"keep"` keeps what the contact has in the service, `"clear"` clears it; see `Blank`.
+                By default, `"keep"` for a data frame, for a `csv.DictReader`, and with `normalise=True`; other rows are sent as
+                they are.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
                 `Journal` or `ObjectJournal`. Each row takes at most 60 bytes.
@@ -353,6 +367,8 @@ class Contacts(_Resource):
             order=order,
             repeats=repeats,
             numbers=numbers,
+            normalise=normalise,
+            blank=blank,
             journal=journal,
             ledger=ledger,
             max_age=max_age,

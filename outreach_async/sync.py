@@ -30,7 +30,7 @@ In the short examples of this module, `client` is an open `SyncClient`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from inspect import signature
 from itertools import islice
@@ -46,7 +46,7 @@ import attrs
 from outreach_async._client_loop import ClientLoop
 from outreach_async._service.contacts import CreatedContact
 from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
-from outreach_async.bulk._rows import Source
+from outreach_async.bulk._source import ReadRows, Source
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
@@ -314,16 +314,14 @@ class SyncContacts(_SyncResource):
     @_mirrors(Contacts.create_many)
     def create_many(self, rows: Any, **options: Any) -> SyncRun:
         """Create any number of contacts, as `Contacts.create_many` does. The result is a `SyncRun`."""
-        source = CallerRows(rows, options.get("numbers", "format"))
+        source = CallerRows(rows, **{name: options[name] for name in ("numbers", "normalise", "blank") if name in options})
         if options.get("total") is None:
-            options["total"] = source.total
+            options["total"] = source.source.total
         return SyncRun(self._client.contacts.create_many(source, **hide_key(options)), source, self._loop)
 
 
 class SyncRun:
     """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
-
-    `findings` are the columns of a data frame whose values are sent as text, although they are not strings.
 
     Example:
         ```python
@@ -334,7 +332,11 @@ class SyncRun:
 
     def __init__(self, run: BulkRun, rows: CallerRows, loop: ClientLoop) -> None:
         self._run, self._rows, self._loop = run, rows, loop
-        self.findings = rows.findings
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was changed or found in the rows read so far; see `BulkRun.findings`."""
+        return self._run.findings
 
     def __enter__(self) -> SyncOutcomes:
         """Start the run, and return its outcomes."""
@@ -432,17 +434,14 @@ class _EndOfRows:
     failure: Exception | None = None
 
 
-class CallerRows(AsyncIterator[Any]):
+class CallerRows(ReadRows):
     """Rows that are read in the caller's thread, in batches, and iterated over in the event loop."""
 
-    def __init__(self, rows: Any, numbers: Any = "format", clock: Callable[[], float] = monotonic) -> None:
-        source = Source(rows, numbers)
-        if source.stream is not None:
+    def __init__(self, rows: Any, clock: Callable[[], float] = monotonic, **options: Any) -> None:
+        self.source = Source(rows, **options)
+        if self.source.stream is not None:
             raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
-        self.total = source.total
-        self.findings = source.findings
         self._clock = clock
-        self._iterator = source.iterator
         self._ended = False
         self._rows: deque[Any] = deque()
         self._given = anyio.Event()
@@ -455,7 +454,7 @@ class CallerRows(AsyncIterator[Any]):
         until = self._clock() + _LINGER
         end = _EndOfRows()
         try:
-            for row in islice(self._iterator, _BATCH_SIZE):
+            for row in islice(self.source.iterator, _BATCH_SIZE):
                 batch.append(row)
                 if self._clock() > until:
                     return batch
@@ -468,7 +467,8 @@ class CallerRows(AsyncIterator[Any]):
 
     def release(self) -> None:
         """Drop the iterable in the caller's thread. A generator that nobody else needs is then closed in this thread."""
-        self._iterator, self._ended = iter(()), True
+        self.source.release()
+        self._ended = True
 
     @property
     def _is_low(self) -> bool:

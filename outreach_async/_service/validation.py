@@ -6,8 +6,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import lru_cache
+from math import isnan
 from typing import Any, Final
 
 from outreach_async import _vocabulary as vocabulary
@@ -26,6 +28,22 @@ _MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuse
 def type_name(value: object) -> str:
     """Return the name of a value's type: the value itself may be a secret."""
     return "None" if value is None else type(value).__name__
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is one that data frames and databases have for a missing value: NaN, or `NaT` and `NA` of pandas."""
+    # The classes are known by their names, so that nothing is imported, and no code of another class runs.
+    kind: Any = type(value)
+    if issubclass(kind, float):
+        return isnan(value)  # type: ignore[arg-type]
+    if issubclass(kind, Decimal):
+        return Decimal.is_nan(value)  # type: ignore[arg-type]
+    if kind.__name__ in _NUMPY_TYPES and kind.__module__ == "numpy":
+        return bool(value != value)  # noqa: PLR0124 - true of NaN and NaT alone
+    return kind.__name__ in {"NaTType", "NAType"}  # of pandas
+
+
+_NUMPY_TYPES: Final = frozenset({"float16", "float32", "longdouble", "datetime64", "timedelta64"})  # others are floats
 
 
 def trim(value: object) -> Any:
@@ -197,8 +215,13 @@ def _are_encodable(values: Iterable[Any]) -> bool:
 def _check_string(field: str, value: object) -> None:
     if value is None:
         return
+    if is_missing(value):
+        raise InvalidRequest(f"{field}: expected a string or None, got NaN, which stands for a missing value; omit the field")
     if not isinstance(value, str):
-        raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; convert it with str()")
+        remedy = (
+            "convert it with f'{value:.15g}', because str() may add '.0'" if isinstance(value, float) else "convert it with str()"
+        )
+        raise InvalidRequest(f"{field}: expected a string or None, got {type_name(value)}; {remedy}")
     require_encodable(field, value)
 
 
@@ -281,6 +304,10 @@ def choose_contact(contact: object, email: object, fields: Mapping[str, object])
 _CREATE_OPTIONS: Final = ("duplicates", "strict_validation", "campaign", "owner_key", "workspace", "timeout", "deadline")
 
 
+def _has_value(member: tuple[object, object]) -> bool:
+    return not is_missing(member[1])
+
+
 def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     """Convert a row to a contact, and the target that the row names; `RUN_TARGET` itself if it names none."""
     if isinstance(row, NewContact):
@@ -294,7 +321,7 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     target: dict[str, Any] = {}
-    for member, value in row.items():
+    for member, value in filter(_has_value, row.items()):
         if member in _CONTACT_MEMBERS:
             known[member] = value
         elif member in TARGET_FIELDS:

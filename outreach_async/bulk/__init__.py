@@ -1,7 +1,7 @@
 """Create any number of contacts concurrently, with an exact outcome for every row.
 
-Rows are `NewContact` values or mappings, from any iterable, or a data frame. Each may name its own campaign (see `Target`). This
-program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, and awaits the report:
+Rows are `NewContact` values or mappings, from any iterable, a `csv.DictReader` or a data frame. Each may name its own campaign
+(see `Target`). This program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, and awaits the report:
 
 ```python
 import anyio
@@ -46,6 +46,34 @@ async def main() -> None:
                 print(outcome.index, outcome.status, outcome.certain, sorted(map(str, outcome.possible)))
     # -> 0 skipped False ['added', 'skipped']
     # -> 1 rejected True ['rejected']
+
+
+anyio.run(main)
+```
+
+Cells and blank values
+----------------------
+Rows of data frames and of a `csv.DictReader` are read as the cells of a file are, and what was changed is in the run's
+`findings`; see `create_many`. A generator over a reader cannot be recognised: pass `normalise=True`. Their columns must be named
+after fields. To map other columns, read the file with `outreach_async.importer`.
+
+A blank value has one meaning for files, frames and readers: it is not sent, and the contact keeps what it has. With
+`blank="clear"`, it is sent as null, and clears the field. Mappings and `NewContact` are sent as they are unless you pass `blank`.
+
+```python
+import csv
+
+import anyio
+from outreach_async import OutreachClient
+
+lines = ["email,city,work_phone", "ann@company.example,Lyon,'+33140205050", "bo@acme.example,,#REF!"]
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        run = client.contacts.create_many(csv.DictReader(lines), duplicates="overwrite", blank="clear")
+        report = await run
+    print(report.rows, [finding.partition(":")[0] for finding in run.findings])  # -> 2 ['work_phone']
 
 
 anyio.run(main)
@@ -128,6 +156,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from outreach_async.bulk._cells import Blank
     from outreach_async.bulk._frames import ArrowStream, Numbers
     from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
     from outreach_async.bulk._progress import BulkProgress
@@ -138,6 +167,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowStream",
+    "Blank",
     "BulkProgress",
     "BulkReport",
     "BulkRun",
@@ -153,6 +183,7 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
+    "_cells": ("Blank",),
     "_frames": ("ArrowStream", "Numbers"),
     "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order"),
     "_progress": ("BulkProgress",),

@@ -6,15 +6,15 @@ in Parquet files that the importer reads, a few hundred rows at a time, so a lar
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import attrs
 
 from outreach_async._engine.logs import LOGGER
-from outreach_async._service.validation import TARGET_FIELDS, masked_repr, suggest_field, type_name
+from outreach_async._service.validation import TARGET_FIELDS, is_missing, masked_repr, suggest_field, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.transport._secret import mask_keys
@@ -33,12 +33,14 @@ class ArrowStream(Protocol):
 
     `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
     `NewContact`, `custom_<n>`, `campaign` or `workspace`. An unknown column raises InvalidRequest before anything is sent.
-    Null and NaN leave a field unset. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them
+    Its texts are read as the cells of a file, and blank ones, null and NaN are not sent; see `normalise` and `blank` of
+    `create_many`. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them
     from a Parquet file: `75001`, `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's
     `findings`, because it may have lost leading zeros. `numbers="reject"` rejects such rows instead.
 
     pandas stores integers in a column with missing values as floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
-    missing values to the string `nan`: such rows are rejected. An unnamed pandas index is ignored.
+    missing values to the string `nan`, which is not sent; with `normalise=False`, it rejects the row. An unnamed pandas index is
+    ignored.
 
     Example:
         ```python
@@ -66,7 +68,7 @@ class UnsendableRow:
         return (Excluded if self.excluded else InvalidRequest)(self.reason)
 
 
-FrameRow: TypeAlias = dict[str, str] | UnsendableRow
+FrameRow: TypeAlias = dict[str, str | None] | UnsendableRow
 
 
 def is_frame(rows: object) -> TypeGuard[ArrowStream]:
@@ -97,8 +99,13 @@ Example:
 """
 
 
-def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterator[FrameRow], tuple[str, ...]]:
-    """Check the columns of a data frame. Return an iterator over its rows, without missing values, and the findings."""
+def read_frame(
+    frame: ArrowStream, numbers: Numbers = "format", *, cleans: bool = False, nulls: bool = False
+) -> tuple[Iterator[list[FrameRow]], tuple[str, ...], list[str]]:
+    """Check the columns of a data frame. Return an iterator over slices of its rows, the findings, and the names of the columns.
+
+    Missing values are left out, or `None` with `nulls`. Texts that stand for one reject the row, unless the caller `cleans` them.
+    """
     try:
         import pyarrow as pa
     except ImportError:
@@ -111,18 +118,20 @@ def read_frame(frame: ArrowStream, numbers: Numbers = "format") -> tuple[Iterato
         reason = mask_keys("; ".join(str(argument).partition("\n")[0] for argument in error.args))
         remedy = "pass a data frame whose columns have unique names and contain strings"
         raise InvalidRequest(f"rows: expected a data frame, got {type_name(frame)} ({reason}); {remedy}") from None
-    _check_columns(names)
     columns = [(at, name) for at, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
-    if numbers == "reject":
-        return _read_rows(reader, columns, _read_objects), ()
-    findings = tuple(filter(None, (_check_type(name, reader.schema.types[at]) for at, name in columns)))
+    known = [name for _, name in columns]
+    check_columns(known)
+    findings = () if numbers == "reject" else tuple(_check_types((name, reader.schema.types[at]) for at, name in columns))
     for finding in findings:
         LOGGER.warning("create_many: %s", finding)
-    return _read_rows(reader, columns, _read_strings), findings
+    read_column = _read_objects if numbers == "reject" else _read_strings
+    check = partial(_check_row, refused=frozenset() if cleans else _MISSING_TEXTS)
+    slices = _read_slices(reader, columns, read_column, nulls=nulls)
+    return ([*map(check, rows)] for rows in slices), findings, known
 
 
-def _check_columns(names: list[str]) -> None:
-    known = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
+def check_columns(known: Sequence[str]) -> None:
+    """Check that the columns of a table are named after fields."""
     unknown = [name for name in known if name not in _FIELDS and not CUSTOM_CODE.fullmatch(name)]
     if unknown:
         codes = {name: suggest_field(name.strip().lower().replace(" ", "_").replace("-", "_")) for name in unknown[:_MAX_SHOWN]}
@@ -136,29 +145,37 @@ def _check_columns(names: list[str]) -> None:
         raise InvalidRequest("rows: expected a column 'email', got none; rename the column that contains the e-mail addresses")
 
 
-def _check_type(name: str, kind: Any) -> str | None:
-    """Return the finding about a column whose values are not strings; `None` if they are."""
+def _check_types(columns: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """Yield a finding about each column whose values are not strings."""
     from pyarrow import types
 
     from outreach_async.bulk._arrow_cells import is_convertible, is_text
 
-    if is_text(kind):
-        return None
-    what = f"rows: expected strings in column {name!r}, got {kind}"
-    if not is_convertible(kind):
-        raise InvalidRequest(f"{what}; convert the column to strings, or drop it")
-    is_number = types.is_integer(kind) or types.is_floating(kind)
-    loss = ", so leading zeros or a plus sign may be lost" if is_number else ""
-    return f"{what}; its values are sent as text{loss}; convert the column to strings, or pass numbers='reject'"
+    for name, kind in columns:
+        if is_text(kind):
+            continue
+        what = f"rows: expected strings in column {name!r}, got {kind}"
+        if not is_convertible(kind):
+            raise InvalidRequest(f"{what}; convert the column to strings, or drop it")
+        is_number = types.is_integer(kind) or types.is_floating(kind)
+        loss = ", so leading zeros or a plus sign may be lost" if is_number else ""
+        yield f"{what}; its values are sent as text{loss}; convert the column to strings, or pass numbers='reject'"
 
 
-def _read_rows(reader: Any, columns: list[tuple[int, str]], read_column: Callable[[Any], Sequence[object]]) -> Iterator[FrameRow]:
+def _read_slices(
+    reader: Any, columns: list[tuple[int, str]], read_column: Callable[[Any], Sequence[object]], *, nulls: bool
+) -> Iterator[Iterator[dict[str, Any]]]:
     fields = [name for _, name in columns]
+    empty: dict[str, Any] = dict.fromkeys(fields) if nulls else {}
+
+    def build_row(cells: tuple[Any, ...]) -> dict[str, Any]:
+        pairs = zip(fields, cells, strict=True)
+        return empty | {name: cell for name, cell in pairs if type(cell) is str or not (cell is None or is_missing(cell))}
+
     for batch in reader:
         for start in range(0, batch.num_rows, _SLICE_SIZE):
             part = batch.slice(start, _SLICE_SIZE)
-            for cells in zip(*(read_column(part.column(at)) for at, _ in columns), strict=True):
-                yield _build_row({name: cell for name, cell in zip(fields, cells, strict=True) if not _is_missing(cell)})
+            yield map(build_row, zip(*(read_column(part.column(at)) for at, _ in columns), strict=True))
 
 
 def _read_objects(column: Any) -> Sequence[Any]:
@@ -199,13 +216,9 @@ def _read_strings(column: Any) -> Sequence[object]:
     return [text if text is None or is_exact(text, value) else value for text, value in pairs]
 
 
-def _is_missing(cell: object) -> bool:
-    return cell is None or (isinstance(cell, float) and math.isnan(cell))
-
-
-def _build_row(values: dict[str, Any]) -> FrameRow:
+def _check_row(values: dict[str, Any], refused: frozenset[str]) -> FrameRow:
     for name, cell in values.items():
-        if not isinstance(cell, str) or cell in _MISSING_TEXTS:
+        if cell in refused if isinstance(cell, str) else cell is not None:
             return UnsendableRow(values, f"{name}: {_describe_fault(name, cell)}")
     return values
 

@@ -1,35 +1,28 @@
-"""Read the input of a run: pull the caller's rows, and parse them. For a row that must not be sent, create its outcome."""
+"""Parse the rows of a run. For a row that must not be sent, create its outcome."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Hashable,
     Iterable,
-    Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
-from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 import msgspec
 
 from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
-from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target, standard_values
+from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
 from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
-from outreach_async._service.validation import TARGET_FIELDS, require_choice, to_targeted_contact, type_name, unreadable
+from outreach_async._service.validation import TARGET_FIELDS, is_missing, to_targeted_contact, unreadable
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._contact_keys import contact_key, order_key
-from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
+from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import Excluded, InvalidRequest
@@ -222,7 +215,7 @@ class RowParser:
             return (row.payload[1:], self.targets.default, "") if is_contact else None
         if (plain := self._encode_plain(row)) is not None or not isinstance(row, Mapping):
             return plain
-        values = dict(row.items())  # not all of them are strings
+        values = {name: value for name, value in row.items() if not is_missing(value)}  # not all of them are strings
         named = Target(values.pop("workspace", None), values.pop("campaign", None))
         fields = encode({name: values[name] for name in order_fields(tuple(values))})[1:]
         return (fields, self.targets.find(named), "") if len(fields) > 1 else None
@@ -376,96 +369,6 @@ class RecentEmails:
         return None if first == index else first
 
 
-_REMEDY: Final = "pass a list, a generator or an async generator of contacts"
-END: Final = object()  # what `Source.pull` returns when there are no more rows
-
-
-class Source:
-    """The input of a run: the rows of the caller's iterable. A `StreamReader` reads the `stream` of an async iterable."""
-
-    ready = True
-    """Whether the next row needs no wait, and follows in the same batch."""
-
-    def __init__(self, rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream, numbers: Numbers = "format") -> None:
-        require_choice("numbers", numbers, get_args(Numbers))
-        self.total: int | None = None
-        with suppress(TypeError):  # before a frame is read, because DuckDB runs one query at a time
-            self.total = len(rows)  # type: ignore[arg-type]
-        self.findings: tuple[str, ...] = ()
-        if is_frame(rows):
-            rows, self.findings = read_frame(rows, numbers)
-        if isinstance(rows, str | bytes | Mapping | NewContact):
-            raise InvalidRequest(f"rows: expected an iterable of contacts, got a single {type_name(rows)}; {_REMEDY}")
-        if not isinstance(rows, AsyncIterable | Iterable):
-            raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
-        self.stream: AsyncIterator[Any] | None = aiter(rows) if isinstance(rows, AsyncIterable) else None
-        self.iterator: Iterator[Any] = iter(()) if isinstance(rows, AsyncIterable) else map(freeze, rows)
-
-    def release(self) -> None:
-        """Drop the iterable in the thread that reads it. A generator that nobody else needs is then closed in this thread."""
-        self.iterator = iter(())
-
-    async def pull(self) -> Any:
-        """Return the next row of an iterable; `END` after the last row. Exceptions of the iterable propagate unchanged."""
-        return next(self.iterator, END)
-
-    async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
-        """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
-        batch: list[Any] = []
-        try:
-            for row in islice(self.iterator, limit):
-                batch.append(row)
-                room -= approximate_size(row)
-                if room <= 0:
-                    break
-        except Exception as error:
-            if not batch:
-                raise
-            self.iterator, self.ready = _raising(error), False  # the rows before the error come first
-        return batch, room
-
-
-def _raising(error: Exception) -> Iterator[Any]:
-    raise error
-    yield  # type: ignore[unreachable]  # this makes it a generator, which raises when its first row is pulled
-
-
-def approximate_size(row: object) -> int:
-    """Return about how many bytes the values of a row take in a request."""
-    # The exact size is known only after the row has been encoded.
-    if type(row) is tuple and row:
-        row = row[0]
-    contents = row
-    try:
-        if type(row) is dict:  # nearly every row; a check against an abstract class takes as long as the rest of this function
-            return len("".join(row.values()))
-        if (cells := getattr(row, "plain", None)) is not None:
-            return len("".join(cells[1]))
-        if isinstance(row, NewContact):
-            values = (row.email, *standard_values(row), row.custom, row.extra)  # not validated yet, so each may have any type
-            contents = [value for value in values if value is not UNSET]
-        elif isinstance(row, UnsendableRow):
-            contents = row.values
-        elif isinstance(row, Mapping):
-            contents = getattr(row, "cells", None) or dict(row)  # a row of a file that cannot be sent has no items
-    except Exception:  # noqa: BLE001, S110 - values that are not strings, or a row that cannot be read
-        pass
-    return _estimate_size(contents)
-
-
-def _estimate_size(value: Any, depth: int = 4) -> int:
-    """Return about how many bytes the strings in a value take. No code of the caller runs."""
-    kind: type = type(value)
-    if issubclass(kind, str):
-        return str.__len__(value)
-    if depth and (kind is dict or kind is list or kind is tuple):
-        size = 0
-        for each in value.values() if kind is dict else value:
-            size += len(each) if type(each) is str else _estimate_size(each, depth - 1)
-        return size
-    return value.bit_length() // 3 if kind is int else 8
-
-
 def email_of(row: Any) -> str | None:
     """Return the e-mail of a row as a plain string; `None` if it has none, or cannot be read."""
     row = row.values if isinstance(row, UnsendableRow) else row
@@ -479,41 +382,3 @@ def email_of(row: Any) -> str | None:
         return str.__str__(email) if isinstance(email, str) else None
     except Exception:  # noqa: BLE001 - code of the caller, as in `RowParser.parse`
         return None
-
-
-def freeze(row: Any) -> Any:
-    """Return a copy of the row if the caller can change it, otherwise the row itself."""
-    try:
-        return _copy(row)
-    except MemoryError:
-        raise
-    except Excluded as error:
-        return UnsendableRow(row, str(error), excluded=True)
-    except Exception as error:  # noqa: BLE001 - code of the caller; a StopIteration would even end the input without notice
-        return UnsendableRow(row, str(unreadable(error)))
-
-
-def _copy(row: Any) -> Any:
-    # A generator may fill one dict again and again. A row is parsed, compared and reported long after it was pulled, so it must
-    # keep the values that it had then. `NewContact` and the rows of files cannot change, and have a hash.
-    if type(row) is dict:  # nearly every row
-        copy = row.copy()
-        if "custom" not in copy and "extra" not in copy:
-            return copy
-    elif type(row) is tuple and row:  # a contact and its target
-        return (_copy(row[0]), *row[1:])
-    elif not _may_change(type(row)):  # type: ignore[arg-type]  # mypy confuses a class's hash with its instances'
-        _ = row.__class__  # raises here, once, for a proxy whose object is gone
-        return row
-    else:
-        copy = dict(row.items())  # `dict(row)` would not call the `items` of a subclass of dict
-    for name in ("custom", "extra"):
-        if isinstance(copy.get(name), Mapping):
-            copy[name] = dict(copy[name])
-    return copy
-
-
-@lru_cache(maxsize=256)
-def _may_change(kind: Any) -> bool:
-    is_frozen = issubclass(kind, Hashable) and not issubclass(kind, MutableMapping | MappingProxyType)
-    return issubclass(kind, Mapping) and not is_frozen

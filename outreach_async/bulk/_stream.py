@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -14,7 +14,8 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk._rows import END, NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, approximate_size, freeze
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
+from outreach_async.bulk._source import END, Source, approximate_size, freeze
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
@@ -51,8 +52,9 @@ class StreamReader:
 
     iterator: Final = None
 
-    def __init__(self, stream: AsyncIterator[Any], *, ahead: int = 0) -> None:
+    def __init__(self, stream: AsyncIterator[Any], *, ahead: int = 0, freeze: Callable[[Any], Any] = freeze) -> None:
         self._stream = stream
+        self._freeze = freeze
         self._ahead = ahead
         self._rows: deque[Any] = deque()
         self._size = 0
@@ -131,7 +133,7 @@ class StreamReader:
 
     async def _read(self) -> None:
         while (row := await self._next()) is not END:
-            row = freeze(row)
+            row = self._freeze(row)
             self._rows.append(row)
             if self._ahead:
                 self._size += approximate_size(row)

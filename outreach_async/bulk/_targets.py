@@ -7,7 +7,15 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import require_encodable, require_id, show_name, similar_names, trim, type_name
+from outreach_async._service.validation import (
+    is_missing,
+    require_encodable,
+    require_id,
+    show_name,
+    similar_names,
+    trim,
+    type_name,
+)
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
@@ -180,7 +188,7 @@ def fails_only_its_rows(error: OutreachError) -> bool:
 
 
 def _to_text(field: str, value: object) -> str:
-    if value is None:
+    if value is None or is_missing(value):
         return ""
     if not isinstance(value, str):
         raise InvalidRequest(f"{field}: expected an id or a name, got {type_name(value)}; pass a string")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from outreach_async import ContactOutcome, NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow, approximate_size
+from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
+from outreach_async.bulk._source import approximate_size
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns

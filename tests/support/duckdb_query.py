@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import anyio
@@ -51,7 +52,7 @@ def main() -> None:
         loop: anyio.run(partial(create, rows), backend=loop, backend_options=VirtualTime().options(loop))
         for loop in ("asyncio", "trio")
     }
-    found = {"rows": list(read_frame(query(rows))[0]), "stream": isinstance(query(rows), ArrowStream), **created}
+    found = {"rows": [*chain(*read_frame(query(rows))[0])], "stream": isinstance(query(rows), ArrowStream), **created}
     sys.stdout.write(json.dumps(found))
 
 

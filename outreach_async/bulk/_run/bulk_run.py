@@ -17,12 +17,14 @@ from outreach_async._files.objects import is_url, open_objects
 from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
+from outreach_async.bulk._cells import Blank
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._progress import BulkProgress
-from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser, Source
+from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, RowParser
 from outreach_async.bulk._run.pipeline import Pipeline, Plan
 from outreach_async.bulk._run.recording import JournalledThrottle
+from outreach_async.bulk._source import Source
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, OpenJournal, journal_at, open_journal
 from outreach_async.bulk.journal._records import Earlier
@@ -39,6 +41,8 @@ class BulkOptions:
     order: Order
     repeats: Repeats
     numbers: Numbers
+    normalise: bool | None
+    blank: Blank | None
     journal: str | os.PathLike[str] | JournalStore | None
     ledger: str | os.PathLike[str] | Ledger | None
     max_age: float | timedelta | None
@@ -66,7 +70,8 @@ def create_run(
     require_choice("order", options.order, get_args(Order))
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
-    source = Source(rows, options.numbers)
+    source = Source(rows, options.numbers, normalise=options.normalise, blank=options.blank)
+    _require_clearing(options.blank, contact_requests.duplicates)
     throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
     targets = Targets(Target(identity["workspace"], identity["options"]["campaign"]), campaigns(throttle))
     plan = Plan(
@@ -88,6 +93,14 @@ def create_run(
     return BulkRun(plan, journal_options, ledger_options)
 
 
+def _require_clearing(blank: Blank | None, duplicates: str) -> None:
+    if blank == "clear" and duplicates != "overwrite":
+        raise InvalidRequest(
+            f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
+            ' pass duplicates="overwrite", or omit blank'
+        )
+
+
 def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
     return None if value is None else require_number(name, value, least=least)
 
@@ -107,6 +120,7 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], a
     elif not isinstance(journal, JournalStore):
         raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
     recorded = {**identity["options"], "repeats": options.repeats, "spool": options.spool}
+    recorded |= {"blank": "clear"} if options.blank == "clear" else {}
     known = Identity(identity["workspace"], recorded, journal.source, journal.fingerprint, journal.mapping, address)
     return JournalOptions(journal, known, options.resume, options.spool, options.repeats, options.earlier)
 
@@ -205,9 +219,6 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 class BulkRun:
     """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
 
-    Attributes:
-        findings: The columns of a data frame whose values are sent as text, although they are not strings; empty for other rows.
-
     Example:
         ```python
         report = await client.contacts.create_many([{"email": "ann@company.example"}])
@@ -216,11 +227,19 @@ class BulkRun:
     """
 
     def __init__(self, plan: Plan, journal_options: JournalOptions | None, ledger_options: LedgerOptions | None) -> None:
-        self.findings = plan.source.findings
         self._plan = plan
         self._journal_options = journal_options
         self._ledger_options = ledger_options
         self._started = self._only_counts = False
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was changed or found in the rows read so far.
+
+        They are the columns of a data frame whose values are sent as text, although they are not strings; and for each field, the
+        kinds of values that `normalise` changed or found, each with its first row and the number of rows.
+        """
+        return self._plan.source.findings
 
     def __await__(self) -> Generator[Any, Any, BulkReport]:
         """Process all rows, and return the report."""

@@ -19,8 +19,9 @@ from outreach_async._service.operations import ContactRequests, CopyDetector, Re
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._contact_keys import contact_key, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, Source, email_of
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, email_of
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal._records import MarkedWindow

@@ -21,10 +21,11 @@ from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser, Source, approximate_size
+from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk._source import Source, approximate_size
 from outreach_async.bulk._stream import StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.bulk.journal import OpenJournal
@@ -168,7 +169,11 @@ class Pipeline:
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder
         stream = plan.source.stream
-        self.reader = None if stream is None else StreamReader(stream, ahead=0 if opened is None else MAX_WINDOW_SIZE)
+        self.reader = (
+            None
+            if stream is None
+            else StreamReader(stream, ahead=0 if opened is None else MAX_WINDOW_SIZE, freeze=plan.source.freeze)
+        )
         """Reads an async iterable. It is run by the caller of `start`."""
         source = self.reader or plan.source
         if opened is None:

@@ -10,9 +10,10 @@ import attrs
 
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, revise
-from outreach_async.bulk._rows import PossiblySent, RowParser, Source
+from outreach_async.bulk._rows import PossiblySent, RowParser
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.windows import WindowedFeed
+from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import DirectFeed, StreamReader
 from outreach_async.bulk.journal import OpenJournal
 from outreach_async.bulk.journal._records import JournalState

@@ -14,7 +14,8 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
-from outreach_async.bulk._rows import END, WHOLE_INPUT, ParsedRow, PossiblySent, RowParser, Source
+from outreach_async.bulk._rows import WHOLE_INPUT, ParsedRow, PossiblySent, RowParser
+from outreach_async.bulk._source import END, Source
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.bulk.journal import OpenJournal
