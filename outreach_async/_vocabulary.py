@@ -135,6 +135,9 @@ CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 class ContactFields(TypedDict, total=False):
     """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords.
 
+    A field that is left out stays as it is. `None` is sent as null: with `duplicates="overwrite"`, it clears the field of an
+    existing contact.
+
     Example:
         ```python
         fields: ContactFields = {"first_name": "Ann", "city": "Lyon"}

@@ -12,13 +12,13 @@ import attrs
 
 from outreach_async._engine.call import CallOptions, Throttle
 from outreach_async._engine.engine import Engine
-from outreach_async._engine.logs import warn_of_plain_http
+from outreach_async._engine.logs import warn_of_cleared, warn_of_plain_http
 from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async._service import operations
 from outreach_async._service.contacts import CreatedContact, NewContact, Target
 from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._service.validation import choose_contact, require_choice, require_number, require_readable, require_seconds
-from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Unset
+from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import Pager
@@ -232,7 +232,9 @@ class Contacts(_Resource):
             campaign: Id of the campaign to add the contact to; `None` for no campaign.
             owner_key, workspace: API key of the owner, and id of the workspace; default to the client's.
             timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
-            **fields: Other fields of the contact, such as `first_name` and `custom`; see `NewContact`.
+            **fields: Other fields of the contact, such as `first_name` and `custom`; see `NewContact`. `None` is sent as null,
+                and with `"overwrite"` clears the field of an existing contact, which logs a warning once; leave out a field to
+                keep its value.
 
         Raises:
             OutreachError: The call failed; the error's `maybe_applied` states whether the contact may have been created.
@@ -249,11 +251,15 @@ class Contacts(_Resource):
                 requests = self._contact_requests(
                     key, workspace, duplicates=duplicates, strict_validation=strict_validation, campaign=campaign
                 )
-                operation = requests.build(choose_contact(contact, email, fields))
-            return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
+                chosen = choose_contact(contact, email, fields)
+                operation = requests.build(chosen)
+            created = await self._engine.run(operation, self._settings.call_options(timeout, deadline))
         except OutreachError as error:  # as `drop_frames` does, but faster
             drop_tracebacks(error)
             raise
+        if created.status == Outcome.OVERWRITTEN:
+            warn_of_cleared(tuple(code for code, value in chosen.to_dict().items() if value is None))
+        return created
 
     @drop_frames
     def create_many(

@@ -5,7 +5,8 @@ the environment sets `OUTREACH_LOG`. The levels are:
 
 - debug: every attempt, and the retries of bulk runs and audits;
 - info: other retries, and the states of bulk runs;
-- warning: a bulk run pauses or ends early, or sends numbers of a data frame as text; an owner key is sent over plain HTTP.
+- warning: a bulk run pauses or ends early, or sends numbers of a data frame as text; an owner key is sent over plain HTTP;
+  `None` has cleared fields of a contact.
 
 Records have additional fields, set through `extra=`:
 
@@ -18,12 +19,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from outreach_async._service.responses import clean_string
 from outreach_async._service.retry import FailureKind
+from outreach_async._service.validation import masked_repr
 from outreach_async.errors import OutreachError
 from outreach_async.transport._urls import is_loopback
 from outreach_async.transport._wire import Response
@@ -87,6 +89,15 @@ def warn_of_plain_http(base_url: str) -> None:
     parts = urlsplit(base_url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         LOGGER.warning("base_url: expected https, got %s, where anyone on the way can read the owner key; use https", base_url)
+
+
+@lru_cache(maxsize=256)
+def warn_of_cleared(fields: tuple[str, ...]) -> None:
+    """Log a warning, once for each set of fields, that an existing contact was overwritten with null."""
+    if fields:
+        names = ", ".join(map(masked_repr, fields))
+        remedy = "leave out a field to keep its value"
+        LOGGER.warning("create: None was sent as null for %s, which clears the fields of an existing contact; %s", names, remedy)
 
 
 def describe_error(error: OutreachError) -> str:

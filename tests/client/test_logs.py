@@ -12,11 +12,13 @@ from typing import Any
 
 import anyio
 import pytest
+from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async._engine.logs import warn_of_plain_http
+from outreach_async._engine.logs import warn_of_cleared, warn_of_plain_http
+from outreach_async.fake import FakeTransport
 
 CLIENT = """
 import logging
@@ -139,6 +141,24 @@ async def test_an_owner_key_over_plain_http_is_logged_once_for_each_url(caplog: 
         await create(url)
     remedy = "where anyone on the way can read the owner key; use https"
     assert caplog.messages == [f"base_url: expected https, got {url}, {remedy}" for url in urls]
+
+
+@virtual_time
+async def test_a_field_that_none_clears_in_an_existing_contact_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_cleared.cache_clear()
+    fake = new_fake()
+    async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
+        ann: Any = {"email": "ann@company.example", "first_name": None, "city": None}
+        await client.contacts.create(**ann, duplicates="overwrite")  # adds the contact
+        await client.contacts.create(**ann)
+        await client.contacts.create(NewContact("ann@company.example", city="Lyon"), duplicates="overwrite")
+        assert caplog.messages == []
+        for _ in range(2):
+            await client.contacts.create(**ann, duplicates="overwrite")
+    (contact,) = fake.contacts(SPACE)
+    assert contact["fields"] == {}
+    cleared = "create: None was sent as null for 'first_name', 'city', which clears the fields of an existing contact"
+    assert caplog.messages == [f"{cleared}; leave out a field to keep its value"]
 
 
 @pytest.mark.parametrize(
