@@ -105,7 +105,8 @@ file that has changed since the first run. If `create_many` stored the rows in t
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
 from outreach_async.importer._formats import FORMATS, Format, open_file
 from outreach_async.importer._rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
-from outreach_async.importer._table import File, Remark, Row
+from outreach_async.importer._rows import Remark, Row
+from outreach_async.importer._table import File
 from outreach_async.importer._unmapped import IGNORE
 
 __all__ = [

@@ -1,25 +1,22 @@
-"""Check the values of a file: functions that check a single value, the level of each check, and the check of whole rows."""
+"""Check values: functions that check a single value or a column of them, and the level of each check."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 from zoneinfo import available_timezones
 
 import attrs
 
-from outreach_async._service.validation import masked_repr
-from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.importer._columns import Columns
+from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._table import Row, Table, split_rows
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumberDesc
@@ -46,7 +43,7 @@ def _are_plain(addresses: Collection[str]) -> bool:
 
 def check_role(text: str) -> str | None:
     local = text.partition("@")[0].casefold()
-    return f"{local}@ is the address of a role; use the address of a person" if local in _load_roles() else None
+    return "the address of a role; use the address of a person" if local in _load_roles() else None
 
 
 def check_typo(text: str) -> str | None:
@@ -105,13 +102,36 @@ _CACHE_SIZE: Final = 1 << 14
 _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
+_MIN_DIGITS, _MAX_DIGITS = 7, 15  # of a telephone number with or without its calling code
+_POSSIBLE: Final = rf"[+ ().-]*(?:[0-9][ ().-]*){{{_MIN_DIGITS},{_MAX_DIGITS}}}"
+_POSSIBLE_LINES: Final = re.compile(rf"(?:(?:{_POSSIBLE})?\n)*")
+_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
+_PLAIN_PHONE: Final = re.compile(_POSSIBLE)
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")  # of nearly all people; the fast check recognises no other kinds
 _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
 
 def check_phone(number: tuple[str, str | None]) -> str | None:
     text, country = number
-    return None if not text or _is_plainly_valid(text, country) else _validate_phone(text, country)
+    return None if not text or _is_plainly_valid(text, country or None) else _validate_phone(text, country or None)
+
+
+def find_impossible_phones(texts: Collection[str]) -> dict[str, str]:
+    """Return the texts that are no telephone number in any notation, each with the reason."""
+    lines = "\n".join((*texts, ""))
+    if lines.count("\n") == len(texts) and _POSSIBLE_LINES.fullmatch(lines):
+        return {}
+    return {text: reason for text in texts if (reason := _find_impossible(text))}
+
+
+def _find_impossible(text: str) -> str | None:
+    number = _EXTENSION.sub("", text.strip())
+    if any(map(str.isalpha, number)):
+        return "letters cannot be dialled"
+    count = sum(map(str.isdecimal, number))
+    if text.strip() and not _MIN_DIGITS <= count <= _MAX_DIGITS:
+        return f"expected {_MIN_DIGITS} to {_MAX_DIGITS} digits, got {count}"
+    return None
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:
@@ -142,9 +162,11 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         if error.error_type == phonenumbers.NumberParseException.INVALID_COUNTRY_CODE and not text.lstrip().startswith("+"):
             return "the country is unknown; add the calling code, as in +1 206 555 0100"
         return f"not a phone number: {error}"
-    if phonenumbers.is_valid_number(number):
-        return None
-    return f"not a valid number for calling code +{number.country_code}; check the digits"
+    if not phonenumbers.is_valid_number(number):
+        return f"not a valid number for calling code +{number.country_code}; check the digits"
+    if not any(map(_PLAIN_PHONE.fullmatch, (text, _EXTENSION.sub("", text)))):
+        return "expected 7 to 15 digits with blanks, dots, dashes and brackets, and an extension such as ext. 12"
+    return None
 
 
 @cache
@@ -181,6 +203,7 @@ def _build_pattern(region: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})\\Z" for pattern in patterns if pattern))
 
 
+SUGGESTION: Final = "; did you mean "  # what follows in a message differs from row to row
 _NOT_ISO: Final = {"uk": "GB", "el": "GR"}  # common codes, with those of ISO 3166
 
 
@@ -195,11 +218,16 @@ def check_country(text: str) -> str | None:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_state(state: tuple[str, str | None]) -> str | None:
-    """Return the problem with a state; `None` if the state is valid, or if the country's states are unknown."""
+    """Return the problem with a state; `None` if it is valid, or may be one of its country. A blank country is `""`."""
     text, country = state
-    states = _load_states().get(country or "")
-    if states is None or fold_name(text) in states:
+    states = _load_states().get(country or "US")
+    if country is None or (states is not None and fold_name(text) in states):
         return None
+    if states is None:
+        is_name = any(map(str.isalpha, text)) and not any(map(str.isdigit, text))
+        return None if is_name else f"expected a name without digits in {country}"
+    if not country:
+        return "not a state of the US, and the row has no country; add the country"
     return f"not a state of {country}{_suggest(fold_name(text), states)}"
 
 
@@ -213,13 +241,13 @@ def _resolve_country(text: str) -> tuple[str | None, str | None]:
     if found := names.get(key) or names.get(key.removeprefix("the")):
         return found, None
     if found := longer.get(key) or _NOT_ISO.get(key):
-        return found, f"expected a two-letter code or a name; did you mean {found!r}?"
+        return found, f"expected a two-letter code or a name{SUGGESTION}{found!r}?"
     return None, f"expected a country's two-letter code or name{_suggest(key, names)}"
 
 
 def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
     near = get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"; did you mean {known[near[0]]!r}?" if near else ""
+    return f"{SUGGESTION}{known[near[0]]!r}?" if near else ""
 
 
 @cache
@@ -272,114 +300,85 @@ def _load_timezones() -> Mapping[str, str]:  # empty if neither the system nor t
 
 _LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
 _HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}\.?"
-_WEBSITE: Final = re.compile(rf"(?:https?://)?{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?", re.IGNORECASE)
+_WEBSITE: Final = re.compile(rf"https?://{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?|{_HOST}", re.IGNORECASE)
 
 
 def check_website(text: str) -> str | None:
     return None if _WEBSITE.fullmatch(text) else "expected an http or https URL, or a host such as www.example.com"
 
 
-# Policy.
-
-Level = Literal["error", "warn", "off"]
-
-CHECKS: Final[Mapping[str, str]] = {
-    "email": "a valid e-mail address",
-    "role": "an e-mail address of a role, such as info@",
-    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
-    "phone": "a valid phone number: one with a calling code, or one of the row's country",
-    "country": "a country by two-letter code or English name",
-    "state": "a state of the United States, Canada or Australia, by code or name",
-    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
-    "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
-    "website": "an http or https URL, or a host",
-    "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
-    "repeat": "an e-mail address that occurs earlier in the file",
-}
-"""The checks by name, each with the values that pass or, for `role`, `typo`, `cells` and `repeat`, that it reports."""
-
-LINTS: Final = frozenset({"role", "typo", "timezone", "date", "cells", "repeat"})
-"""Checks that only warn with the setting `error` for all checks, because they may report values that the service accepts."""
-
-REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}  # of the extra `validate`
+_STACK_OVERFLOW: Final = re.compile(r"https?://(?:[\w-]+\.)*stackoverflow\.com(?:[/?#]\S*)?|(?!\S*://)\S+", re.IGNORECASE)
+_ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
+_MAX_TEXT_LENGTH: Final = 1000
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@attrs.frozen
-class CheckPolicy:
-    """The level of each check: `error`, `warn` or `off`."""
-
-    levels: Mapping[str, Level]
-    missing: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: `error`, `warn` (the default) or `off` for all checks, or `check=level`. Later ones take precedence."""
-        levels: dict[str, Level] = dict.fromkeys(CHECKS, "warn")
-        requested: set[str] = set()
-        for text in texts:
-            name, sign, word = map(str.strip, text.rpartition("="))
-            if word not in get_args(Level):
-                raise InvalidRequest(f"check: expected error, warn or off, got {text!r}; write, for example, --check email=error")
-            if sign and name not in CHECKS:
-                raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
-            if name == "repeat" and word == "error":
-                raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
-            level, names = cast("Level", word), {name} if sign else {*CHECKS}
-            requested = requested | names if level != "off" else requested - names
-            levels |= {check: "warn" if level == "error" and not sign and check in LINTS else level for check in names}
-        lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
-        if wanted := " and ".join(sorted(requested & set(lacking))):
-            raise InvalidRequest(f"check: extra 'validate' is required for {wanted}; run pip install 'outreach_async[validate]'")
-        return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
-
-    @property
-    def note(self) -> str | None:
-        if not self.missing:
-            return None
-        return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
+def check_stack_overflow(text: str) -> str | None:
+    return None if _STACK_OVERFLOW.fullmatch(text) else "expected a URL on stackoverflow.com, or a handle without blanks"
 
 
-# Rows.
-
-ValueCheck: TypeAlias = Callable[[Any], str | None]  # takes a cell, or a pair of a cell and the row's two-letter country code
-_MAX_VALUE_LENGTH: Final = 60
-_CHUNK_SIZE: Final = 250
+def check_zip(text: str) -> str | None:
+    return None if _ZIP.fullmatch(text) else "expected at most 12 letters, digits, blanks and hyphens"
 
 
-class RowFinding(NamedTuple):
-    check: str
-    level: Level
-    code: str
-    message: str
+def check_text(text: str) -> str | None:
+    if len(text) > _MAX_TEXT_LENGTH:
+        return f"expected at most {_MAX_TEXT_LENGTH:,} characters; shorten the text"
+    return "the text has a line break, a tab or another control character; remove it" if _CONTROL.search(text) else None
 
 
-class _ColumnCheck(NamedTuple):
-    at: int
-    name: str
-    level: Level
-    code: str
-    find_problem: ValueCheck
+def _are_plain_texts(texts: Collection[str]) -> bool:
+    return max(map(len, texts), default=0) <= _MAX_TEXT_LENGTH and not _CONTROL.search("".join(texts))
 
 
-_PHONE_FIELDS: Final = ("mobile_phone", "work_phone", "home_phone", "voip_phone", "other_phone")
-_VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {
+# Columns of values.
+
+ValueCheck: TypeAlias = Callable[[Any], str | None]  # takes a value, or a pair of a value and the row's two-letter country code
+_MAX_DOUBTFUL: Final = 8  # values
+PHONE_FIELDS: Final = tuple(code for code in STANDARD_FIELDS if code.endswith("phone"))
+
+VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {  # the country first, which others need
     "email": (("email",), check_email),
     "role": (("email",), check_role),
     "typo": (("email",), check_typo),
-    "phone": (_PHONE_FIELDS, check_phone),
     "country": (("country",), check_country),
+    "phone": (PHONE_FIELDS, check_phone),
     "state": (("state",), check_state),
     "timezone": (("timezone",), check_timezone),
     "date": (("job_start_date", "graduation_date"), check_date),
     "website": (("website", "website_2", "website_3"), check_website),
+    "stack_overflow": (("stack_overflow",), check_stack_overflow),
+    "zip": (("zip",), check_zip),
 }
+_CHECKED: Final = {code for codes, _ in VALUE_CHECKS.values() for code in codes}
+VALUE_CHECKS["text"] = (tuple(code for code in STANDARD_FIELDS if code not in _CHECKED), check_text)
+CHECK_OF_FIELD: Final = {code: name for name, (codes, _) in reversed(VALUE_CHECKS.items()) for code in codes}
+"""The check of each standard field; of an e-mail address, the first of its checks."""
 _QUICK_CHECKS: Final[Mapping[str, Callable[[Collection[str]], bool]]] = {  # true only if no value has a problem
     "email": _are_plain,
     "role": lambda addresses: _load_roles().isdisjoint(_split_parts(addresses)),
     "typo": lambda addresses: _load_typo_domains().keys().isdisjoint(_split_parts(addresses)),
+    "text": _are_plain_texts,
 }
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
-_MAX_DOUBTFUL: Final = 8  # values
+
+
+def find_problems(name: str, texts: Sequence[str], countries: Sequence[str]) -> dict[int, str]:
+    """Return the problems that a check finds in a column, by row. Each distinct value is checked once."""
+    distinct: Collection[str] = {*texts}
+    if are_fine := _QUICK_CHECKS.get(name):
+        distinct = _find_doubtful([*distinct], are_fine)
+    find_problem, problems = VALUE_CHECKS[name][1], dict[Any, str | None]()
+    keys: Sequence[Any] = texts
+    if name not in _COUNTRY_CHECKS:
+        problems = {text: find_problem(value) for text in distinct if (value := text.strip())}
+    else:
+        codes = {country: find_country_code(country) if country.strip() else "" for country in {*countries}}
+        keys = [*zip(texts, countries, strict=True)]
+        problems = {key: find_problem((value, codes[key[1]])) for key in {*keys} if (value := key[0].strip())}
+    if not any(problems.values()):
+        return {}
+    return {row: problem for row, key in enumerate(keys) if (problem := problems.get(key))}
 
 
 def _find_doubtful(values: list[str], are_fine: Callable[[Collection[str]], bool]) -> list[str]:
@@ -392,78 +391,81 @@ def _find_doubtful(values: list[str], are_fine: Callable[[Collection[str]], bool
     return _find_doubtful(values[:half], are_fine) + _find_doubtful(values[half:], are_fine)
 
 
-class Checks:
-    """Checks many rows at a time. Most columns have few distinct values, so each distinct value is checked only once."""
+# Policy.
 
-    def __init__(self, columns: Columns, policy: CheckPolicy) -> None:
-        self._columns = columns
-        self._cells_level = policy.levels["cells"]
-        self._checks = tuple(
-            _ColumnCheck(at, name, policy.levels[name], code, find_problem)
-            for name, (codes, find_problem) in _VALUE_CHECKS.items()
-            for code in codes
-            if policy.levels[name] != "off" and (at := columns.cell(code)) is not None
-        )
-        self._error_checks = tuple(check for check in self._checks if check.level == "error")
-        self._country_column = columns.cell("country")
+Level = Literal["error", "drop", "warn", "off"]
 
-    def findings(self, rows: Sequence[Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by the index of the row in `rows`. The values of rows with a `fault` are not checked."""
-        rows = [*self.restored(rows)]
-        sent = {at: row.sent for at, row in enumerate(rows) if row.fault is None}
-        return self.find(Table.of(sent, self._columns), dict(enumerate(rows)))
+CHECKS: Final[Mapping[str, str]] = {
+    "email": "a valid e-mail address",
+    "role": "an e-mail address of a role, such as info@",
+    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
+    "country": "a country by two-letter code or English name",
+    "phone": "a valid phone number: one with a calling code, or one of the row's country",
+    "state": "a state of the United States, Canada or Australia, by code or name",
+    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
+    "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
+    "website": "an http or https URL, or a host",
+    "stack_overflow": "a URL on stackoverflow.com, or a handle",
+    "zip": "at most 12 letters, digits, blanks and hyphens",
+    "text": "in other standard fields, at most 1,000 characters without control characters",
+    "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
+    "repeat": "an e-mail address that occurs earlier in the file",
+    "consent": "a person who may not be written to, as a column of the file says",
+}
+"""The checks by name, each with the values that pass or, for `role`, `typo`, `cells`, `repeat` and `consent`, that it reports."""
 
-    def find(self, sent: Table, rows: Mapping[int, Row]) -> dict[int, list[RowFinding]]:
-        """Return the findings by row: those of the cells to be sent, and those of the warnings in `rows`."""
-        return self._find(sent, rows if self._cells_level != "off" else {}, self._checks)
+LINTS: Final = frozenset({"role", "typo", "timezone", "date", "zip", "text", "cells", "repeat"})
+"""Checks that only warn with the setting `error` for all checks, because they may report values that the service accepts."""
+_DROPS: Final = frozenset(VALUE_CHECKS) - {"email", "role", "typo"}  # of fields that a contact does not need
 
-    def guarded(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows. The first finding of level `error` becomes the row's `fault`, so the row is not sent."""
-        rows = self.restored(rows)
-        with_cells = self._cells_level == "error"
-        if not self._error_checks and not with_cells:
-            yield from rows
-            return
-        for chunk in split_rows(rows, _CHUNK_SIZE):
-            readable = {at: row for at, row in enumerate(chunk) if row.fault is None}
-            sent = Table.of({at: row.sent for at, row in readable.items()}, self._columns)
-            findings = self._find(sent, readable if with_cells else {}, self._error_checks)
-            for at, row in enumerate(chunk):
-                yield attrs.evolve(row, fault=findings[at][0].message) if at in findings else row
+REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}  # of the extra `validate`
 
-    def restored(self, rows: Iterable[Row]) -> Iterable[Row]:
-        return map(self.restore, rows) if self._cells_level == "off" else rows
 
-    def restore(self, row: Row) -> Row:
-        """Return the row. Without the check `cells`, every cell is sent as it is, because no finding would show a change."""
-        if self._cells_level != "off" or row.fault is not None or row.sent is row.cells:
-            return row
-        return attrs.evolve(row, sent=row.cells, members=None)
+@attrs.frozen
+class CheckPolicy:
+    """The level of each check: `error`, `drop`, `warn` or `off`. With `error`, the check `consent` excludes rows."""
 
-    def _find(self, sent: Table, remarked: Mapping[int, Row], checks: Iterable[_ColumnCheck]) -> dict[int, list[RowFinding]]:
-        findings: defaultdict[int, list[RowFinding]] = defaultdict(list)
-        names = [""] * len(sent.places) if self._country_column is None else sent.columns[self._country_column]
-        countries = {*names}
-        for check in checks:
-            cells, distinct = sent.columns[check.at], sent.distinct[check.at]
-            if are_fine := _QUICK_CHECKS.get(check.name):
-                distinct = _find_doubtful([*distinct], are_fine)
-            keys: Sequence[Hashable] = cells
-            values: dict[Any, Any]
-            if check.name not in _COUNTRY_CHECKS:
-                values = {cell: cell.strip() for cell in distinct}
-            elif len(countries) == 1:
-                code = find_country_code(*countries)
-                values = {cell: (cell.strip(), code) for cell in distinct}
+    levels: Mapping[str, Level]
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
+        """Parse settings: a level for all checks (`warn` by default), or `check=level`. Later ones take precedence.
+
+        A level for all checks is not one of `consent`: nobody gets e-mail that they declined because other checks are off.
+        """
+        levels: dict[str, Level] = {**dict.fromkeys(CHECKS, "warn"), "consent": "error"}
+        requested: set[str] = set()
+        for text in texts:
+            name, level = _parse_setting(text)
+            names = {name} if name else CHECKS.keys() - {"consent"}
+            requested = requested | names if level != "off" else requested - names
+            if not name and level in {"error", "drop"}:
+                strictest = _DROPS if level == "drop" else names - LINTS
+                levels |= {check: level if check in strictest else "warn" for check in names}
             else:
-                keys = pairs = [*zip(cells, names, strict=True)]
-                values = {(cell, name): (cell.strip(), find_country_code(name)) for cell, name in {*pairs}}
-            problems = {key: problem for key, value in values.items() if value and (problem := check.find_problem(value))}
-            for at, key, text in zip(sent.places, keys, map(str.strip, cells), strict=True) if problems else ():
-                if text and (problem := problems.get(key)):
-                    message = f"{check.code}: {masked_repr(shorten(text, _MAX_VALUE_LENGTH))}: {problem}"
-                    findings[at].append(RowFinding(check.name, check.level, check.code, message))
-        for at, row in remarked.items():
-            for remark in row.warnings:
-                findings[at].append(RowFinding("cells", self._cells_level, remark.code, f"{remark.code}: {remark.message}"))
-        return findings
+                levels |= dict.fromkeys(names, level)
+        lacking = tuple(check for check, module in REQUIRED_MODULES.items() if levels[check] != "off" and not has(module))
+        if wanted := " and ".join(sorted(requested & set(lacking))):
+            raise InvalidRequest(f"check: extra 'validate' is required for {wanted}; run pip install 'outreach_async[validate]'")
+        return cls({**levels, **dict.fromkeys(lacking, "off")}, lacking)
+
+    @property
+    def note(self) -> str | None:
+        if not self.missing:
+            return None
+        return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"
+
+
+def _parse_setting(text: str) -> tuple[str, Level]:
+    """Return the check that a setting is for, empty for all checks, and its level."""
+    name, sign, word = map(str.strip, text.rpartition("="))
+    if word not in get_args(Level):
+        raise InvalidRequest(f"check: expected error, drop, warn or off, got {text!r}; write, for example, --check email=error")
+    if sign and name not in CHECKS:
+        raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
+    if name == "repeat" and word == "error":
+        raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
+    if sign and word == "drop" and name not in _DROPS:
+        raise InvalidRequest(f"check: expected error, warn or off for {name}, got drop; use {name}=warn")
+    return name, cast("Level", word)

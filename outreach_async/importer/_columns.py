@@ -80,8 +80,8 @@ class Columns:
     fallbacks: tuple[tuple[int, ...], ...] = ()
     sources: Mapping[str, tuple[int, ...]] = attrs.field(init=False, eq=False, repr=False)
     consent: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
-    _known: tuple[tuple[str, tuple[int, ...]], ...] = attrs.field(init=False, eq=False, repr=False)
-    _extra: tuple[tuple[str, tuple[int, ...]], ...] = attrs.field(init=False, eq=False, repr=False)
+    _known: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
+    _extra: tuple[tuple[int, str], ...] = attrs.field(init=False, eq=False, repr=False)
     plain: tuple[tuple[str, ...], Callable[[Sequence[str]], tuple[str, ...]]] | None = attrs.field(
         init=False, eq=False, repr=False
     )
@@ -95,9 +95,9 @@ class Columns:
                 sources[code] = (*sources.get(code, ()), at)
         sources |= {cast("str", self.codes[places[0]]): places for places in self.fallbacks}
         consent = tuple((at, code) for at, code in enumerate(self.codes) if code in CONSENT_CODES)
-        known = tuple((code, places) for code, places in sources.items() if _is_contact_member(code))
-        extra = tuple((code, places) for code, places in sources.items() if not _is_contact_member(code))
-        names = order_fields(tuple(code for code, _ in known))
+        known = tuple((first, code) for code, (first, *_) in sources.items() if _is_contact_member(code))
+        extra = tuple((first, code) for code, (first, *_) in sources.items() if not _is_contact_member(code))
+        names = order_fields(tuple(code for _, code in known))
         pick = itemgetter(*(sources[name][0] for name in names)) if len(names) > 1 else None  # itemgetter(1) returns no tuple
         plain = (names, pick) if pick and not extra else None
         found = {"sources": sources, "consent": consent, "_known": known, "_extra": extra, "plain": plain}
@@ -106,8 +106,9 @@ class Columns:
             object.__setattr__(self, name, value)
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
-        """Return the values of a row by field code, as `create_many` accepts them.
+        """Return the values of a row by field code, as `create_many` accepts them, from its cells as they are sent.
 
+        The value of a field is read from its preferred column, where `File.rows` puts that of another column if it is blank.
         Blank cells are omitted, but `email` is always present. Values of other fields are in a dict under `extra`.
 
         Example:
@@ -115,9 +116,9 @@ class Columns:
             print(map_columns(["E-mail", "City"]).members(["ann@company.example", " "]))  # -> {'email': 'ann@company.example'}
             ```
         """
-        members: dict[str, Any] = _pick_filled(self._known, cells)
+        members: dict[str, Any] = {code: cell for at, code in self._known if (cell := cells[at]) and not cell.isspace()}
         members.setdefault("email", "")
-        if self._extra and (extra := _pick_filled(self._extra, cells)):
+        if self._extra and (extra := {code: cells[at] for at, code in self._extra if cells[at].strip()}):
             members["extra"] = extra
         return members
 
@@ -150,13 +151,6 @@ class Columns:
             (header.strip(), IGNORE if code is None else code, f"{reason}{others.get(at, '')}")
             for at, (header, code, reason) in enumerate(rows)
         ]
-
-
-def _pick_filled(sources: Iterable[tuple[str, tuple[int, ...]]], cells: Sequence[str]) -> dict[str, str]:
-    """Return the first cell of each field that is not blank."""
-    return {
-        code: cell for code, places in sources for at in reversed(places) if (cell := cells[at]) and not cell.isspace()
-    }  # a preferred column replaces the later ones
 
 
 def map_columns(

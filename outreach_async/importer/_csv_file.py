@@ -12,8 +12,9 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._csv_dialect import UNCLOSED_MESSAGE, Dialect, detect_dialect, parse_records, require_columns
+from outreach_async.importer._rows import Block, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
-from outreach_async.importer._table import Block, File, cut_text, with_header
+from outreach_async.importer._table import File, with_header
 from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
 
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 100, 1 << 16  # of the sample from which the delimiter is detected

@@ -12,8 +12,9 @@ import attrs
 
 from outreach_async._service.values import Change
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer._rows import Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, Block, CellChange, File, Record, cut_text, group_records, with_header
+from outreach_async.importer._table import MAX_COLUMNS, File, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]

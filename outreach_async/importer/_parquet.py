@@ -17,8 +17,9 @@ from outreach_async._service.values import Change, number_change
 from outreach_async.bulk._arrow_cells import Array, is_bytes, is_convertible, is_text, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._rows import Block, CellChange, Record
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import Block, CellChange, File, Record, group_records, with_header
+from outreach_async.importer._table import File, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 

@@ -10,14 +10,16 @@ from typing import Final
 import attrs
 from anyio.lowlevel import checkpoint
 
+from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._checks import CheckPolicy, Checks, Level
+from outreach_async.importer._checks import CheckPolicy, Level
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._table import Block, File, Row, RowNumber, RowUnit, Table, build_row, find_odd, read_blocks
+from outreach_async.importer._rows import Block, Row, RowFinding, RowNumber, RowReader, RowUnit
+from outreach_async.importer._table import File, read_blocks
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
 
 _BUCKET_COUNT: Final = 256
@@ -71,6 +73,7 @@ class CheckFindings:
 class Preflight:
     rows: int = 0
     refused: int = 0
+    excluded: int = 0
     superseded: int = 0
     kinds: dict[str, CheckFindings] = attrs.Factory(dict)
     unit: RowUnit = "line"
@@ -78,13 +81,19 @@ class Preflight:
 
     @property
     def sent(self) -> int:
-        return self.rows - self.refused - self.superseded
+        return self.rows - self.refused - self.excluded - self.superseded
 
     def find_number(self, index: int) -> RowNumber | None:
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
         return {name: kind.count for name, kind in self.kinds.items()}
+
+    def add(self, finding: RowFinding, number: int) -> None:
+        kind = self.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
+        kind.count += 1
+        if kind.count <= MAX_EXAMPLES:
+            kind.first.append((number, finding.message))
 
 
 async def run_preflight(
@@ -109,15 +118,14 @@ async def run_preflight(
 
 
 class _PreflightRun:
-    """Checks records by column, and builds a `Row` only of those that need a closer look."""
+    """Counts what becomes of the rows of blocks, most of which need no `Row`."""
 
     def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
         self.found = Preflight(unit=unit)
-        self._columns = columns
+        self._reader = RowReader(columns, policy, finds_all=True)
         self._email_at = columns.sources["email"][0]
         self._names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         self._targets = targets
-        self._checks = Checks(columns, policy)
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
@@ -128,49 +136,33 @@ class _PreflightRun:
         numbers = block.lines if found.unit == "line" else range(found.rows + 1, found.rows + count + 1)
         if self._repeats != "serial":
             found.lines.extend(numbers)
-        odd, even = self._find_odd(block)
-        rows = {at: self._checks.restore(build_row(block.record(at), self._columns)) for at in odd}
-        sent = {at: row.sent for at, row in rows.items() if row.sent}  # a row with a fault has no cells to send
-        findings = self._checks.find(even, {}) if len(odd) < count else {}
-        findings = {at: each for at, each in findings.items() if at not in odd}
-        findings |= self._checks.find(Table.of(sent, self._columns), rows) if rows else {}
-        if self._names_targets and (unknown := await find_unknown_targets(rows.values(), self._targets)):
-            for at in sent:
-                if finding := unknown.get(named_target(rows[at])):
-                    findings.setdefault(at, []).insert(0, finding)
-        refusals: dict[int, InvalidRequest] = {}
-        for at in sorted({*findings, *rows}):
-            for finding in findings.get(at, ()):
-                kind = found.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
-                kind.count += 1
-                if kind.count <= MAX_EXAMPLES:
-                    kind.first.append((numbers[at], finding.message))
-                if finding.level == "error":
-                    refusals.setdefault(at, InvalidRequest(finding.message))
-            # A readable row with an e-mail can always be sent, because its codes are known. Only the other rows need the check.
-            is_doubtful = at in rows and (at not in sent or not sent[at][self._email_at].strip())
-            if is_doubtful and at not in refusals and (refusal := rows[at].refusal()):
-                refusals[at] = refusal
-        emails = {at: sent.get(at, cells)[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals}
-        refusals |= self._find_repeats(emails, rows, numbers)
+        read = self._reader.read(block)
+        refusals = {at: InvalidRequest(row.fault) for at, row in read.odd.items() if row.fault is not None}
+        excluded = {at for at, row in read.odd.items() if row.excluded is not None}
+        targets: dict[int, Target] = {}
+        findings: Mapping[int, Sequence[RowFinding]] = read.findings
+        if self._names_targets:
+            named = {at: named_target(read.row(at)) for at in range(count) if at not in refusals and at not in excluded}
+            unknown = await find_unknown_targets(named.values(), self._targets)
+            findings = {**findings, **{at: [unknown[to], *findings.get(at, ())] for at, to in named.items() if to in unknown}}
+            refusals |= {at: InvalidRequest(unknown[to].message) for at, to in named.items() if to in unknown}
+            targets = {at: self._targets.find(to) for at, to in named.items() if to not in unknown}
+        for at in sorted(findings):
+            for finding in findings[at]:
+                found.add(finding, numbers[at])
+        emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals and at not in excluded}
+        emails |= {at: row.email for at, row in read.odd.items() if at in emails}
+        refusals |= self._find_repeats(emails, targets, numbers)
         found.rows += count
         found.refused += len(refusals)
-        return [(rows[at] if at in rows else build_row(block.record(at), self._columns), refusals[at]) for at in sorted(refusals)]
-
-    def _find_odd(self, block: Block) -> tuple[set[int], Table]:
-        """Return the rows that have a problem, no e-mail or a target of their own; and the cells of complete rows."""
-        odd, even = find_odd(block, self._columns)
-        if blank := {email for email in even.distinct[self._email_at] if not email or email.isspace()}:
-            odd.update(at for at, email in zip(even.places, even.columns[self._email_at], strict=True) if email in blank)
-        odd.update(range(len(block.lines)) if self._names_targets else ())
-        return odd, even
+        found.excluded += len(excluded)
+        return [(read.row(at), refusals[at]) for at in sorted(refusals)]
 
     def _find_repeats(
-        self, emails: Mapping[int, str], rows: Mapping[int, Row], numbers: Sequence[int]
+        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
         found, default = self.found, self._targets.default
-        targets = {at: self._targets.find(named_target(rows[at])) for at in emails} if self._names_targets else {}
         if self._recent_emails is None:
             # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
             whole = self._repeats in WHOLE_INPUT

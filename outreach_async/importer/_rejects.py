@@ -23,17 +23,8 @@ from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._table import (
-    REASONS,
-    File,
-    Record,
-    Row,
-    RowNumber,
-    RowUnit,
-    count_reason_columns,
-    read_records,
-    text_of,
-)
+from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, text_of
+from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore

@@ -12,10 +12,10 @@ from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._checks import RowFinding
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import find_ambiguous, fold_name
-from outreach_async.importer._table import File, Row
+from outreach_async.importer._rows import Row, RowFinding
+from outreach_async.importer._table import File
 
 REASON: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
 _FIELD_NAMES: Final = frozenset(map(fold_name, ("email", *STANDARD_FIELDS)))
@@ -61,15 +61,15 @@ def named_target(row: Row) -> Target:
     return Target(*map(members.get, TARGET_FIELDS))
 
 
-async def find_unknown_targets(rows: Iterable[Row], targets: Targets) -> dict[Target, RowFinding]:
-    """Return a finding for each target that some rows name and that is unknown. The campaigns of their workspaces are listed."""
+async def find_unknown_targets(named: Iterable[Target], targets: Targets) -> dict[Target, RowFinding]:
+    """Return a finding for each target that is unknown. The campaigns of the workspaces of rows are listed."""
     findings: dict[Target, RowFinding] = {}
-    for named in {named_target(row) for row in rows if row.fault is None} - {RUN_TARGET}:
+    for each in {*named} - {RUN_TARGET}:
         try:
-            await targets.apply(targets.find, named)
+            await targets.apply(targets.find, each)
         except InvalidRequest as error:
             field = str(error).partition(":")[0]
-            findings[named] = RowFinding(field, "error", field, str(error))
+            findings[each] = RowFinding(field, "error", field, f"an unknown {field}", str(error))
     return findings
 
 
@@ -79,7 +79,7 @@ def with_ids(rows: Iterable[Row], columns: Columns, targets: Targets) -> Iterabl
 
 
 def _with_ids(row: Row, targets: Targets) -> Row:
-    if row.fault is not None or (named := named_target(row)) is RUN_TARGET:
+    if row.fault is not None or row.excluded is not None or (named := named_target(row)) is RUN_TARGET:
         return row
     try:
         found = targets.find(named)

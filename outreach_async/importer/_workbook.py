@@ -18,8 +18,9 @@ import msgspec
 from outreach_async._service.values import error_change, number_change
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
+from outreach_async.importer._rows import Block, Record
 from outreach_async.importer._source import ByteSource, StreamCopy
-from outreach_async.importer._table import Block, File, Record, group_records, with_header
+from outreach_async.importer._table import File, group_records, with_header
 from outreach_async.importer._workbook_reader import SheetOptions
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)

@@ -23,7 +23,9 @@ from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
-from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._rows import RowReader
+from outreach_async.importer._table import read_blocks
 from outreach_async.importer._unmapped import CODE, UnmappedColumns
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
@@ -184,15 +186,14 @@ class ReadTools:
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace {CODE}, or pass 'ignore' if the column is not needed"
             ) from None
-        checked = list(file.rows(mapped))
-        findings = Checks(mapped, policy := CheckPolicy.of()).findings(checked)
-        results = []
-        for at, row in enumerate(checked):
-            # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
-            refusal = row.refusal()
-            reason = {} if refusal is None else {"reason": str(refusal)}
-            messages = [found.message for found in findings.get(at, ())]
-            results.append({"row": row.line, "sendable": refusal is None, **reason, "findings": messages})
+        reader, results = RowReader(mapped, policy := CheckPolicy.of(), finds_all=True), []
+        for read in map(reader.read, read_blocks(file, mapped, MAX_CONTACTS)):
+            for at, row in enumerate(read.rows()):
+                # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
+                reason = row.excluded or row.fault
+                why = {} if reason is None else {"reason": reason}
+                messages = [found.message for found in read.findings.get(at, ())]
+                results.append({"row": row.line, "sendable": reason is None, **why, "findings": messages})
         return self._answers.write(
             MAX_PROSE,
             **self._workspaces.describe(space),

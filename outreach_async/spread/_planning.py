@@ -30,7 +30,8 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns, map_columns
 from outreach_async.importer._formats import open_file
-from outreach_async.importer._table import File, Row
+from outreach_async.importer._rows import Row
+from outreach_async.importer._table import File
 from outreach_async.importer._target_columns import recognise_targets
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread._stored_files import (

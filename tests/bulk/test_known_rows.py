@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.files import read_row
 
 from outreach_async import ContactOutcome, NewContact, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
@@ -17,7 +18,6 @@ from outreach_async.bulk._source import approximate_size
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._table import Record, build_row
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
@@ -76,7 +76,7 @@ def test_a_row_of_a_file_is_sent_as_its_fields_would_be(codes: list[str | None],
     codes = codes if "email" in codes[:width] else ["email", *codes]
     columns = Columns(tuple(map(str, codes[:width])), tuple(codes[:width]))
     cells = data if isinstance(data, tuple) else data.draw(st.tuples(*[CELLS] * width))
-    row, parser = build_row(Record(2, cells), columns), RowParser(REQUESTS)
+    row, parser = read_row(columns, *cells), RowParser(REQUESTS)
     if row.fault is not None:
         with pytest.raises(InvalidRequest):
             dict(row)
@@ -92,7 +92,7 @@ def test_a_row_of_a_file_is_sent_as_its_fields_would_be(codes: list[str | None],
 
 
 def test_the_size_of_a_row_of_a_file_is_that_of_its_cells() -> None:
-    row = build_row(Record(2, ("a@b.example", "x" * 1000)), Columns(("E-mail", "City"), ("email", "city")))
+    row = read_row(Columns(("E-mail", "City"), ("email", "city")), "a@b.example", "x" * 1000)
     assert approximate_size(row) == 1011
 
 

@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import phonenumbers
 import pytest
 from email_validator import EmailNotValidError, validate_email
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.files import refused
+from support.files import read_cells, refused
 
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, map_columns
+from outreach_async.errors import Excluded, InvalidRequest
+from outreach_async.importer import Columns, map_columns
 from outreach_async.importer import _checks as checks
-from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy, Checks
+from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._table import Record, Remark, build_row
+from outreach_async.importer._rows import RowFinding
 
 # Policy.
 
 
 def test_a_setting_is_for_one_check_or_all_and_the_later_wins() -> None:
-    assert CheckPolicy.of().levels == dict.fromkeys(CHECKS, "warn")
+    default = {**dict.fromkeys(CHECKS, "warn"), "consent": "error"}
+    assert CheckPolicy.of().levels == default
     assert {check for check, level in CheckPolicy.of(["error"]).levels.items() if level == "warn"} == LINTS
     assert CheckPolicy.of(["error", "date=error"]).levels["date"] == "error"
-    assert CheckPolicy.of(["off", "email=error"]).levels == {**dict.fromkeys(CHECKS, "off"), "email": "error"}
-    assert set(CheckPolicy.of(["email=error", "off"]).levels.values()) == {"off"}
+    assert CheckPolicy.of(["off", "email=error"]).levels == {
+        **dict.fromkeys(default, "off"),
+        "email": "error",
+        "consent": "error",
+    }
+    dropped = {check for check, level in CheckPolicy.of(["drop"]).levels.items() if level == "drop"}
+    assert dropped == CHECKS.keys() - {"email", "role", "typo", "cells", "repeat", "consent"}
+    assert set(CheckPolicy.of(["email=error", "off", "consent=off"]).levels.values()) == {"off"}
+
+
+@pytest.mark.parametrize("level", ["error", "drop", "warn", "off"])
+def test_who_may_be_written_to_is_only_a_setting_of_its_own_check(level: str) -> None:
+    assert CheckPolicy.of([level]).levels["consent"] == "error"
+    assert CheckPolicy.of(["consent=warn"]).levels["consent"] == "warn"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("maybe", "expected error, warn or off"),
-        ("email=maybe", "expected error, warn or off"),
+        ("maybe", "expected error, drop, warn or off"),
+        ("email=maybe", "expected error, drop, warn or off"),
         ("e-mail=warn", "unknown check in 'e-mail=warn'; use one of email, role,"),
         ("=warn", "unknown check in '=warn'"),
         ("repeat=error", "expected repeat=warn or repeat=off"),
+        ("consent=drop", "expected error, warn or off for consent"),
     ],
 )
 def test_an_unknown_level_or_check_is_refused(text: str, message: str) -> None:
@@ -85,7 +101,7 @@ def test_a_mistyped_domain_and_a_role_are_reported() -> None:
     for domain, meant in ("gamil.com", "gmail.com"), ("Hotmial.com", "hotmail.com"), ("yaho.com", "yahoo.com"):
         assert checks.check_typo(f"a@{domain}") == f"the domain is probably a mistyped {meant}; correct the domain"
     assert not any(map(checks.check_typo, ("a@gmail.com", "a@ymail.com", "a@gmx.at", "a@mail.com", "a@works.example")))
-    assert checks.check_role("Info@a.example") == "info@ is the address of a role; use the address of a person"
+    assert checks.check_role("Info@a.example") == "the address of a role; use the address of a person"
     assert checks.check_role("inform@a.example") is None
 
 
@@ -210,35 +226,47 @@ def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
 
 
 def test_a_website_is_a_url_or_a_host() -> None:
-    for text in ("example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example."):
+    for text in ("example.com", "https://www.example.com/a?b#c", "http://bücher.example:8080", "a-b.example"):
         assert checks.check_website(text) is None
-    for text in ("none", "http://", "ftp://example.com", "a b.example", "-a.example", "10.0.0.1", "see https://example.com"):
+    for text in (
+        "none",
+        "http://",
+        "ftp://example.com",
+        "a b.example",
+        "-a.example",
+        "10.0.0.1",
+        "a.example/b",
+        "see https://a.ex",
+    ):
         assert checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
 # Rows.
 
-HEADERS = ("email", "work_phone", "country", "state", "website", "Plan")
-COLUMNS = map_columns(HEADERS, {"Plan": "ignore"})
+COLUMNS = map_columns(("email", "work_phone", "country", "state", "website", "Plan"), {"Plan": "ignore"})
 
 
-def row(*cells: str, line: int = 2, fault: str | None = None, warnings: tuple[Remark, ...] = ()) -> Row:
-    full = (*cells, *[""] * (len(HEADERS) - len(cells)))
-    return Row(line, full, fault, warnings, COLUMNS, full)
+def full(*cells: str) -> tuple[str, ...]:
+    return (*cells, *[""] * (len(COLUMNS.headers) - len(cells)))
+
+
+def find(*rows: Sequence[str], checks: Iterable[str] = (), columns: Columns = COLUMNS) -> dict[int, list[RowFinding]]:
+    found = read_cells(columns, *(full(*row) if columns is COLUMNS else row for row in rows), checks=checks).findings
+    return {at: [*findings] for at, findings in found.items() if findings}
 
 
 def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> None:
-    found = Checks(COLUMNS, CheckPolicy.of()).findings(
-        [row("a@a.example"), row(" Info@Gamil.com", "12", "Germny"), row("", fault="torn")]
-    )
+    found = find(("a@a.example",), (" Info@Gamil.com", "12345678", "Germny"))
     assert list(found) == [1]
     assert [(each.check, each.level, each.code) for each in found[1]] == [
         ("role", "warn", "email"),
         ("typo", "warn", "email"),
-        ("phone", "warn", "work_phone"),
         ("country", "warn", "country"),
+        ("phone", "warn", "work_phone"),
     ]
-    assert found[1][-1].message == "country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?"
+    (country,) = [each for each in found[1] if each.check == "country"]
+    assert country.message == "country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?"
+    assert country.reason == "expected a country's two-letter code or name"
 
 
 def test_one_bad_address_among_many_costs_no_check_of_all_others() -> None:
@@ -247,64 +275,108 @@ def test_one_bad_address_among_many_costs_no_check_of_all_others() -> None:
     doubtful = checks._find_doubtful(addresses, checks._are_plain)
     assert "a@@a.example" in doubtful
     assert len(doubtful) <= 8
-    assert list(Checks(COLUMNS, CheckPolicy.of()).findings([*map(row, addresses)])) == [123]
+    assert list(find(*((address,) for address in addresses))) == [123]
 
 
 def test_the_country_of_a_row_applies_to_its_phone_and_state() -> None:
-    checks = Checks(COLUMNS, CheckPolicy.of())
-    assert checks.findings([row("a@a.example", "0161 496 0000", "UK"), row("a@a.example", "", "USA", "WA")]).keys() == {0, 1}
-    assert {each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "GB", "")]).get(0, [])} == set()
-    assert [each.check for each in checks.findings([row("a@a.example", "0161 496 0000", "US", "Kent")])[0]] == ["phone", "state"]
-    assert Checks(map_columns(["email"]), CheckPolicy.of()).findings([]) == {}
+    assert find(("a@a.example", "0161 496 0000", "UK"), ("a@a.example", "", "USA", "WA")).keys() == {0, 1}
+    assert find(("a@a.example", "0161 496 0000", "GB", "")) == {}
+    assert [each.check for each in find(("a@a.example", "0161 496 0000", "US", "Kent"))[0]] == ["phone", "state"]
 
 
 def test_a_long_value_is_shortened_and_a_key_is_masked() -> None:
-    checks = Checks(COLUMNS, CheckPolicy.of(["off", "website=warn"]))
-    (found,) = checks.findings([row("a@a.example", "", "", "", "x" * 100)])[0]
+    (found,) = find(("a@a.example", "", "", "", "x" * 100), checks=["off", "website=warn"])[0]
     assert found.message.startswith(f"website: '{'x' * 60}...': ")
-    (found,) = checks.findings([row("a@a.example", "", "", "", "key_secret")])[0]
+    (found,) = find(("a@a.example", "", "", "", "key_secret"), checks=["off", "website=warn"])[0]
     assert "secret" not in found.message
 
 
 def test_rows_with_an_error_are_not_sent_and_others_are_unchanged() -> None:
-    rows = [row("a@a.example"), row("a@@a"), row("b@b.example", "", "Germny"), row("", fault="torn")]
-    guarded = list(Checks(COLUMNS, CheckPolicy.of(["off", "email=error", "country=warn"])).guarded(rows))
-    assert guarded[0] is rows[0]
-    assert (guarded[1].fault or "").startswith("email: 'a@@a': not a valid address")
-    assert guarded[2:] == rows[2:]
-    assert list(Checks(COLUMNS, CheckPolicy.of()).guarded(iter(rows))) == rows
+    rows = [full("a@a.example"), full("a@@a"), full("b@b.example", "", "Germny"), ("torn",)]
+    first, second, third, torn = read_cells(COLUMNS, *rows, checks=["off", "email=error", "country=warn"]).rows()
+    assert (first.fault, third.fault, third.warnings) == (None, None, ())
+    assert (second.fault or "").startswith("email: 'a@@a': not a valid address")
+    assert (torn.fault or "").startswith("expected 6 cells, as in the header, got 1")
 
 
-def test_warnings_of_the_file_itself_have_the_level_of_the_cells_check() -> None:
-    odd = row("a@a.example", warnings=(Remark("mojibake", "Plan", "custom_1", "'Ã©' is probably 'é'"),))
-    (found,) = Checks(COLUMNS, CheckPolicy.of()).findings([odd])[0]
-    assert found == ("cells", "warn", "custom_1", "custom_1: 'Ã©' is probably 'é'")
-    assert Checks(COLUMNS, CheckPolicy.of(["off"])).findings([odd]) == {}
-    (guarded, plain) = Checks(COLUMNS, CheckPolicy.of(["off", "cells=error"])).guarded([odd, row("a@a.example")])
-    assert (guarded.fault, plain.fault) == ("custom_1: 'Ã©' is probably 'é'", None)
+def test_what_is_wrong_in_a_cell_has_the_level_of_the_check_of_cells() -> None:
+    columns = map_columns(["email", "custom_1"])
+    odd = ("a@a.example", "OrlÃ©ans")
+    (found,) = find(odd, columns=columns)[0]
+    assert found == ("cells", "warn", "custom_1", "mojibake", found.message)
+    assert find(odd, columns=columns, checks=["off"]) == {}
+    guarded, plain = read_cells(columns, odd, ("a@a.example", ""), checks=["off", "cells=error"]).rows()
+    assert (guarded.fault, plain.fault) == (found.message, None)
 
 
 def test_the_checks_of_values_check_what_is_sent() -> None:
-    odd = build_row(Record(2, ("a@a.example", "NULL", "", "", "", "")), COLUMNS)
-    checks = Checks(COLUMNS, CheckPolicy.of(["off", "phone=error", "cells=warn"]))
-    assert [found.check for found in checks.findings([odd])[0]] == ["cells"]
-    assert list(checks.guarded([odd])) == [odd]
+    read = read_cells(COLUMNS, full("a@a.example", "NULL"), checks=["off", "phone=error", "cells=warn"])
+    assert [found.check for found in read.findings[0]] == ["cells"]
+    assert read.row(0).fault is None
 
 
 def test_without_the_cells_check_every_cell_is_sent_and_checked_as_it_is() -> None:
-    columns = map_columns(["email", "last_name", "work_phone"])
-    records = [("a@a.example", "NULL", "nan"), ("b@b.example", "Li", ""), ("#N/A", "Li", "")]
-    rows = [build_row(Record(2, cells), columns) for cells in records]
-    checks = Checks(columns, CheckPolicy.of(["cells=off"]))
-    null, plain, lost = checks.guarded(rows)
-    assert dict(null) == {"email": "a@a.example", "last_name": "NULL", "work_phone": "nan"}
-    assert [each.check for each in checks.findings(rows)[0]] == ["phone"]
-    assert (plain, lost.fault) == (rows[1], rows[2].fault)
+    columns = map_columns(["email", "last_name", "work_phone", "zip"])
+    rows = [("a@a.example", "NULL", "nan", "1.0"), ("b@b.example", "Li", "4.1E+11", "a\0"), ("#N/A", "", "", "")]
+    read = read_cells(columns, *rows, checks=["cells=off"])
+    assert [dict(row) for row in read.rows()] == [
+        {code: cell for code, cell in zip(columns.headers, cells, strict=True) if cell} for cells in rows
+    ]
+    assert [[found.check for found in read.findings[at]] for at in range(3)] == [["phone", "zip"], ["phone", "zip"], ["email"]]
+    (half,) = read_cells(columns, ("a@a.example", "x\ud800", "", ""), checks=["cells=off"]).rows()
+    assert (half.fault or "").startswith("last_name: expected valid Unicode")
 
 
-@given(st.lists(st.tuples(*[st.text(max_size=8)] * len(HEADERS)), max_size=8))
+def test_a_lost_optional_value_is_left_out_and_rejects_its_row_only_on_request() -> None:
+    lost = ("a@a.example", "call me")
+    read = read_cells(COLUMNS, full(*lost))
+    (found,) = read.findings[0]
+    assert (found.check, found.level, found.code) == ("phone", "drop", "work_phone")
+    assert dict(read.row(0)) == {"email": "a@a.example"}
+    assert [(remark.kind, remark.value) for remark in read.row(0).warnings] == [("phone", "")]
+    for setting in "phone=error", "cells=error":
+        assert (read_cells(COLUMNS, full(*lost), checks=[setting]).row(0).fault or "").startswith("work_phone: 'call me' ")
+    assert read_cells(COLUMNS, full(*lost), checks=["phone=off"]).row(0)["work_phone"] == "call me"
+
+
+def test_a_value_that_a_check_drops_is_not_sent_and_the_next_checks_know() -> None:
+    cells = full("a@a.example", "0161 496 0000", "Brittain", "Kent", "none")
+    read = read_cells(COLUMNS, cells, checks=["drop"])
+    assert dict(read.row(0)) == {"email": "a@a.example"}
+    assert [(found.check, found.level) for found in read.findings[0]] == [
+        *(("country", "drop"), ("phone", "drop"), ("state", "drop"), ("website", "drop"))
+    ]
+    assert [remark.kind for remark in read.row(0).warnings] == ["country", "phone", "state", "website"]
+
+
+def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() -> None:
+    columns = map_columns(["email", "Unsubscribed", "country"])
+    rows = [("a@a.example", "true", "Germny"), ("b@b.example", "no", "DE")]
+    read = read_cells(columns, *rows, checks=["error"])
+    out, sent = read.rows()
+    assert (out.excluded, out.fault, sent.excluded) == ("column 'Unsubscribed' says 'true'", None, None)
+    assert dict(read.findings) == {0: [("consent", "error", "opt_out", "column 'Unsubscribed'", out.excluded)]}
+    with pytest.raises(Excluded, match="Unsubscribed"):
+        out.items()
+    assert out.plain is None
+    for level, found in ("warn", ["consent"]), ("off", []):
+        read = read_cells(columns, *rows, checks=["off", f"consent={level}"])
+        assert [dict(row)["email"] for row in read.rows()] == ["a@a.example", "b@b.example"]
+        assert [each.check for each in read.findings.get(0, ())] == found
+
+
+def test_the_first_column_of_a_field_that_has_a_value_counts() -> None:
+    columns = map_columns(["Work", "Home", "city"], {"Work": "email", "Home": "email"})
+    rows = [("", "b@b.example", ""), ("#N/A", "c@c.example", "x"), ("d@d.example", "NULL", ""), ("NULL", "NULL", "")]
+    read = read_cells(columns, *rows)
+    assert [(row.email, len(row.warnings)) for row in read.rows()][:3] == [
+        *(("b@b.example", 0), ("c@c.example", 1), ("d@d.example", 0))
+    ]
+    assert [row.fault is None for row in read.rows()] == [True, True, True, False]
+    assert [dict(row).get("email") for row in [*read.rows()][:3]] == ["b@b.example", "c@c.example", "d@d.example"]
+
+
+@given(st.lists(st.tuples(*[st.text(max_size=8)] * len(COLUMNS.headers)), min_size=1, max_size=8))
 def test_checking_rows_together_equals_checking_each(cells: list[tuple[str, ...]]) -> None:
-    checks = Checks(COLUMNS, CheckPolicy.of())
-    rows = [row(*each) for each in cells]
-    alone = {at: checks.findings([each]).get(0, []) for at, each in enumerate(rows)}
-    assert checks.findings(rows) == {at: found for at, found in alone.items() if found}
+    alone = {at: find(each).get(0, []) for at, each in enumerate(cells)}
+    assert find(*cells) == {at: found for at, found in alone.items() if found}

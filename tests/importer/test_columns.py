@@ -7,13 +7,13 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.files import refused
+from support.files import read_row, refused
 
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import Row, columns_for, map_columns, parse_overrides
+from outreach_async.importer import columns_for, map_columns, parse_overrides
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._unmapped import CODE, UnmappedColumns
@@ -181,8 +181,8 @@ def test_columns_of_one_field_count_in_the_order_of_their_options() -> None:
     columns = map_columns(["Work", "Home", "City", "Spare"], overrides)
     assert (columns.codes, columns.sources["email"]) == (("email", "email", "city", "custom_1"), (1, 0))
     assert (columns.cell("email"), columns.cell("city"), columns.cell("state")) == (1, 2, None)
-    assert columns.members(["w@a.example", "h@a.example", "", ""])["email"] == "h@a.example"
-    assert columns.members(["w@a.example", " ", "", ""])["email"] == "w@a.example"
+    assert read_row(columns, "w@a.example", "h@a.example", "", "").email == "h@a.example"
+    assert read_row(columns, "w@a.example", " ", "", "").email == "w@a.example"
     assert columns.decisions()[0] == ("Work", "email", "override; if 'Home' is blank")
     assert columns.plain is not None
     assert columns.plain[1](["w@a.example", "h@a.example", "Lyon", "x"]) == ("Lyon", "h@a.example", "x")
@@ -217,12 +217,6 @@ def test_overrides_are_split_at_their_last_equals_sign() -> None:
 )
 def test_empty_or_contradictory_overrides_are_refused(texts: list[str], message: str) -> None:
     assert message in refused(parse_overrides, texts)
-
-
-@pytest.mark.parametrize(("email", "word"), [("ann@a.example", None), (" ", "blank")])
-def test_a_row_has_the_reason_why_a_run_would_refuse_it(email: str, word: str | None) -> None:
-    refusal = Row(2, (email,), members={"email": email}).refusal()
-    assert (refusal is None) if word is None else (word in str(refusal))
 
 
 # Fields of the workspace are requested only if a file needs them.

@@ -47,12 +47,14 @@ def test_a_number_keeps_its_spelling_and_a_boolean_becomes_a_word(number: str) -
 @pytest.mark.parametrize(
     ("value", "what"), [('{"a": 1}', "an object"), ("{}", "an object"), ("[]", "an array"), ('["a"]', "an array")]
 )
-def test_a_nested_value_rejects_its_row_with_its_name_unless_ignored(value: str, what: str) -> None:
+def test_a_nested_value_is_not_sent_and_causes_a_warning_unless_ignored(value: str, what: str) -> None:
     lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
-    faults = [row.fault for row in rows_of(*lines)]
-    assert faults == [None, f"city: expected a single value for the key 'City', got {what}; use a separate key per value"]
+    plain, nested = rows_of(*lines)
+    (remark,) = nested.warnings
+    expected = f"expected a single value for the key 'City', got {what}, so it is not sent; use a separate key per value"
+    assert (plain.warnings, remark.message, dict(nested)) == ((), expected, {"email": "b@b.example"})
     _, rows = read("\n".join(lines).encode(), {"City": "ignore"})
-    assert not any(row.fault for row in rows)
+    assert not any(row.warnings for row in rows)
 
 
 @pytest.mark.parametrize(

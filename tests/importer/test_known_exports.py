@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, write_export
+from support.files import read_row
 
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
@@ -77,7 +78,7 @@ def test_a_column_of_two_fields_is_sent_in_its_own_and_helps_the_other() -> None
     columns = map_columns(["First Name", "Company Name for Emails", "Company Name", "Email", "Apollo Contact Id"])
     assert columns.codes[:3] == ("first_name", "company_name", "company_formal_name")
     assert columns.sources["company_name"] == (1, 2)
-    assert columns.members(["Ann", " ", "Acme Ltd", "ann@company.example", "1"])["company_name"] == "Acme Ltd"
+    assert read_row(columns, "Ann", " ", "Acme Ltd", "ann@company.example", "1")["company_name"] == "Acme Ltd"
     assert columns.decisions()[2][2] == "Apollo column; also company_name if 'Company Name for Emails' is blank"
 
 

@@ -14,8 +14,9 @@ from outreach_async.bulk import Repeats
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
+from outreach_async.importer._table import read_rows
 from outreach_async.importer._target_columns import with_ids
 
 ADDRESSES = st.sampled_from(
@@ -75,7 +76,7 @@ async def test_errors_refuse_rows_and_warnings_do_not() -> None:
 
 async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> None:
     found, refused = await preflight_of([("a@a.example", ""), ("NULL", ""), (" ", "US")])
-    assert (found.counts(), [row.line for row, _ in refused]) == ({}, [3, 4])
+    assert (found.counts(), [row.line for row, _ in refused]) == ({"cells": 1}, [3, 4])
 
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
@@ -125,7 +126,7 @@ async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
     refused: list[str | None] = []
     columns, policy = map_columns(file.headers, {"Campaign": "campaign"}), CheckPolicy.of(["error"])
     await run_preflight(file, columns, policy, targets=Targets(), tell=lambda _row, error: refused.append(str(error)))
-    sent = Checks(columns, policy).guarded(with_ids(file.rows(columns), columns, Targets()))
+    sent = with_ids(read_rows(file, columns, policy), columns, Targets())
     assert refused == [row.fault for row in sent] != []
 
 

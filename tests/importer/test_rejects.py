@@ -23,7 +23,7 @@ from outreach_async.errors import InvalidRequest, OutreachError, StatusError, Tr
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import File, RejectsFile, Row, is_reject, map_columns, open_file, reject, rejects_of, spooled_rejects
 from outreach_async.importer._rejects import export_rejects, find_field, write_rejects
-from outreach_async.importer._table import RowNumber
+from outreach_async.importer._rows import RowNumber
 
 KEY = "key_1"
 
@@ -98,7 +98,7 @@ def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None
 def import_faults(file: File, folder: Path) -> tuple[list[Row], list[Row]]:
     """Return the rows of a file that cannot be sent, and the rows of their rejects."""
     columns, path = map_columns(file.headers, ignore_unknown=True), folder / "rejects.csv"
-    refused = [(row, refusal) for row in file.rows(columns) if (refusal := row.refusal())]
+    refused = [(row, InvalidRequest(row.fault)) for row in file.rows(columns) if row.fault]
     by_line = {row.line: rejected(refusal, at) for at, (row, refusal) in enumerate(refused)}
     with RejectsFile(path, file.headers) as rejects:
         for row, refusal in refused:
@@ -132,7 +132,7 @@ def check_rejected_again(content: str, kind: str) -> None:
         except InvalidRequest:  # a file that cannot be read has no rejects
             return
     assert [row.text for row in again] == [row.text for row in failed]
-    assert all(row.refusal() for row in again)
+    assert all(row.fault for row in again)
 
 
 @pytest.mark.parametrize(

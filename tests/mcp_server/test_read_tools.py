@@ -273,11 +273,11 @@ async def test_rows_are_checked_and_not_sent(service: FakeService, assistant: As
     rows = [{"E-mail": "ann@gmial.com", "Plan": "gold"}, {"E-mail": " ", "Plan": 7}, {"E-mail": "bo@a.example", "Plan": ["x"]}]
     answer = await assistant.ask("check_contacts", contacts=rows)
     assert answer["columns"] == {"E-mail": "email", "Plan": "custom_1"}
-    assert answer["sendable"] == 1
-    assert [row["sendable"] for row in answer["contacts"]] == [True, False, False]
+    assert answer["sendable"] == 2
+    assert [row["sendable"] for row in answer["contacts"]] == [True, False, True]
     assert "gmail.com" in answer["contacts"][0]["findings"][0]
     assert answer["contacts"][1]["reason"].startswith("email: expected an address")
-    assert "got an array" in answer["contacts"][2]["reason"]
+    assert "got an array, so it is not sent" in answer["contacts"][2]["findings"][0]
     assert {request.method for request in service.requests} == {"GET"}
 
 

@@ -15,7 +15,9 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import File, Row, map_columns, open_file
+from outreach_async.importer import Columns, File, Row, map_columns, open_file
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._rows import Block, ReadBlock, Record, RowReader
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._workbook import ReaderResult, WorkbookFile
 from outreach_async.importer._workbook_reader import SheetOptions, read_workbook, run_reporting_errors
@@ -51,6 +53,16 @@ _XLS: Final = (
 def old_workbook() -> bytes:
     """Return an XLS file with the headers email and zip, and one row: ann@a.example and the number 41791234567."""
     return zlib.decompress(base64.b85decode(_XLS))
+
+
+def read_cells(columns: Columns, *cells: Sequence[str], checks: Iterable[str] = ()) -> ReadBlock:
+    """Read rows of these cells, the first of which is in line 2, with every finding."""
+    block = Block.of([Record(at, tuple(each)) for at, each in enumerate(cells, 2)])
+    return RowReader(columns, CheckPolicy.of(checks), finds_all=True).read(block)
+
+
+def read_row(columns: Columns, *cells: str, checks: Iterable[str] = ()) -> Row:
+    return read_cells(columns, cells, checks=checks).row(0)
 
 
 def read(file_source: str | bytes, overrides: Mapping[str, str] | None = None, **options: Any) -> tuple[File, list[Row]]:

@@ -22,7 +22,7 @@ from outreach_async.importer._checks import CHECKS
 from outreach_async.importer._groups import Groups, RowKey, row_key
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
-from outreach_async.importer._table import RowNumber
+from outreach_async.importer._rows import RowNumber
 
 _MAX_TARGETS: Final = 20
 _MAX_NOTES: Final = 3
@@ -121,6 +121,8 @@ def print_findings(screen: Screen, preflight: Preflight) -> None:
             screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
     if CHECKS.keys() & preflight.kinds:
         screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
+    if preflight.excluded:
+        screen.print_line(f"people who may not be written to: {preflight.excluded:,} of {preflight.rows:,} rows are not sent")
     if preflight.refused:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
 

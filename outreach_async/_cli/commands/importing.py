@@ -49,7 +49,7 @@ from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import BulkStopped, InvalidRequest, JournalError, format_count
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
-from outreach_async.importer._checks import CheckPolicy, Checks
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
 from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import (
@@ -71,8 +71,9 @@ from outreach_async.importer._rejects import (
     number_record,
     rejects_of,
 )
+from outreach_async.importer._rows import RowUnit
 from outreach_async.importer._source import STDIN, InputChanged
-from outreach_async.importer._table import RowUnit
+from outreach_async.importer._table import read_rows
 from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids
 from outreach_async.importer._unmapped import UnmappedColumns
 
@@ -211,7 +212,7 @@ class ImportJob:
     rejects: Path | None = None
     results: Path | None = None
     keeps: tuple[str, ...] = ()
-    checks: CheckPolicy | None = None
+    checks: CheckPolicy = attrs.field(factory=CheckPolicy.of)
     save_mapping: Path | None = None
     notes: tuple[str, ...] = ()
     spooled: bool = False
@@ -282,12 +283,8 @@ class ImportJob:
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
 
     def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
-        """Return the rows of the file, with ids of campaigns; those with an error of a check have a fault."""
-        rows: Iterable[Row] = self.file.rows(columns)
-        if self.checks is None:
-            return with_ids(rows, columns, targets)
-        checks = Checks(columns, self.checks)
-        return checks.guarded(with_ids(checks.restored(rows), columns, targets))  # a row restored later would lose its ids
+        """Return the rows of the file as the check has judged them, with the ids of their campaigns."""
+        return with_ids(read_rows(self.file, columns, self.checks), columns, targets)
 
 
 async def prepare(
@@ -324,17 +321,16 @@ async def prepare(
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    policy = job.checks or CheckPolicy.of(["off"])
     with show_progress(screen, "Checking", None) as bar:
 
         def show(rows: int) -> None:
             bar(rows, f"{rows:,} rows")
 
         preflight = await run_preflight(
-            job.file, columns, policy, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
+            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
         )
         show(preflight.rows)
-    if job.checks is not None:
+    if not job.spooled:
         print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.kinds), _MAX_FINDINGS))
     print_findings(screen, preflight)
     return columns, preflight, targets
@@ -372,7 +368,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     rows, refused = preflight.rows, preflight.refused
     failed.print(screen, _AFTER_DRY_RUN)
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
-    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.NOT_APPLIED: rows - refused}
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.EXCLUDED: preflight.excluded}
+    outcomes[Outcome.NOT_APPLIED] = rows - refused - preflight.excluded
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:

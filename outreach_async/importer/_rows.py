@@ -1,0 +1,456 @@
+"""Read rows: from the records of a file, its columns and the levels of the checks to what is sent, and why the rest is not."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import attrs
+
+from outreach_async._service.validation import masked_repr, require_encodable
+from outreach_async._service.values import DIGIT_FIELDS, Change, find_suspects, read_value
+from outreach_async.errors import Excluded, InvalidRequest, shorten
+from outreach_async.importer._checks import (
+    CHECK_OF_FIELD,
+    PHONE_FIELDS,
+    SUGGESTION,
+    VALUE_CHECKS,
+    CheckPolicy,
+    Level,
+    find_impossible_phones,
+    find_problems,
+)
+from outreach_async.importer._columns import Columns
+from outreach_async.importer._consent import find_exclusion
+
+_MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
+
+CellChange: TypeAlias = tuple[int, Change]
+"""What a reader found in the column with this index."""
+
+
+class Record(NamedTuple):
+    line: int
+    cells: tuple[str, ...]
+    fault: str | None = None
+    issues: tuple[CellChange, ...] = ()
+    text: str = ""
+    """The row as in the file, if its cells do not show it: of a line that is not CSV or JSON, or with a damaged value."""
+
+
+RowUnit: TypeAlias = Literal["line", "record"]
+"""The line on which a row begins or, for standard input with a journal, its position among the rows, both from 1."""
+
+
+class RowNumber(NamedTuple):
+    """The number that identifies a row in messages, rejects and reports."""
+
+    unit: RowUnit
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.unit} {self.value}"
+
+
+class Block(NamedTuple):
+    """Records of a file, in order. Few have a fault, issues or a text, which are stored by the index of the record."""
+
+    lines: list[int]
+    cells: list[Sequence[str]]
+    faults: dict[int, str]
+    issues: dict[int, tuple[CellChange, ...]]
+    texts: dict[int, str]
+
+    @classmethod
+    def of(cls, records: Sequence[Record] = ()) -> Block:
+        return cls(
+            lines=[record.line for record in records],
+            cells=[record.cells for record in records],
+            faults={at: record.fault for at, record in enumerate(records) if record.fault},
+            issues={at: record.issues for at, record in enumerate(records) if record.issues},
+            texts={at: record.text for at, record in enumerate(records) if record.text},
+        )
+
+    def record(self, at: int) -> Record:
+        cells = tuple(self.cells[at])
+        return Record(self.lines[at], cells, self.faults.get(at), self.issues.get(at, ()), self.texts.get(at, ""))
+
+
+def text_of(record: Record, width: int) -> str:
+    """Return the text of a row for its rejects; empty if the cells, read again, have the same faults as the row."""
+    is_shown = len(record.cells) == width and not any(change.damaged for _, change in record.issues)
+    return record.text or ("" if is_shown else join_cells(record.cells))
+
+
+def join_cells(cells: Sequence[str]) -> str:
+    """Return cells as a line of CSV."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="").writerow(cells)
+    return cut_text(line.getvalue())
+
+
+def cut_text(text: str) -> str:
+    """Return the text of a row, cut to a length that a cell of a spreadsheet holds."""
+    length = len(text)
+    return text if length <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... (the first {_MAX_TEXT:,} of {length:,} characters)"
+
+
+@attrs.frozen
+class Remark:
+    r"""A warning about one cell. The row can still be sent.
+
+    Attributes:
+        kind: The kind of problem, in one word, such as `"mojibake"`.
+        column: Name of the column.
+        code: Field code that the column maps to.
+        message: The problem and its remedy.
+        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
+        file = open_file("people.csv")
+        print([remark.kind for row in file.rows(map_columns(file.headers)) for remark in row.warnings])  # -> ['mojibake']
+        ```
+    """
+
+    kind: str
+    column: str
+    code: str
+    message: str
+    value: str | None = None
+
+
+@attrs.frozen(slots=False)  # without slots, creating a frozen object takes half the time
+class Row(Mapping[str, Any]):
+    r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
+
+    Reading the fields of a row with a `fault` raises `InvalidRequest`, and a bulk run reports the row as `rejected`. If the row
+    is `excluded`, the error is `Excluded`, and so is the outcome.
+
+    Attributes:
+        line: The line of the file on which the row begins, from 1; the header is usually line 1.
+        cells: The cells of the row, as strings, as in the file.
+        fault: The reason why the row cannot be sent, if there is one.
+        excluded: The reason why the person may not be written to, if a column says so.
+        warnings: What was changed or found in the cells; the row can still be sent.
+        sent: The cells as they are sent; empty if the row has not one cell for each column.
+        text: The row as in the file, if its cells do not show it, such as a line that is not CSV; otherwise empty.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+        file = open_file("people.csv")
+        (row,) = file.rows(map_columns(file.headers))
+        print(row.line, dict(row))  # -> 2 {'email': 'ann@company.example', 'city': 'Lyon'}
+        ```
+    """
+
+    line: int
+    cells: tuple[str, ...]
+    fault: str | None = None
+    excluded: str | None = None
+    warnings: tuple[Remark, ...] = ()
+    _columns: Columns | None = attrs.field(default=None, eq=False, repr=False)
+    sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
+    text: str = attrs.field(default="", eq=False, repr=False)
+    _members: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The values by field code, as they are sent; blank cells are omitted. A row that could not be read has none."""
+        if self._members is None:  # computed when it is first needed: most rows are sent without
+            members = {} if self._columns is None else self._columns.members(self.sent)
+            object.__setattr__(self, "_members", members)
+            return members
+        return self._members
+
+    @property
+    def email(self) -> str:
+        """The e-mail as it is sent; empty if there is none."""
+        if self._columns is None or (at := self._columns.email_at) is None:
+            return str(self.members.get("email", ""))
+        return self.sent[at]
+
+    @property
+    def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """The codes of standard and custom fields, and their cells; `None` if the row has other values, or cannot be sent."""
+        columns = self._columns
+        if columns is None or columns.plain is None or self._members is not None or self.fault is not None or self.excluded:
+            return None
+        codes, pick = columns.plain
+        return codes, pick(self.sent)
+
+    def __getitem__(self, code: str) -> Any:
+        return self._require_readable()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._require_readable())
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def items(self) -> ItemsView[str, Any]:
+        r"""Return the field codes and values of the row.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,Lyon\n")
+            file = open_file("people.csv")
+            print([list(row.items()) for row in file.rows(map_columns(file.headers))])
+            # -> [[('email', 'ann@company.example'), ('city', 'Lyon')]]
+            ```
+        """
+        # The inherited method is twenty times slower, because it looks up each code.
+        return self._require_readable().items()
+
+    def _require_readable(self) -> Mapping[str, Any]:
+        if self.excluded is not None:
+            raise Excluded(self.excluded)
+        if self.fault is not None:
+            raise InvalidRequest(self.fault)
+        return self.members
+
+
+class RowFinding(NamedTuple):
+    """What a check says about a row. `reason` is the part of the message that rows with the same problem have in common."""
+
+    check: str
+    level: Level
+    code: str
+    reason: str
+    message: str
+
+
+class ReadBlock(NamedTuple):
+    """The rows of a block as they are sent. `odd` has each row that is not sent, or not with exactly its cells."""
+
+    block: Block
+    columns: Columns
+    odd: Mapping[int, Row]
+    findings: Mapping[int, Sequence[RowFinding]]
+
+    def row(self, at: int) -> Row:
+        if at in self.odd:
+            return self.odd[at]
+        cells = tuple(self.block.cells[at])
+        return Row(self.block.lines[at], cells, columns=self.columns, sent=cells)
+
+    def rows(self) -> Iterator[Row]:
+        cells, odd = [*map(tuple, self.block.cells)], self.odd
+        rows = map(Row, self.block.lines, cells, repeat(None), repeat(None), repeat(()), repeat(self.columns), cells)
+        return (odd.get(at, row) for at, row in enumerate(rows)) if odd else rows
+
+
+@attrs.define
+class _Draft:
+    """The rows of a block while they are read: their cells and their values by column, and what was found by row."""
+
+    cells: Sequence[Sequence[str]]
+    columns: list[Sequence[str]]
+    edited: set[int] = attrs.Factory(set)
+    faults: dict[int, str] = attrs.Factory(dict)
+    warnings: defaultdict[int, list[Remark]] = attrs.Factory(lambda: defaultdict(list))
+    findings: defaultdict[int, list[RowFinding]] = attrs.Factory(lambda: defaultdict(list))
+
+    def put(self, column: int, values: Mapping[int, str]) -> None:
+        """Replace the values of some rows."""
+        texts = list(self.columns[column])
+        for row, value in values.items():
+            texts[row] = value
+        self.columns[column] = texts
+        self.edited.update(values)
+
+
+_MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
+_MAX_VALUE_LENGTH: Final = 60
+_BLANK_EMAIL: Final = "email: expected an address, got a blank string; give the contact an e-mail address"
+
+_Issues: TypeAlias = Mapping[int, Mapping[int, Sequence[Change]]]
+"""What the reader of the file found in its cells, by column and row."""
+
+
+class RowReader:
+    """Reads the rows of blocks, in a dry run and in a run alike, so that a run sends exactly what the dry run has judged.
+
+    Only with `finds_all`, values are also checked by the checks that merely warn, which takes most of the time.
+    """
+
+    def __init__(self, columns: Columns, policy: CheckPolicy, *, finds_all: bool = False) -> None:
+        self._columns, self._levels = columns, policy.levels
+        self._drops_phones = policy.levels["phone"] != "off" or "phone" in policy.missing
+        levels = {"error", "drop", "warn"} if finds_all else {"error", "drop"}
+        self._checks = [
+            (name, code, at)
+            for name, (codes, _) in VALUE_CHECKS.items()
+            for code in codes
+            if policy.levels[name] in levels and (at := columns.cell(code)) is not None
+        ]
+
+    def read(self, block: Block) -> ReadBlock:
+        """Return the rows of a block. The first value of each field counts, and is checked."""
+        faults, width, cells = block.faults, len(self._columns.headers), block.cells
+        if {*map(len, cells)} != {width}:
+            faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | faults
+        if faults:
+            cells = [("",) * width if at in faults else each for at, each in enumerate(cells)]
+        draft = _Draft(columns := [*zip(*cells, strict=True)], [*columns])
+        excluded = self._find_excluded(columns) if self._levels["consent"] != "off" else {}
+        issues = _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
+        for code, places in self._columns.sources.items():
+            self._read_field(draft, code, places, issues)
+        for name, code, at in self._checks:
+            self._check(draft, name, code, at)
+        self._require_sendable(draft)
+        return self._assemble(block, draft, faults, excluded)
+
+    def _find_excluded(self, columns: Sequence[Sequence[str]]) -> dict[int, RowFinding]:
+        """Return a finding for each row of a person who may not be written to."""
+        found: dict[int, RowFinding] = {}
+        for at, code in self._columns.consent:
+            header = self._columns.headers[at]
+            reasons = {text: find_exclusion(code, header, text) for text in {*columns[at]}}
+            for row, reason in enumerate(map(reasons.get, columns[at])) if any(reasons.values()) else ():
+                if reason is not None:
+                    finding = RowFinding("consent", self._levels["consent"], code, f"column {header.strip()!r}", reason)
+                    found.setdefault(row, finding)
+        return found
+
+    def _read_field(self, draft: _Draft, code: str, places: Sequence[int], issues: _Issues) -> None:
+        """Put the first value of a field, of those in its columns, at the place of the first column, and note what was found."""
+        first, notes = places[0], defaultdict[int, list[tuple[int, Change]]](list)
+        rows: Sequence[int] = range(len(draft.cells[first]))
+        for at in places:
+            texts = draft.cells[at]
+            if at != first:
+                rows = [row for row in rows if not (text := draft.columns[first][row]) or text.isspace()]
+            values, changes = self._read_cells(code, texts, rows, issues.get(at, {}))
+            if at != first:
+                values = {row: values.get(row, texts[row]) for row in rows}
+            if values:
+                draft.put(first, values)
+            for row, found in changes.items():
+                notes[row] += [(at, change) for change in found]
+        for row, changed in notes.items():
+            self._note(draft, row, code, changed)
+
+    def _read_cells(
+        self, code: str, texts: Sequence[str], rows: Sequence[int], issues: Mapping[int, Sequence[Change]]
+    ) -> tuple[dict[int, str], dict[int, Sequence[Change]]]:
+        """Return the values of some rows that differ from their cells, and the changes and findings, by row."""
+        if self._levels["cells"] == "off":
+            return {}, {}
+        distinct = {*texts} if len(rows) == len(texts) else {texts[row] for row in rows}
+        known = {text: read_value(code, text) for text in find_suspects(code, distinct)}
+        if code in PHONE_FIELDS and self._drops_phones:
+            known |= _find_impossible({text: known.get(text, (text, ())) for text in distinct})
+        found = {row: known[text] for row in rows if (text := texts[row]) in known} if known else {}
+        for row in rows if issues else ():
+            if given := [each for each in issues.get(row, ()) if _is_relevant(each, code, texts[row])]:
+                value, changes = found.get(row, (texts[row], ()))
+                found[row] = next((each.value for each in given if each.value is not None), value), (*given, *changes)
+        for row, (_, changes) in found.items():
+            if damaged := tuple(each for each in changes if each.damaged):
+                found[row] = "", damaged
+        return (
+            {row: value for row, (value, _) in found.items() if value != texts[row]},
+            {row: changes for row, (_, changes) in found.items() if changes},
+        )
+
+    def _note(self, draft: _Draft, row: int, code: str, changes: Sequence[tuple[int, Change]]) -> None:
+        is_lost = not draft.columns[self._columns.sources[code][0]][row].strip()
+        for at, change in changes:
+            level: Level = "drop" if change.damaged else "warn"
+            is_strict = change.damaged and self._levels[CHECK_OF_FIELD.get(code, "cells")] == "error"
+            if self._levels["cells"] == "error" or (is_lost and (is_strict or code == "email")):
+                level = "error"
+            message, value = change.message, "" if change.damaged else change.value
+            if level == "drop":
+                what, _, remedy = message.rpartition("; ")
+                message = f"{what}, so it is not sent; {remedy}"
+            draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value))
+            name = change.kind if change.kind == "phone" else "cells"
+            draft.findings[row].append(RowFinding(name, level, code, change.kind, f"{code}: {message}"))
+
+    def _check(self, draft: _Draft, name: str, code: str, at: int) -> None:
+        texts, level, country = draft.columns[at], self._levels[name], self._columns.cell("country")
+        countries = [""] * len(texts) if country is None else draft.columns[country]
+        problems = find_problems(name, texts, countries)
+        for row, problem in problems.items():
+            message = f"{masked_repr(shorten(texts[row].strip(), _MAX_VALUE_LENGTH))}: {problem}"
+            reason = problem.partition(SUGGESTION)[0]
+            draft.findings[row].append(RowFinding(name, level, code, reason, f"{code}: {message}"))
+            if level == "drop":
+                draft.warnings[row].append(Remark(name, self._columns.headers[at], code, f"{message}; it is not sent", ""))
+        if level == "drop" and problems:
+            draft.put(at, dict.fromkeys(problems, ""))
+
+    def _require_sendable(self, draft: _Draft) -> None:
+        """Note the faults of rows that the service can never accept."""
+        at = self._columns.email_at
+        emails = [""] * len(draft.columns[0]) if at is None else draft.columns[at]
+        if blank := {email for email in {*emails} if not email or email.isspace()}:
+            draft.faults |= {row: _BLANK_EMAIL for row, email in enumerate(emails) if email in blank}
+        for code, (first, *_) in self._columns.sources.items() if self._levels["cells"] == "off" else ():
+            for row, text in enumerate(draft.columns[first]):
+                try:
+                    require_encodable(code, text)
+                except InvalidRequest as error:
+                    draft.faults.setdefault(row, str(error))
+
+    def _assemble(self, block: Block, draft: _Draft, faults: Mapping[int, str], excluded: Mapping[int, RowFinding]) -> ReadBlock:
+        for row, finding in excluded.items():
+            draft.findings[row] = [finding] if finding.level == "error" else [*draft.findings[row], finding]
+        errors = {row: found for row, found in draft.findings.items() if any(each.level == "error" for each in found)}
+        odd: dict[int, Row] = {}
+        for row in {*faults, *draft.edited, *draft.warnings, *draft.faults, *errors}:
+            line, cells = block.lines[row], tuple(block.cells[row])
+            text = text_of(block.record(row), len(self._columns.headers))
+            if row in faults:
+                odd[row] = Row(line, cells, faults[row], text=text)
+                continue
+            fault, reason = draft.faults.get(row), None
+            if row in errors:
+                first = min((each for each in errors[row] if each.level == "error"), key=lambda each: each.code != "email")
+                fault, reason = (None, first.message) if first.check == "consent" else (first.message, None)
+            sent = tuple(column[row] for column in draft.columns)
+            odd[row] = Row(line, cells, fault, reason, tuple(draft.warnings.get(row, ())), self._columns, sent, text)
+        return ReadBlock(block, self._columns, odd, draft.findings)
+
+
+def describe_misfit(width: int, count: int) -> str:
+    remedy = "name every column, and quote cells that contain the delimiter"
+    if count < width:
+        remedy = "quote a cell that contains a line break, or pass --short-rows pad if blank cells are missing at the end"
+    return f"expected {width} cells, as in the header, got {count}; {remedy}"
+
+
+def _by_column(block: Block, faults: Mapping[int, str]) -> _Issues:
+    found: defaultdict[int, defaultdict[int, list[Change]]] = defaultdict(lambda: defaultdict(list))
+    for row, issues in block.issues.items():
+        for column, change in issues if row not in faults else ():
+            found[column][row].append(change)
+    return found
+
+
+def _is_relevant(change: Change, code: str, cell: str) -> bool:
+    return change.kind != "number" or code in DIGIT_FIELDS or len(cell.lstrip("-")) >= _MIN_PHONE_DIGITS
+
+
+def _find_impossible(known: Mapping[str, tuple[str, tuple[Change, ...]]]) -> dict[str, tuple[str, tuple[Change, ...]]]:
+    """Return, for each text whose value cannot be a telephone number, no value and the reason."""
+    reasons = find_impossible_phones({value for value, _ in known.values()})
+    return {
+        text: ("", (*changes, _impossible_change(value, reasons[value])))
+        for text, (value, changes) in (known.items() if reasons else ())
+        if value in reasons and not any(each.damaged for each in changes)
+    }
+
+
+def _impossible_change(value: str, reason: str) -> Change:
+    shown = masked_repr(shorten(value, _MAX_VALUE_LENGTH))
+    return Change("phone", f"{shown} is not a telephone number: {reason}; correct or clear it", "", damaged=True)
