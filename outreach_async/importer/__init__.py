@@ -49,8 +49,9 @@ header also becomes a row, with a `fault`: `create_many` reports the row as `rej
 Columns
 -------
 `columns_for` requests the workspace's fields only if a column cannot be mapped without them; `map_columns` maps columns without a
-client. Your overrides take precedence. Next, the columns of known tools are mapped: exports of Apollo, Google Contacts, HubSpot,
-Outlook and Salesforce are recognised by the header. Last, the column's name is compared, regardless of case, accents and
+client. Your overrides take precedence. Next, the columns of known tools are mapped: exports of Apollo, Evaboot, Google Contacts,
+HubSpot, Klaviyo, LinkedIn (Connections.csv), Mailchimp, Meta lead forms, Outlook, PhantomBuster, Pipedrive, Salesforce, Shopify,
+SuiteCRM and ZoomInfo are recognised by the header. Last, the column's name is compared, regardless of case, accents and
 punctuation, with the names of fields and with common names in English, German, French, Spanish, Portuguese, Dutch, Italian,
 Polish and Czech. If a name has several meanings, the other columns determine the meaning: beside a column "Vorname", "Name" is
 the surname. A column that is still unknown or ambiguous is an error. `decisions()` explains each column:
@@ -73,12 +74,36 @@ for header, code, reason in columns.decisions():
 # -> Notes -> ignore (override)
 ```
 
+Several columns may map to one field, in the order of the overrides: for each row, the first of them that has a value counts.
+Exports of known tools use this, too, such as the work e-mail of HubSpot where the e-mail is blank. Two columns that map to one
+field only by their names are an error, because their order is unknown:
+
+```python
+from outreach_async.importer import map_columns, parse_overrides
+
+columns = map_columns(["Home", "Work"], parse_overrides(["Work=email", "Home=email"]))
+print(columns.sources["email"])  # -> (1, 0)
+```
+
+Columns that say who must not be written to are never sent. They map to `opt_out` ("Unsubscribed", "Do not contact", "Hard bounce
+reason"; every text but the usual negatives forbids), `opt_in` ("Accepts marketing"; a negative forbids) or `email_status` (a
+status such as "bounced" or "unsubscribed" forbids). A blank says nothing. Columns about telephones, such as "Do Not Call", are
+ignored. A column that only looks like one of these is an error, also with `ignore_unknown`, until an override decides:
+
+```python
+from outreach_async.importer import map_columns
+
+columns = map_columns(["E-mail", "Abgemeldet", "Unsub flag"], {"Unsub flag": "opt_out"})
+print(columns.consent)  # -> ((1, 'opt_out'), (2, 'opt_out'))
+```
+
 A column may also map to `campaign` or `workspace`: each row then goes to the campaign that it names, by id or name. The command
 recognises a column such as "Campaign" if every value is the id or the name of a campaign. Otherwise, such a column is an error
 until you add `--map Campaign=campaign` or `--map Campaign=ignore`. In Python, pass the override `{"Campaign": "campaign"}`.
 A row whose campaign does not exist is rejected. See `outreach_async.Target`, also for contacts that exist already.
 
-The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`.
+The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`. The order of the columns
+in the file is the order of preference. If columns are unknown, the command writes a new file with proposals, for you to complete.
 
 Checks
 ------

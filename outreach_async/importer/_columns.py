@@ -141,7 +141,7 @@ class Columns:
             # -> [('E-mail', 'email', 'by name'), ('Notes', 'ignore', 'override')]
             ```
         """
-        others: dict[int, str] = {}
+        others = dict.fromkeys((at for at, _ in self.consent), "; says who must not be written to")
         for code, places in self.sources.items():
             for earlier, at in pairwise(places):
                 also = "" if self.codes[at] == code else f"also {code} "
@@ -168,14 +168,16 @@ def map_columns(
 
     Args:
         headers: Column names.
-        overrides: Codes by column name; `"ignore"` or an empty code ignores the column.
+        overrides: Codes by column name, the preferred column of a field first; `"ignore"` or an empty code ignores the column.
         fields: The workspace's fields, as `client.workspaces.fields()` returns them.
-        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error.
+        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error, as does a column that
+            may say who must not be written to.
         samples: A cell of each column, as `File.samples` returns them, to show in errors.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
-        InvalidRequest: Two columns map to one field, no column maps to `email`, or an override names an unknown column or field.
+        InvalidRequest: Two columns map to one field by their names, no column maps to `email`, or an override names an unknown
+            column or field.
 
     Example:
         ```python
@@ -291,7 +293,7 @@ class ColumnMapper:
             code = CUSTOM_PREFIX + custom[1]
         elif not (code := _find_code(header, _STANDARD_TIERS, self.samples)):
             kind = load_consent_headers().get(fold_name(header))
-            return (kind, "says who must not be written to") if kind else None
+            return (kind, "common name") if kind else None
         return (code, "by name") if code else None
 
 

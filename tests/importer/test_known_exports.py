@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.exports import APOLLO, EXPORTS, HUBSPOT, OUTLOOK, SALESFORCE_REPORT, write_export
+from support.exports import APOLLO, EXPORTS, HUBSPOT, MAILCHIMP, OUTLOOK, SALESFORCE_REPORT, ZOOMINFO, write_export
 from support.files import read_row
 
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import ExportFormat, detect_export, load_exports
 from outreach_async.models import WorkspaceField
 
@@ -26,8 +27,9 @@ def test_an_export_is_recognised_and_each_column_has_a_field_or_a_reason(key: st
     name, header = EXPORTS[key]
     columns = map_columns(header.split(","))
     assert columns.export == name
-    assert {"email", "first_name", "last_name", "title"} <= set(columns.codes)
-    assert ("company_name" in columns.codes) == (key != "salesforce-api")  # it has only the company's id
+    assert {"email", "first_name", "last_name"} <= set(columns.codes)
+    assert ("title" in columns.codes) == (key not in {"shopify", "mailchimp"})
+    assert ("company_name" in columns.codes) == (key not in {"salesforce-api", "mailchimp"})  # the one has only the company's id
     for column, code, reason in columns.decisions():
         assert reason.startswith(f"{name}: ") if code == "ignore" else reason, column
 
@@ -37,15 +39,59 @@ def test_a_row_of_an_export_becomes_the_right_person(key: str) -> None:
     columns = map_columns(EXPORTS[key][1].split(","))
     _, line = write_export(EXPORTS[key][1], columns.codes).splitlines()
     members = columns.members(line.split(","))
-    assert (members["email"], members["first_name"], members["title"]) == ("ada.example@works.example", "Ada", "Head of Looms")
+    assert (members["email"], members["first_name"]) == ("ada.example@works.example", "Ada")
+    assert members.get("title", "Head of Looms") == "Head of Looms"
     assert not any(value.startswith("of ") for value in members.values())
 
 
 @pytest.mark.parametrize("export", load_exports(), ids=lambda export: export.name)
 def test_the_table_of_a_tool_maps_to_existing_fields_and_names_its_source(export: ExportFormat) -> None:
-    assert set(export.fields) <= {"email", *STANDARD_FIELDS}
+    assert {*export.fields, *export.instead} <= {"email", *STANDARD_FIELDS}
+    assert {*export.forbids, *export.forbids_like.values()} <= {*CONSENT_CODES}
     assert export.known_from
     assert len(export.marks) > export.least
+
+
+@pytest.mark.parametrize(
+    ("key", "consent"),
+    [
+        ("hubspot", {"Unsubscribed from all email": "opt_out"}),
+        ("salesforce-api", {"IsDeleted": "opt_out", "EmailBouncedReason": "opt_out", "EmailBouncedDate": "opt_out"}),
+        ("apollo", {"Email Status": "email_status", "Stage": "email_status", "Email Bounced": "opt_out"}),
+        ("suitecrm", {"Email Opt Out": "opt_out", "Invalid Email": "opt_out", "Deleted": "opt_out"}),
+        ("shopify", {"Accepts Email Marketing": "opt_in"}),
+        ("mailchimp", dict.fromkeys((name for name in MAILCHIMP.split(",") if name.startswith("UNSUB_")), "opt_out")),
+        ("klaviyo", {"Email Marketing Consent": "opt_in", "Email Suppressions": "opt_out"}),
+        ("pipedrive", {"Person - Marketing status": "email_status"}),
+        ("evaboot", {"Email Status": "email_status"}),
+    ],
+)
+def test_an_export_says_in_these_columns_who_must_not_be_written_to(key: str, consent: dict[str, str]) -> None:
+    columns = map_columns(EXPORTS[key][1].split(","))
+    assert {columns.headers[at]: code for at, code in columns.consent} == consent
+    reasons = {reason for _, code, reason in columns.decisions() if code in CONSENT_CODES}
+    assert reasons == {f"{EXPORTS[key][0]} column; says who must not be written to"}
+
+
+def test_an_opt_out_of_any_kind_of_email_counts_in_hubspot() -> None:
+    columns = map_columns([*HUBSPOT.split(","), "Opted out of email: One to One", "Marketing emails bounced"])
+    assert columns.codes[-2:] == ("opt_out", None)
+
+
+def test_the_city_of_a_company_counts_only_without_a_city_of_the_person() -> None:
+    columns = ZOOMINFO.split(",")
+    assert map_columns(columns).sources["city"] == (columns.index("Person City"),)
+    columns = [column for column in columns if column != "Person City"]
+    assert map_columns(columns).sources["city"] == (columns.index("Company City"),)
+
+
+def test_the_tool_with_most_names_in_the_header_wrote_it() -> None:
+    header = "Email,Account Name,Lead Source,Office Phone,Primary Address Street,Invalid Email"
+    assert map_columns(header.split(",")).export == "SuiteCRM"  # and two names of Salesforce
+    assert (
+        map_columns(["email", "Connected On", "URL", "Account Name", "Lead Source"], {"Connected On": "", "URL": ""}).export
+        == "Salesforce"
+    )
 
 
 def test_company_name_of_apollo_is_the_informal_name() -> None:

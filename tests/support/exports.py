@@ -74,6 +74,58 @@ OUTLOOK_WINDOWS: Final = (
     "Sensitivity,Spouse,User 1,User 2,User 3,User 4,Web Page"
 )
 
+SUITECRM: Final = (
+    "First Name,Last Name,Job Title,Email Address,Primary Address Street,Primary Address City,Primary Address Country,"
+    "Office Phone,Mobile,Do Not Call,Email Opt Out,Invalid Email,Account Name,Lead Source,ID,Deleted,Date Modified,"
+    "Alternate Address City"
+)
+SHOPIFY: Final = (
+    "Customer ID,First Name,Last Name,Email,Accepts Email Marketing,Default Address Company,Default Address Address1,"
+    "Default Address Address2,Default Address City,Default Address Province Code,Default Address Country Code,"
+    "Default Address Zip,Default Address Phone,Phone,Accepts SMS Marketing,Total Spent,Total Orders,Note,Tax Exempt,Tags,"
+    "Accepts WhatsApp Marketing,Birthday (customer.metafields.facts.birth_date)"
+)
+MAILCHIMP: Final = (
+    "Email Address,First Name,Last Name,Address,Phone Number,MEMBER_RATING,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP,LATITUDE,"
+    "LONGITUDE,GMTOFF,DSTOFF,TIMEZONE,CC,REGION,UNSUB_TIME,UNSUB_CAMPAIGN_TITLE,UNSUB_CAMPAIGN_ID,UNSUB_REASON,"
+    "UNSUB_REASON_OTHER,LAST_CHANGED,LEID,EUID,NOTES,TAGS"
+)
+KLAVIYO: Final = (
+    "Email,Klaviyo ID,First Name,Last Name,Organization,Title,Phone Number,Address,Address 2,City,State / Region,Country,"
+    "Zip Code,Latitude,Longitude,Source,IP Address,Email Marketing Consent,Email Marketing Consent Timestamp,Average Order Value,"
+    "First Active,Profile Created On,Date Added,Last Open,Email Suppressions"
+)
+PIPEDRIVE: Final = (
+    "Person - Name,Person - First name,Person - Last name,Person - Job title,Person - Organization,Person - Email - Work,"
+    "Person - Email - Home,Person - Email - Other,Person - Phone - Work,Person - Phone - Mobile,Person - Labels,Person - Owner,"
+    "Person - Marketing status,Person - Open deals,Person - Country of Postal address,Person - Person created,"
+    "Organization - Name,Deal - Title"
+)
+ZOOMINFO: Final = (
+    "ZoomInfo Contact ID,Last Name,First Name,Middle Name,Salutation,Suffix,Job Title,Job Title Hierarchy Level,Management Level,"
+    "Job Start Date,Job Function,Department,Company Division Name,Direct Phone Number,Email Address,Email Domain,Mobile phone,"
+    "Last Job Change Type,Contact Accuracy Score,LinkedIn Contact Profile URL,Notice Provided Date,Person Street,Person City,"
+    "Person State,Person Zip Code,Country,ZoomInfo Company ID,Company Name,Company Description,Website,Founded Year,"
+    "Company HQ Phone,Fax,Ticker,Est. Marketing Department Budget (in 000s USD),Employees,Primary Industry,"
+    "Company Street Address,Company City,Company State,Company Zip Code,Company Country,Full Address"
+)
+LINKEDIN: Final = "First Name,Last Name,URL,Email Address,Company,Position,Connected On"
+EVABOOT: Final = (
+    "First Name,Last Name,Current Job,Linkedin URL Public,Email,Email Status,Phone,Profile Summary,Person Location,Company Name,"
+    "Company Domain,Company Website URL,Company Linkedin URL Unique ID,Company Location,Company Industry,"
+    "Company Employee Exact Count,Company Year Founded,Matches Filters,No Match Reasons"
+)
+PHANTOMBUSTER: Final = (
+    "profileUrl,fullName,firstName,lastName,companyName,title,companyId,companyUrl,regularCompanyUrl,summary,titleDescription,"
+    "industry,companyLocation,location,durationInRole,durationInCompany,pastExperienceCompanyName,pastExperienceDate,"
+    "connectionDegree,profileImageUrl,sharedConnectionsCount,name,vmid,linkedInProfileUrl,isPremium,isOpenLink,query,timestamp,"
+    "defaultProfileUrl,email"
+)
+META: Final = (
+    "id,created_time,ad_id,ad_name,adset_id,adset_name,campaign_id,campaign_name,form_id,form_name,is_organic,platform,first_name,"
+    "last_name,email,work_email,phone_number,job_title,company_name,zip_code,country,lead_status"
+)
+
 EXPORTS: Final = {
     "hubspot": ("HubSpot", HUBSPOT),
     "salesforce-report": ("Salesforce", SALESFORCE_REPORT),
@@ -84,6 +136,16 @@ EXPORTS: Final = {
     "google-before": ("Google Contacts", GOOGLE_BEFORE),
     "outlook": ("Outlook", OUTLOOK),
     "outlook-windows": ("Outlook", OUTLOOK_WINDOWS),
+    "suitecrm": ("SuiteCRM", SUITECRM),
+    "shopify": ("Shopify", SHOPIFY),
+    "mailchimp": ("Mailchimp", MAILCHIMP),
+    "klaviyo": ("Klaviyo", KLAVIYO),
+    "pipedrive": ("Pipedrive", PIPEDRIVE),
+    "zoominfo": ("ZoomInfo", ZOOMINFO),
+    "linkedin": ("LinkedIn", LINKEDIN),
+    "evaboot": ("Evaboot (Sales Navigator)", EVABOOT),
+    "phantombuster": ("PhantomBuster", PHANTOMBUSTER),
+    "meta": ("Meta lead forms", META),
 }
 
 PERSON: Final = {

@@ -113,8 +113,8 @@ class ExportFormat:
 
 def detect_export(headers: Sequence[str]) -> ExportFormat | None:
     folded = {*_fold_all(headers)}
-    found, export = max(((len(folded.intersection(export.marks)), export) for export in load_exports()), key=itemgetter(0))
-    return export if found >= export.least else None
+    found = [(len(folded.intersection(export.marks)), export) for export in load_exports()]
+    return max(((count, export) for count, export in found if count >= export.least), key=itemgetter(0), default=(0, None))[1]
 
 
 @cache
