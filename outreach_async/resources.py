@@ -316,7 +316,8 @@ class Contacts(_Resource):
             concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
             order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
             repeats: Policy for rows with the same e-mail; see `Repeats`. `"serial"` sends each of these rows, one after the
-                other. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it sends one.
+                other. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it sends one;
+                or, with the first two, a ledger, and rows that can be read twice, such as a list.
             numbers: Policy for values of a data frame that are not strings, such as numbers and dates; see `Numbers`.
             normalise: Whether the values are read as an import reads cells; by default, only those of a data frame or of a
                 `csv.DictReader`. Pass `True` for other rows with texts of cells, such as a generator over a `csv.DictReader`.

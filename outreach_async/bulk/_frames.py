@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_
 
 import attrs
 
-from outreach_async._engine.logs import LOGGER
 from outreach_async._service.validation import TARGET_FIELDS, is_missing, masked_repr, suggest_field, type_name
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
 from outreach_async.errors import Excluded, InvalidRequest
@@ -122,8 +121,6 @@ def read_frame(
     known = [name for _, name in columns]
     check_columns(known)
     findings = () if numbers == "reject" else tuple(_check_types((name, reader.schema.types[at]) for at, name in columns))
-    for finding in findings:
-        LOGGER.warning("create_many: %s", finding)
     read_column = _read_objects if numbers == "reject" else _read_strings
     check = partial(_check_row, refused=frozenset() if cleans else _MISSING_TEXTS)
     slices = _read_slices(reader, columns, read_column, nulls=nulls)

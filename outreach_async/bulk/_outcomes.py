@@ -247,6 +247,7 @@ class LedgerCounts:
         unchanged: Rows that are not sent, because the contact has their values.
         excluded: Rows that are not sent, because the person may not be written to. What the ledger knows of the contact stays.
         gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
+        repeated: Rows with the e-mail and the target of another row; `None` if the input cannot be read twice.
 
     Example:
         ```python
@@ -264,6 +265,7 @@ class LedgerCounts:
     unchanged: int = 0
     excluded: int = 0
     gone: int | None = None
+    repeated: int | None = None
 
 
 Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]  # the number of rows for each target and outcome

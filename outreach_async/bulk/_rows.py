@@ -94,6 +94,10 @@ class RowParser:
         self._requests: dict[Target, ContactRequests] = {}
         self._recent_emails = recent_emails
 
+    def without_history(self) -> RowParser:
+        """Return a parser that does not compare the e-mails of rows, and remembers none."""
+        return RowParser(self._own_requests, None, self.targets)
+
     def parse(self, index: int, row: object) -> ParsedRow | ContactOutcome:
         """Return the parsed row or, if the row must not be sent, its outcome. Raise `ListingNeeded` as `Targets.find` does."""
         if not isinstance(row, SpooledRow):
@@ -326,7 +330,8 @@ Repeats = Literal["serial", "error", "first", "last", "coalesce"]
 a row whose e-mail occurs in one of the previous 10,000 rows, regardless of case. `first` and `last` send only the first or last
 row with each e-mail. `coalesce` sends the first row, and merges the others into it as `duplicates` specifies. `first`, `last` and
 `coalesce` compare e-mails exactly, and store the whole input in the journal before the first row is sent. If the row that is
-chosen is excluded, or with `coalesce` any of the rows, nothing is sent to the e-mail.
+chosen is excluded, or with `coalesce` any of the rows, nothing is sent to the e-mail. With a ledger, `first` and `last` compare
+e-mails regardless of case, and read the rows twice instead; `coalesce` needs a journal.
 
 Example:
     ```python

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, MutableMapping
+from abc import ABC, abstractmethod
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MappingView,
+    MutableMapping,
+    Sequence,
+)
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 from outreach_async._service.contacts import NewContact, standard_values
 from outreach_async._service.validation import require_choice, type_name, unreadable
@@ -18,6 +31,26 @@ from outreach_async.errors import Excluded, InvalidRequest
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 END: Final = object()  # what `Source.pull` returns when there are no more rows
+
+
+ReadAgain: TypeAlias = Callable[[], Iterator[Any]]  # reads an input from its start
+_FRAMES_IN_MEMORY: Final = frozenset({"pandas", "polars", "pyarrow"})  # a second query of DuckDB would end the first one
+
+
+class Rereadable(ABC):
+    """Rows that can be read more than once."""
+
+    @abstractmethod
+    def read_again(self) -> Iterator[Any]:
+        """Return the rows, from the first one; or none if no e-mail occurs more than once."""
+
+
+def _is_rereadable(rows: object) -> bool:
+    """Return whether rows are certainly there when they are read a second time."""
+    # An object cannot be asked. Some that have a length, such as a progress bar around a generator, and some that return a new
+    # iterator each time, such as a cursor, have no rows then.
+    in_memory = hasattr(rows, "__len__") and type(rows).__module__.partition(".")[0] in _FRAMES_IN_MEMORY
+    return in_memory or isinstance(rows, Sequence | AbstractSet | MappingView)
 
 
 class ReadRows(AsyncIterator[Any]):
@@ -58,7 +91,14 @@ class Source:
         self.freeze: Callable[[Any], Any] = freeze
         self.stream: AsyncIterator[Any] | None = None
         self.iterator: Iterator[Any] = iter(())
+        self.read_again: ReadAgain | None = None
+        """Reads the rows from the start, if they can be read more than once."""
+        if isinstance(rows, Rereadable):
+            self.read_again = rows.read_again
+        elif _is_rereadable(rows):
+            self.read_again = lambda: Source(rows, numbers, normalise=normalise, blank=blank).iterator
         if isinstance(rows, ReadRows):
+            self.read_again = rows.source.read_again
             self.cells, self._found, self.stream = rows.source.cells, rows.source._found, rows  # noqa: SLF001 - of this class
         elif is_frame(rows) or is_csv(rows):
             self._read_table(rows, numbers, normalise=normalise is not False, blank=blank or "keep")

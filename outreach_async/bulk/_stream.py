@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
-from outreach_async.bulk._source import END, Source, approximate_size, freeze
+from outreach_async.bulk._source import END, ReadAgain, Source, approximate_size, freeze
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
@@ -52,7 +52,15 @@ class StreamReader:
 
     iterator: Final = None
 
-    def __init__(self, stream: AsyncIterator[Any], *, ahead: int = 0, freeze: Callable[[Any], Any] = freeze) -> None:
+    def __init__(
+        self,
+        stream: AsyncIterator[Any],
+        *,
+        ahead: int = 0,
+        freeze: Callable[[Any], Any] = freeze,
+        read_again: ReadAgain | None = None,
+    ) -> None:
+        self.read_again = read_again
         self._stream = stream
         self._freeze = freeze
         self._ahead = ahead

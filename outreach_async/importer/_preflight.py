@@ -75,6 +75,8 @@ class Preflight:
     refused: int = 0
     excluded: int = 0
     superseded: int = 0
+    repeated: int = 0
+    """Number of rows with the e-mail and the target of an earlier row."""
     kinds: dict[str, CheckFindings] = attrs.Factory(dict)
     unit: RowUnit = "line"
     lines: array[int] = attrs.Factory(lambda: array("Q"))
@@ -102,13 +104,17 @@ async def run_preflight(
     policy: CheckPolicy,
     *,
     repeats: Repeats = "serial",
+    by_contact: bool = False,
     unit: RowUnit = "line",
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
     targets: Targets | None = None,
 ) -> Preflight:
-    """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name."""
-    run = _PreflightRun(columns, policy, repeats, unit, targets or Targets())
+    """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name.
+
+    With `by_contact`, as in runs with a ledger, all rows of a contact are repeats, also under the policies that store the input.
+    """
+    run = _PreflightRun(columns, policy, repeats, unit, targets or Targets(), by_contact=by_contact)
     for block in read_blocks(file, columns, _BLOCK_SIZE):
         show(run.found.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
@@ -120,7 +126,9 @@ async def run_preflight(
 class _PreflightRun:
     """Counts what becomes of the rows of blocks, most of which need no `Row`."""
 
-    def __init__(self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets) -> None:
+    def __init__(
+        self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets, *, by_contact: bool
+    ) -> None:
         self.found = Preflight(unit=unit)
         self._reader = RowReader(columns, policy, finds_all=True)
         self._email_at = columns.sources["email"][0]
@@ -129,6 +137,7 @@ class _PreflightRun:
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
+        self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
 
     async def check(self, block: Block) -> list[tuple[Row, InvalidRequest]]:
         """Check the next records, and return each row that can never be sent, with the reason."""
@@ -163,11 +172,11 @@ class _PreflightRun:
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
         found, default = self.found, self._targets.default
+        # The service detects duplicates by e-mail, probably regardless of case. Without a ledger, a row supersedes only identical
+        # e-mails.
+        keys: Iterable[Hashable] = map(self._key, emails.values())
+        self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
         if self._recent_emails is None:
-            # The service detects duplicates by e-mail, probably regardless of case. A row supersedes only identical e-mails.
-            whole = self._repeats in WHOLE_INPUT
-            keys: Iterable[Hashable] = emails.values() if whole else map(contact_key, emails.values())
-            self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
             return {}
         find = self._recent_emails.find_earlier
         earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in emails.items()}
@@ -179,6 +188,7 @@ class _PreflightRun:
 
     def finish(self, *, reports_repeats: bool) -> Preflight:
         found, count = self.found, self._emails.count()
+        found.repeated = count
         if count and reports_repeats and self._repeats != "error":
             pairs = self._emails.first_repeats(MAX_EXAMPLES)
             first = [(line, same_address_message(f"{found.unit} {earlier}")) for line, earlier in pairs]

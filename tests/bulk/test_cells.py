@@ -264,7 +264,7 @@ async def test_a_row_of_a_reader_with_other_cells_than_the_header_is_rejected() 
 
 
 @virtual_time
-async def test_columns_that_no_field_is_named_after_are_refused_before_anything_is_sent() -> None:
+async def test_columns_that_no_field_is_named_after_are_refused_before_all_else() -> None:
     def refused(*lines: str) -> str:
         with pytest.raises(InvalidRequest) as caught:
             client_of(service()).contacts.create_many(csv.DictReader(lines))

@@ -31,7 +31,12 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
     assert (dry.code, dry.out.splitlines()[-1]) == (3, expected)
     code, report = served.json("import", served.save(SECOND), *options)
     assert (code, report["outcomes"]["added"], report["outcomes"]["overwriten"], report["outcomes"]["rejected"]) == (3, 1, 1, 1)
-    assert report["ledger"] == {"new": 1, "changed": 1, "expired": 0, "uncertain": 0, "unchanged": 0, "excluded": 0, "gone": 1}
+    assert report["ledger"] == {
+        **dict.fromkeys(("expired", "uncertain", "unchanged", "excluded", "repeated"), 0),
+        "new": 1,
+        "changed": 1,
+        "gone": 1,
+    }
     assert served("import", served.save(FIRST), *options, "--max-age", "0").out.splitlines()[-1] == (
         "ledger: 1 changed, 1 expired, 1 gone"
     )
@@ -106,7 +111,7 @@ def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger:
     assert (code, report["contacts"], report["input"]) == (
         0,
         3,
-        {"new": 1, "changed": 1, "expired": 0, "uncertain": 1, "unchanged": 1, "excluded": 0, "gone": 0},
+        {"new": 1, "changed": 1, "expired": 0, "uncertain": 1, "unchanged": 1, "excluded": 0, "gone": 0, "repeated": 0},
     )
     assert [(row["line"], row["email"], row["status"], row["id"]) for row in read_results(path)] == [
         (2, "ann@x.example", "unchanged", ids["ann@x.example"]),
@@ -188,7 +193,7 @@ def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) 
         (("--ledger", "l", *OVERWRITE, "--journal", "j"), "--journal: conflicts with --ledger, which has a journal of its own"),
         (("--ledger", "l", *OVERWRITE, "--resume"), "--resume: conflicts with --ledger"),
         (("--ledger", "l", *OVERWRITE, "--earlier", "unknown"), "--earlier unknown: conflicts with --ledger"),
-        (("--ledger", "l", *OVERWRITE, "--repeats", "last"), "--repeats last: conflicts with --ledger"),
+        (("--ledger", "l", *OVERWRITE, "--repeats", "coalesce"), "--repeats coalesce: conflicts with --ledger"),
         (("--ledger", "l", *OVERWRITE, "--dask", "local"), "--ledger: conflicts with --dask"),
         (("--max-age", "30d"), "--max-age: needs a ledger; pass --ledger PATH."),
         (("--changed", "ignore"), "--changed: needs a ledger; pass --ledger PATH."),

@@ -13,8 +13,9 @@ import random
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -27,6 +28,7 @@ from support.scenarios import HEADERS, KEY, SPACE, new_fake
 from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._outcomes import BulkReport
+from outreach_async.bulk._source import Rereadable, freeze
 from outreach_async.bulk.journal import Journal
 from outreach_async.bulk.ledger import Ledger
 from outreach_async.bulk.ledger._entries import Generation
@@ -97,9 +99,33 @@ class Night:
     pause: float = DAY
     """Seconds until the next night begins."""
     changed: Literal["send", "ignore"] = "send"
+    repeats: Literal["serial", "error", "first", "last"] = "serial"
+    is_rereadable: bool = True
     max_age: float | None = None
     clock: float = 0.0  # seconds by which the clock of the machine is ahead
     damage: float | None = None  # where 100 bytes of the journal that the night leaves are damaged, as a share of its size
+
+    @property
+    def counted(self) -> list[Row]:
+        """The rows that count under the night's policy for repeats, without those that are excluded."""
+        # An excluded row counts as the first or the last one.
+        numbered = [*enumerate(self.rows)]
+        chosen = {row.entry: at for at, row in (numbered if self.repeats == "last" else reversed(numbered))}
+        is_serial = self.repeats == "serial"
+        return [row for at, row in numbered if (is_serial or chosen[row.entry] == at) and not row.excluded]
+
+
+class Rows(Rereadable):
+    """Rows of a process that can be read any number of times."""
+
+    def __init__(self, read: Callable[[], Iterator[Any]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._read()
+
+    def read_again(self) -> Iterator[Any]:
+        return map(freeze, self._read())
 
 
 class World:
@@ -323,8 +349,10 @@ class Nights:
             workspace=SPACE,
             retry=RetryPolicy(attempts=2, jitter=lambda: 0.5),
         )
+        read = partial(process.rows, [row.members() for row in night.rows])
         run = client.contacts.create_many(
-            process.rows([row.members() for row in night.rows]),
+            Rows(read) if night.is_rereadable else read(),
+            repeats=night.repeats,
             concurrency=night.concurrency,
             order=night.order,
             stop_after_rejects=None,
@@ -401,12 +429,11 @@ class Nights:
 
     def check_converged(self, night: Night) -> list[str]:
         """Return what is wrong after a calm night: every contact must have the values of its last row, and its campaigns."""
-        rows = [row for row in night.rows if not row.excluded]
-        last = {self.world.person(row): row for row in rows}
+        last = {self.world.person(row): row for row in night.counted}
         cities = [(row, self.world.city(row)) for row in last.values()]
         wrong = [f"{row} has {found!r}" for row, found in cities if found != row.city]
         return [
             *self.broken,
             *wrong,
-            *(f"{row} is not in its campaign" for row in rows if not self.world.is_in_campaign(row)),
+            *(f"{row} is not in its campaign" for row in night.counted if not self.world.is_in_campaign(row)),
         ]

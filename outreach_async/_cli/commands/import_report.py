@@ -127,10 +127,22 @@ def print_findings(screen: Screen, preflight: Preflight) -> None:
         screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
 
 
-def print_ledger(screen: Screen, counts: LedgerCounts | None) -> None:
-    if counts is not None:
-        found = ", ".join(f"{count:,} {name}" for name, count in attrs.asdict(counts).items() if count)
-        screen.print_line(f"ledger: {found or 'no rows'}")
+_POLICIES: Final = {
+    "serial": "if one of them differs, all are sent, in their order; to send only the last one: --repeats last",
+    "last": "only the last one counts",
+    "first": "only the first one counts",
+    "error": "the first one counts, and the others are rejected",
+}
+
+
+def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> None:
+    if counts is None:
+        return
+    found = {name: count for name, count in attrs.asdict(counts).items() if count}
+    repeated = found.pop("repeated", 0)
+    screen.print_line(f"ledger: {', '.join(f'{count:,} {name}' for name, count in found.items()) or 'no rows'}")
+    if repeated:
+        screen.print_line(f"--repeats {repeats}: {repeated:,} rows have the e-mail of another row; {_POLICIES[repeats]}")
 
 
 def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:
@@ -182,15 +194,16 @@ def print_report(
     journal: Path | str | None,
     source: Path | None = None,
     *,
+    repeats: str = "serial",
     stopped: bool = False,
 ) -> None:
     print_outcomes(screen, report)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
-    if report.repeats:
+    if report.repeats and report.ledger is None:
         screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
-    print_ledger(screen, report.ledger)
+    print_ledger(screen, report.ledger, repeats)
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
     if report.uncertain and report.ledger is None:

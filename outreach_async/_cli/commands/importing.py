@@ -15,6 +15,7 @@ import attrs
 import click
 
 from outreach_async._cli import files
+from outreach_async._cli.commands.import_options import FileRows, require_files, require_fitting
 from outreach_async._cli.commands.import_report import (
     FailedRows,
     list_outcomes,
@@ -26,7 +27,7 @@ from outreach_async._cli.commands.import_report import (
     print_report,
     settle_partial_files,
 )
-from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
+from outreach_async._cli.commands.results import write_results
 from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_rejects, open_run_results
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
@@ -55,7 +56,6 @@ from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import (
     apply_mapping,
     draft_text,
-    is_mapping,
     mapping_text,
     merge_mappings,
     read_mapping,
@@ -65,7 +65,6 @@ from outreach_async.importer._rejects import (
     FindNumber,
     describe_outcomes,
     export_rejects,
-    is_rejects_file,
     keep_columns,
     locate_outcomes,
     number_record,
@@ -105,18 +104,9 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
     if settings["campaign"] is not None:
         remedy = "pass the id of a campaign, or omit the option"
         settings["campaign"] = require_id("--campaign", settings["campaign"], "campaign", remedy)
-    _require_fitting(settings, dry_run=dry_run)
+    require_fitting(settings, dry_run=dry_run)
     settings["resume"] |= settings["earlier"] == "unknown"
-    files.require_writable(
-        files.FileUse.of("FILE", file),
-        files.FileUse.of("--mapping", settings["mapping"]),
-        files.FileUse.of_journal("--journal", settings["journal"], written=True),
-        files.FileUse.of_journal("--ledger", settings["ledger"], written=not dry_run),
-        files.FileUse.of_run("--rejects", settings["rejects"], is_rejects_file),
-        files.FileUse.of_run("--results", settings["results"], is_results_file),
-        files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
-        force=force,
-    )
+    require_files(file, settings, dry_run=dry_run, force=force)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
         from outreach_async.bulk.journal import journal_at
@@ -133,34 +123,6 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
         settings |= {"workspaces": names, "refused": refused_workspaces(options)}
     job = _create_job(open_input, file, **settings)
     return run_async(partial(_check_file if dry_run else _import_file, options, job))
-
-
-def _require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
-    """Check that no option conflicts with another, and that each has those that it needs."""
-    journal, ledger, repeats = (settings[name] for name in ("journal", "ledger", "repeats"))
-    unknown, ignores, no_ledger = settings["earlier"] == "unknown", settings["changed"] == "ignore", settings["ledger"] is None
-    policies = "pass --duplicates overwrite or --duplicates update_missing_fields, or --changed ignore to send only new contacts"
-    of_results = "with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results"
-    faults = {
-        "--max-age: needs a ledger; pass --ledger PATH": no_ledger and settings["max_age"] is not None,
-        "--changed: needs a ledger; pass --ledger PATH": no_ledger and ignores,
-        NO_RESULTS.removesuffix("."): settings["keeps"] and settings["results"] is None,
-        f"--results: {of_results}": no_ledger and dry_run and settings["results"] is not None,
-        f"--duplicates skip: with --ledger, the service would ignore each changed row; {policies}": (
-            ledger and settings["duplicates"] == "skip" and not ignores
-        ),
-        "--journal: conflicts with --ledger, which has a journal of its own; omit --journal": ledger and journal,
-        "--resume: conflicts with --ledger, which has a journal of its own; omit --resume": ledger and settings["resume"],
-        "--earlier unknown: conflicts with --ledger; to send every row again, pass --max-age 0": ledger and unknown,
-        f"--repeats {repeats}: conflicts with --ledger; pass --repeats serial or error": ledger and repeats in WHOLE_INPUT,
-        "--earlier unknown: needs --journal; pass the path of the damaged or lost journal": journal is None and unknown,
-        "--resume: needs the journal of the run; pass --journal PATH": journal is None and settings["resume"],
-        f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH": (
-            journal is None and repeats in WHOLE_INPUT and not dry_run
-        ),
-    }
-    for text in (text for text, found in faults.items() if found):
-        raise click.UsageError(f"{text}.")
 
 
 def _create_job(
@@ -327,7 +289,15 @@ async def prepare(
             bar(rows, f"{rows:,} rows")
 
         preflight = await run_preflight(
-            job.file, columns, job.checks, repeats=job.repeats, unit=unit, tell=on_rejected, show=show, targets=targets
+            job.file,
+            columns,
+            job.checks,
+            repeats=job.repeats,
+            by_contact=job.ledger is not None,
+            unit=unit,
+            tell=on_rejected,
+            show=show,
+            targets=targets,
         )
         show(preflight.rows)
     if not job.spooled:
@@ -374,7 +344,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     if job.ledger is not None:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
-        print_ledger(screen, report.ledger)
+        print_ledger(screen, report.ledger, job.repeats)
     found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), **failed.to_dict()}
     screen.print_result({**report.to_dict(), "dry_run": True, **found})
     return INCOMPLETE if refused else OK
@@ -390,7 +360,7 @@ def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets
     ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}
     ignore = job.changed == "ignore"
     options = LedgerOptions(ledger, Identity(workspace, {}), job.repeats, policies, job.max_age, ignore_changes=ignore)
-    return count_changes(job.guard(columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
+    return count_changes(partial(job.guard, columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
@@ -419,7 +389,9 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, clo
     else:
         checked = attrs.evolve(job, overrides={}) if job.spooled else job
         columns, preflight, targets = await prepare(client, checked, screen, unit=job.unit)
-        rows, mapping = job.guard(columns, targets), None if job.spooled else _mapping_of(columns)
+        read, mapping = partial(job.guard, columns, targets), None if job.spooled else _mapping_of(columns)
+        names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
+        rows = FileRows(read, may_repeat=preflight.repeated > 0 or names_targets or job.repeats in WHOLE_INPUT)
         names = targets.names
     total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
@@ -577,7 +549,7 @@ class RunEnd:
 
     def _print_figures(self, report: BulkReport, total: int | None, *, stopped: bool) -> None:
         job, screen = self.job, self.screen
-        print_report(screen, report, total, job.journal, job.file.path, stopped=stopped)
+        print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, stopped=stopped)
         settle_partial_files(screen, job.results, job.rejects, is_finished=self.state.is_finished)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:

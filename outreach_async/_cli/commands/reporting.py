@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -157,7 +158,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
         rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, wanted.keeps, **mapping)
-        print_ledger(screen, known)
+        print_ledger(screen, attrs.evolve(known, repeated=None), "serial")
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
     screen.print_result({**found.to_dict(), **details})
@@ -183,10 +184,12 @@ def _look_up(
     overrides |= anyio.run(recognise_targets, file, overrides, Targets())
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
-    options = LedgerOptions(Ledger(location), Identity("", {}), "serial", {}, None, ignore_changes=False)
+    options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
     written, kept = count(), keep_columns(keeps, file.headers)
     with files.explain_write_errors("--results", results), open_outcomes(results, file, kept=kept) as write:
-        counts = count_changes(file.rows(columns), options, Targets(target), lambda outcome: (next(written), write(outcome)))
+        counts = count_changes(
+            partial(file.rows, columns), options, Targets(target), lambda outcome: (next(written), write(outcome))
+        )
     return next(written), counts
 
 

@@ -13,6 +13,7 @@ import attrs
 
 from outreach_async._engine.call import CallOptions, Throttle
 from outreach_async._engine.engine import Engine
+from outreach_async._engine.logs import LOGGER
 from outreach_async._files.objects import is_url, open_objects
 from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
@@ -72,6 +73,8 @@ def create_run(
     require_choice("earlier", options.earlier, get_args(Earlier))
     source = Source(rows, options.numbers, normalise=options.normalise, blank=options.blank)
     _require_clearing(options.blank, contact_requests.duplicates)
+    for finding in source.findings:
+        LOGGER.warning("create_many: %s", finding)
     throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
     targets = Targets(Target(identity["workspace"], identity["options"]["campaign"]), campaigns(throttle))
     plan = Plan(
@@ -88,7 +91,7 @@ def create_run(
     )
     # Last, because these options depend on others, which must be valid by then.
     address = service_address(engine.transport)
-    ledger_options = _create_ledger_options(options, identity, address, call_options.timeout)
+    ledger_options = _create_ledger_options(options, identity, address, call_options.timeout, source)
     journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     return BulkRun(plan, journal_options, ledger_options)
 
@@ -126,7 +129,7 @@ def _create_journal_options(options: BulkOptions, identity: Mapping[str, Any], a
 
 
 def _create_ledger_options(
-    options: BulkOptions, identity: Mapping[str, Any], address: str | None, timeout: float | None
+    options: BulkOptions, identity: Mapping[str, Any], address: str | None, timeout: float | None, source: Source
 ) -> LedgerOptions | None:
     require_choice("changed", options.changed, get_args(Changed))
     ledger, request = options.ledger, identity["options"]
@@ -145,18 +148,23 @@ def _create_ledger_options(
     fields = {name: value for name, value in request.items() if name != "campaign"}
     ignore = options.changed == "ignore"
     ledger_options = LedgerOptions(ledger, known, options.repeats, fields, options.max_age, ignore_changes=ignore)
-    _require_ledger_options(options, request["duplicates"])
+    _require_ledger_options(options, request["duplicates"], is_rereadable=source.read_again is not None)
     return ledger_options
 
 
-def _require_ledger_options(options: BulkOptions, duplicates: str) -> None:
+def _require_ledger_options(options: BulkOptions, duplicates: str, *, is_rereadable: bool) -> None:
     for name in "journal", "resume", "spool":
         if getattr(options, name):
             raise InvalidRequest(f"{name}: conflicts with ledger, which has a journal of its own; omit {name}")
     if options.earlier == "unknown":
         raise InvalidRequest("earlier: conflicts with ledger; to send every row again, pass max_age=0")
-    if options.repeats in WHOLE_INPUT:
-        raise InvalidRequest(f'repeats: {options.repeats!r} conflicts with ledger; pass "serial" or "error"')
+    if options.repeats == "coalesce":
+        raise InvalidRequest('repeats: "coalesce" conflicts with ledger; pass "serial", "last", "first" or "error"')
+    if options.repeats in WHOLE_INPUT and not is_rereadable:
+        raise InvalidRequest(
+            f"repeats: with a ledger, {options.repeats!r} needs rows that can be read twice, got an iterator or a stream; pass a"
+            ' list or a data frame, or "serial"'
+        )
     if duplicates == "skip" and options.changed == "send":
         raise InvalidRequest(
             'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'

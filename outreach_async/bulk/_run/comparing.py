@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, islice
@@ -19,11 +19,12 @@ from outreach_async._service.operations import ContactRequests, CopyDetector, Re
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._contact_keys import contact_key, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser, email_of
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RecentEmails, Repeats, RowParser, email_of
+from outreach_async.bulk._run.repeated import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan, hash_email
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import StreamReader
-from outreach_async.bulk._targets import Targets
+from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
 from outreach_async.bulk.ledger._entries import (
@@ -47,23 +48,9 @@ _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _HASH_SIZE: Final = 8
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
-_NO_DIGEST: Final = -1  # of a row that cannot be sent: no entry has it
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
 _NO_TARGET: Final = Target("", "")  # of a row without an e-mail, or with an unknown campaign
 _BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
-
-
-@attrs.frozen
-class PreparedRows:
-    """Rows with what is compared of each: its key, digest and target."""
-
-    first: int
-    originals: Sequence[object]
-    keys: Sequence[int]
-    digests: Sequence[int]
-    targets: Sequence[Target]
-    parsed: Sequence[ParsedRow | ContactOutcome | None]
-    """The rows that had to be parsed; the outcome of a row that cannot be sent."""
 
 
 def _hashes(start: Any, contents: Iterable[bytes]) -> Sequence[int]:
@@ -117,35 +104,58 @@ class Comparer:
         # The options are part of the digest: with other options, the same row is another request.
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
         self._digest_start = blake2b(start, digest_size=_HASH_SIZE)
+        self._plan = RepeatPlan("serial")
         self._sent: dict[int, int] = {}
         """The digest of the rows that this run sends for a contact with entries, or with a similar one; -1 if they differ."""
         self._sent_similar: dict[int, dict[str | None, int]] = {}
         """For e-mails of which the ledger has several, the contact of the rows that this run sends, by id; -1 if they differ. The
         contact of rows without a known id has the key `None`, and that of all rows the key ""."""
 
-    def prepare(self, first: int, originals: Sequence[Any]) -> PreparedRows:
+    def plan_repeats(self, policy: Repeats, read: Callable[[], Iterable[Any]]) -> Iterator[ListingNeeded | None]:
+        """Read the input, so that rows of one contact are compared together. Yield after each batch, and for each listing."""
+        emails, parser, first = EmailCounter(), self._parser.without_history(), 0
+        for batch in _batches(read()):
+            emails.add(_emails_of(batch))
+            yield None
+        repeated = emails.find_repeated()
+        plan = RepeatPlan(policy)
+        for batch in _batches(read()) if repeated else ():
+            chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_email(email) in repeated]
+            while chosen:
+                try:
+                    plan.add([first + at for at in chosen], self.prepare(0, [batch[at] for at in chosen], parser))
+                    break
+                except ListingNeeded as needed:
+                    yield needed
+            first += len(batch)
+            yield None
+        plan.finish(self._entries.digests_of)
+        self._plan = plan
+        self.counts.repeated = plan.repeated
+
+    def prepare(self, first: int, originals: Sequence[Any], parser: RowParser | None = None) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
-        emails = _emails_of(originals)
-        encoded = self._parser.try_encode(originals)
+        emails, parser = _emails_of(originals), parser or self._parser
+        encoded = parser.try_encode(originals)
         if encoded is None or {*map(type, emails)} != {str}:
-            return self._parse(first, originals, emails)
+            return self._parse(first, originals, emails, parser)
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
         keys, digests = self._keys(emails, targets), self._digests(contents)
-        return PreparedRows(first, originals, keys, digests, targets, [None] * len(contents))
+        return PreparedRows(first, originals, emails, keys, digests, targets, [None] * len(contents))
 
-    def _parse(self, first: int, originals: Sequence[object], emails: Sequence[Any]) -> PreparedRows:
+    def _parse(self, first: int, originals: Sequence[object], emails: Sequence[Any], parser: RowParser) -> PreparedRows:
         known, digests, targets = list[str](), list[int](), list[Target]()
-        parsed = [self._parser.parse(index, original) for index, original in enumerate(originals, first)]
+        parsed = [parser.parse(index, original) for index, original in enumerate(originals, first)]
         for row, email in zip(parsed, emails, strict=True):
             if isinstance(row, ParsedRow):
                 known.append(row.email)
-                digests += self._digests([self._parser.contact_bytes(row)])
+                digests += self._digests([parser.contact_bytes(row)])
             else:  # the row is wrong, but it is not gone
                 known.append("" if email is None else email)
-                digests.append(_NO_DIGEST)
+                digests.append(NO_DIGEST)
             targets.append(row.target if known[-1] and row.target != RUN_TARGET else _NO_TARGET)
-        return PreparedRows(first, originals, self._keys(known, targets), digests, targets, parsed)
+        return PreparedRows(first, originals, known, self._keys(known, targets), digests, targets, [*parsed])
 
     @property
     def compared_targets(self) -> Collection[Target]:
@@ -175,6 +185,7 @@ class Comparer:
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
+        self._plan.apply(rows)
         entries, seen, sent, fresh = self._entries, self.seen, self._sent, self._fresh
         checks, only_counts, sent_similar = entries.checks, self._only_counts, self._sent_similar
         settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()
@@ -228,7 +239,8 @@ class Comparer:
         key, standing = rows.keys[position], Standing.NEW
         if place >= 0:
             standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
-        if standing is Standing.UNCHANGED and self._has_replaced(key, digest):
+        mark = rows.mark(position)
+        if standing is Standing.UNCHANGED and self._has_replaced(key, mark):
             standing = Standing.CHANGED
         if standing is Standing.CHANGED and self._ignores_changes:
             standing = Standing.UNCHANGED if self._entries.time_at(place) in self._fresh else Standing.EXPIRED
@@ -240,8 +252,8 @@ class Comparer:
             row.maybe_sent = standing is Standing.UNCERTAIN
             row.rejected_before = self._entries.was_rejected(key)
             setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-            self.marked.append(MarkedRow(row, encode_row(key, digest, self.targets[target]), standing, place))
-            self._remember(key, digest)
+            self.marked.append(MarkedRow(row, encode_row(key, mark, self.targets[target]), standing, place))
+            self._remember(key, mark)
         return row
 
     def _remember(self, key: int, digest: int) -> None:
@@ -279,19 +291,19 @@ _DEFAULT_REQUEST: Final = {"duplicates": "overwrite", "strict_validation": True}
 
 
 def count_changes(
-    rows: Iterable[Any],
+    read: Callable[[], Iterable[Any]],
     options: LedgerOptions,
     targets: Targets,
     tell: Callable[[ContactOutcome], object],
 ) -> LedgerCounts:
-    """Compare rows with a ledger, which is only read, and return what a run with these rows would find.
+    """Compare the rows that `read` returns with a ledger, which is only read, and return what a run with them would find.
 
     `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
-    Without options of a request, the run would have those of the ledger's last run.
+    Options of a request, and a policy for repeats, that are not given are those of the ledger's last run.
     """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
-    remaining, first = iter(rows), 0
+    first = 0
     with open_entries(options.ledger) as entries:
         options = attrs.evolve(options, request=options.request or entries.metadata.request or _DEFAULT_REQUEST)
         requests = ContactRequests.from_options(
@@ -302,8 +314,12 @@ def count_changes(
             campaign=campaign,
             copy_detector=CopyDetector(),
         )
-        comparer = Comparer(options, entries, RowParser(requests, targets=targets), read_clock(options.ledger))
-        while batch := [*islice(remaining, _BATCH_SIZE)]:
+        policy = options.repeats or entries.metadata.repeats
+        parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
+        comparer = Comparer(options, entries, parser, read_clock(options.ledger))
+        for _ in comparer.plan_repeats(policy, read):
+            pass
+        for batch in _batches(read()):
             settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
             for each in settled:
                 for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), options, entries)]:
@@ -321,6 +337,12 @@ def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> C
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )
     return attrs.evolve(outcome, id=None if marked.place < 0 else entries.id_at(marked.place))
+
+
+def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    remaining = iter(rows)
+    while batch := [*islice(remaining, _BATCH_SIZE)]:
+        yield batch
 
 
 def _emails_of(originals: Sequence[Any]) -> Sequence[Any]:
@@ -351,10 +373,21 @@ class LedgerFeed(WindowedFeed):
         self.comparer = Comparer(ledger.options, run.entries, parser, ledger.started_at, only_counts=only_counts)
         self._marked_count = 0
         self._share = 1.0
+        self._policy = ledger.options.repeats or "serial"
 
     def remaining_possibly_sent(self) -> PossiblySent:
         """Return no rows: the ledger itself knows which rows an earlier run may have sent."""
         return NO_ROWS
+
+    async def _prepare(self) -> None:
+        """Read the input once to find the contacts with several rows, if it can be read twice."""
+        if (read := self._source.read_again) is not None:
+            for needed in self.comparer.plan_repeats(self._policy, read):
+                if needed is not None:
+                    await self._parser.targets.list_campaigns(needed.workspace)
+                await checkpoint()
+                if self._ended:
+                    return
 
     async def _fill_window(self) -> bool:
         """Compare rows until those to be sent fill a window. Mark these rows, and supply all rows."""

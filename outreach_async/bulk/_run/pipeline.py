@@ -168,12 +168,10 @@ class Pipeline:
         self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
         self._recorder: NullRecorder | JournalRecorder
-        stream = plan.source.stream
-        self.reader = (
-            None
-            if stream is None
-            else StreamReader(stream, ahead=0 if opened is None else MAX_WINDOW_SIZE, freeze=plan.source.freeze)
-        )
+        given, ahead = plan.source, 0 if opened is None else MAX_WINDOW_SIZE
+        self.reader = None
+        if given.stream is not None:
+            self.reader = StreamReader(given.stream, ahead=ahead, freeze=given.freeze, read_again=given.read_again)
         """Reads an async iterable. It is run by the caller of `start`."""
         source = self.reader or plan.source
         if opened is None:

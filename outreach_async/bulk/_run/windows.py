@@ -87,6 +87,7 @@ class WindowedFeed:
         """Fill windows until the input ends. If the run is already finished, only compare the input with the journal."""
         try:
             is_settled = self._writer.finished and (self._spools or self._writer.has_same_input)
+            await self._prepare()
             if self._spools:
                 if (spooled := self._writer.spooled) is None:
                     await self._store_input()
@@ -106,6 +107,9 @@ class WindowedFeed:
                 raise
             self._failure = cancelled_from_inside("a request for campaigns", error)
         self._end()
+
+    async def _prepare(self) -> None:
+        """Do what comes before the first window."""
 
     def _end(self) -> None:
         self._ended = True

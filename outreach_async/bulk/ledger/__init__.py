@@ -46,12 +46,20 @@ another run took over. So an uncertain row stays uncertain, and is sent again, i
 these. This assumes that the service carries out a request within a minute after its timeout, less the difference between the
 clocks of two machines.
 
-If a contact has several rows in one input, and one of them changes it, the later ones are sent too, and the entry is that of the
-last one. One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each
-campaign and workspace has its own entries, so a row that names another campaign than last night is new. A contact has one set of
-values in a workspace: if a row of one campaign changes them, the rows of its other campaigns are sent again unless they have the
-same values. So use one ledger for each table. A row is compared as JSON. The owner key is not compared: with another key, rows
-stay unchanged, and `max_age=0` sends them with the new key.
+If a contact has several rows in one input, the ledger compares them together, in their order: rows that come in the same order
+again are unchanged, and a row that was added at the end is sent alone. If one of them changes, it and the later ones are sent.
+`repeats="last"` or `"first"` sends only one of the rows with an e-mail and a target; the others are `not_applied`. With
+`"error"`, they are rejected. A row that the service rejects counts as any other, and so does one that is excluded; a row that is
+rejected before it is sent does not. Another policy than last night sends these contacts once more. `BulkReport.ledger.repeated`
+counts such rows. For this, the input is read twice: files, lists and other sequences, dict views, and frames of pandas, polars
+and pyarrow. Rows that can be read only once, such as those of a generator, a cursor or a DuckDB query, are compared one by one:
+if the rows of a contact differ, they are sent in each run, so that the contact has the values of the last one.
+
+One run may have rows of many campaigns (see `Target`), and counts what is gone only from those that its rows name. Each campaign
+and workspace has its own entries, so a row that names another campaign than last night is new. A contact has one set of values in
+a workspace, and the rows of all its campaigns are compared together, as above. So use one ledger for each table. A row is
+compared as JSON. The owner key is not compared: with another key, rows stay unchanged, and `max_age=0` sends them with the new
+key.
 
 A contact is an e-mail in a workspace, whatever its letter case. E-mails that some services treat as equal, such as
 `ann+news@company.example` and `ann@company.example`, are contacts of their own. If the service answers with the same id for both,
@@ -296,7 +304,8 @@ class LedgerOptions:
 
     ledger: Ledger
     identity: Identity
-    repeats: Repeats
+    repeats: Repeats | None
+    """`None`, only to count changes, for the policy of the ledger's last run."""
     request: Mapping[str, Any]
     """The options that are part of a request, without its target."""
     max_age: float | None = attrs.field(converter=_to_age)
@@ -355,5 +364,5 @@ async def open_ledger(options: LedgerOptions) -> OpenLedger:
     errors = partial(translate_errors, os.fspath(options.ledger.location), opens=False)
     thread = WriterThread(inline=options.ledger.inline, errors=errors)
     run = await thread.run_opening(open_run)
-    journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats=options.repeats, earlier="known")
+    journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats="serial", earlier="known")
     return OpenLedger(options, now, run, OpenJournal(journal, run.writer, thread))

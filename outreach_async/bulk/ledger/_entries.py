@@ -31,6 +31,7 @@ import msgspec
 from outreach_async._files.atomic import sync
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest, JournalError
 
 # A file has the magic bytes and the version, the entries in the order of their keys, the rejects in the same order, the ids that
@@ -56,7 +57,7 @@ TARGET_BITS: Final = 20
 _MAX_TARGET: Final = (1 << TARGET_BITS) - 1
 DIGEST_BITS: Final = 43
 _OUT_OF_DATE: Final = 1 << DIGEST_BITS
-"""Digest of an entry whose contact may have other values now: those of a row of another campaign, or of a similar e-mail."""
+"""Digest of an entry whose contact may have other values now: those of a similar e-mail, or of an unanswered row."""
 _UNCERTAIN: Final = _OUT_OF_DATE + 1
 """Digest of an entry whose contact may have been changed by an attempt, while no later answer says whether it was."""
 _EPOCH: Final = 1_577_836_800
@@ -134,6 +135,7 @@ class FoldedRun:
     """The targets of the input's rows, from which contacts may be gone."""
     request: Mapping[str, Any] = attrs.field(factory=dict)
     """The options that are part of its requests."""
+    repeats: Repeats = "serial"
     settles_at: float = 0.0
     """Unix time at which none of its requests can arrive at the service any more."""
 
@@ -147,6 +149,8 @@ class Metadata(msgspec.Struct):
     request: Mapping[str, Any] = {}
     targets: dict[int, Target] = {}
     runs: list[tuple[int, int, Mapping[str, int]]] = []
+    repeats: Repeats = "serial"
+    """The policy of the last run."""
     settles_at: float = 0.0
     """Unix time from which the answers of a new run settle uncertain entries: no earlier request can arrive after them."""
 
@@ -204,6 +208,11 @@ class Generation:
         """Return the id of a contact, by its entry in any campaign."""
         place = self.first_place(contact << CAMPAIGN_BITS)
         return self.id_at(place) if place < self.count and self.keys[place] >> CAMPAIGN_BITS == contact else None
+
+    def digests_of(self, contact: int) -> set[int]:
+        """Return the digests of a contact's entries, in all campaigns."""
+        first, end = (self.first_place(contact + more << CAMPAIGN_BITS) for more in (0, 1))
+        return {check >> TARGET_BITS for check in self.checks[first:end]}
 
     def locate(self, keys: Iterable[int]) -> list[int]:
         """Return the places of the entries with these keys; -1 for a key without an entry."""
@@ -399,7 +408,7 @@ class _Merge:
         counts = {**run.counts} if self.gone is None else {**run.counts, "gone": self.gone}
         runs = [*known.runs, (known.generation + 1, int(run.at), counts)]
         number, settles_at = known.generation + 1, self._settles_at
-        metadata = Metadata(known.address, known.secret, number, run.request, self._targets, runs, settles_at)
+        metadata = Metadata(known.address, known.secret, number, run.request, self._targets, runs, run.repeats, settles_at)
         yield from _end(count, reject_count, metadata)
 
     def _merge(self, rows: Sequence[SentRow], first: int, end: int) -> bytearray:
@@ -465,8 +474,9 @@ class _Merge:
             keys_of[contact].add(key)
             for other in keys_of[contact] - {key}:
                 check, state, stored = changed[other]
-                if check >> TARGET_BITS not in {digest, _UNCERTAIN}:  # this row has replaced the values of another campaign's
-                    changed[other] = _OUT_OF_DATE << TARGET_BITS | check & _MAX_TARGET, state, stored
+                if check >> TARGET_BITS != _UNCERTAIN:  # this row has replaced the values of another campaign's
+                    replaced = _OUT_OF_DATE if known == _UNCERTAIN else digest
+                    changed[other] = replaced << TARGET_BITS | check & _MAX_TARGET, state, stored
         return changed
 
     def _mark_replaced(self, rows: Sequence[SentRow], changed: dict[int, StoredEntry]) -> None:

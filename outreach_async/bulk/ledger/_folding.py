@@ -82,7 +82,8 @@ class LedgerRun:
             # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
             doubt = HEARTBEAT_INTERVAL + (options.get("timeout") or math.inf) + _ALLOWANCE
             settles_at = self.wall() + min(doubt, LONGEST_DOUBT)
-            run = FoldedRun(options["at"], {**sent, **counts}, named, metadata["hwm"], seen, compared, request, settles_at)
+            fixed = options["at"], {**sent, **counts}, named, metadata["hwm"]
+            run = FoldedRun(*fixed, seen, compared, request, options["repeats"], settles_at)
             try:
                 gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, metadata, possibly_sent, translated))
             except BaseException:
