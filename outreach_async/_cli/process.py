@@ -195,6 +195,7 @@ def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
         yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
     if not any(error.decisions):
         yield "No column is recognised. If a title precedes the header, pass --header-row N."
+        yield "If another character separates the columns, pass --delimiter CHAR."
     elif any(column.proposals[0] == CODE for column in error.columns[:MAX_SHOWN]):
         yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
     else:

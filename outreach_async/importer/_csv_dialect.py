@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer._table import count_reason_columns, trim_cells
+from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.importer._table import MAX_COLUMNS, count_reason_columns, is_address, trim_cells
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
 
@@ -21,12 +21,15 @@ _DELIMITER_NOTES: Final = {
     "|": ("columns are separated by |",),
 }
 """Notes for the user, by delimiter. The keys are all delimiters that are detected."""
-_OTHER_DELIMITERS: Final = ":^~!#/¦\x01\x1e\x1f"  # too rare, or too common in text, to be chosen without being asked for
-_SEPARATOR_LINE: Final = re.compile(r'"?sep=([^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
+_OTHER_DELIMITERS: Final = ":^~!#/¦，；\x01\x1e\x1f"  # noqa: RUF001 - as Chinese programs write them;  # too rare, or too common in text, to be chosen without being asked for
+_SEPARATOR_LINE: Final = re.compile(r'"?sep=(\\t|[^"\w\r\n])"?[\r\n]*', re.IGNORECASE)
 _NAMES: Final = {"comma": ",", "semicolon": ";", "tab": "\t", r"\t": "\t", "pipe": "|", "colon": ":", "space": " "}
 _HEXADECIMAL: Final = re.compile(r"\\x([0-9a-fA-F]{2})")
+_MAX_SHOWN: Final = 60  # characters of a line
 _DELIMITER: Final = re.compile(r'[^"\w\r\n\0]')
-_BLANK_AND_QUOTE: Final = re.compile(r'[ \t]+"')
+_QUOTED: Final = re.compile(r"""[ \t]+"|(["']).*\1\Z""", re.DOTALL)
+_MAX_TITLE: Final = 10  # lines that are searched for a header
+_MIN_SHARE: Final = 0.5  # of the first rows, which fit their header
 
 
 def parse_delimiter(text: str) -> str:
@@ -42,6 +45,8 @@ class Habit(NamedTuple):
     """How programs write cells, other than with doubled quotes right at the delimiters."""
 
     note: str
+    sign: re.Pattern[str]
+    """Where it does not match, nobody writes so."""
     options: Mapping[str, Any]
     rewrite: Callable[[str, str], str] | None = None
     """Takes a line and the delimiter, and returns the line as `csv` reads it."""
@@ -63,11 +68,14 @@ def _clear_nulls(line: str, delimiter: str) -> str:
 
 
 _WRAPPED: Final = re.compile(r'"((?:[^"]|"")*+)"[,;\t ]*([\r\n]*)')
-PLAIN: Final = Habit("", {})
+PLAIN: Final = Habit("", re.compile(""), {})
 _HABITS: Final = (
-    Habit("each line is one quoted cell, and is read without the outer quotes", {}, _unwrap),
-    Habit("backslashes escape quotes, and \\N is a missing value", {"escapechar": "\\"}, _clear_nulls),
-    Habit("blanks between quotes and delimiters are skipped", {"skipinitialspace": True}, _close_up),
+    Habit("each line is one quoted cell, and is read without the outer quotes", re.compile(r'^"', re.MULTILINE), {}, _unwrap),
+    Habit("backslashes escape quotes, and \\N is a missing value", re.compile(r"\\"), {"escapechar": "\\"}, _clear_nulls),
+    Habit(
+        "blanks between quotes and delimiters are skipped", re.compile(r'[ \t]"|"[ \t]'), {"skipinitialspace": True}, _close_up
+    ),
+    Habit("cells are quoted with apostrophes", re.compile(r"\A'[^\"]*\Z"), {"quotechar": "'"}),
 )
 """A habit is chosen only if the first lines fit their header better with it."""
 
@@ -79,6 +87,8 @@ class Dialect:
     skip: int = 0
     """Lines before the header: 1 for `sep=;`."""
     notes: tuple[str, ...] = ()
+    fit: tuple[float, int, int] = (0.0, 0, 0)
+    """As `_score` returns it."""
 
     def parse(self, lines: Iterable[str]) -> Any:
         """Return a reader of `csv`."""
@@ -89,33 +99,48 @@ class Dialect:
 
 
 def detect_dialect(sample: Sequence[str], requested: str | None = None) -> Dialect:
-    stated = _SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
-    skip = 1 if stated else 0
-    notes: tuple[str, ...] = ()
-    if requested is not None:
-        choices: Collection[str] = (requested,)
-    elif stated:
-        choices, notes = (stated[1],), (f"columns are separated by {stated[1]!r}, as stated in the first line",)
-    else:
-        choices = _DELIMITER_NOTES
-    lines = sample[skip:]
-    best = max((Dialect(choice, skip=skip) for choice in choices), key=lambda dialect: _score(lines, dialect))
-    if _score(lines, best) < (1.0, 0) and not _is_rejects_header(lines, best):
-        others = (Dialect(choice, habit, skip) for habit in _HABITS for choice in choices)
-        best = max((best, *others), key=lambda dialect: _score(lines, dialect))  # the plain one if it is as good as the others
+    line = _SEPARATOR_LINE.fullmatch(sample[0]) if sample else None
+    stated, skip = (_NAMES.get(line[1], line[1]), 1) if line else (None, 0)
+    lines, notes = sample[skip:], tuple[str, ...]()
+    choices: Collection[str] = _DELIMITER_NOTES if requested is None else (requested,)
+    splits = [choice for choice in (stated, *choices) if choice and _score(lines, Dialect(choice))[2]]
+    if requested is None and stated and (stated in splits or not splits):  # some programs state a delimiter that they do not use
+        choices, notes = (stated,), (f"columns are separated by {stated!r}, as stated in the first line",)
+    best = _choose(lines, (Dialect(choice, skip=skip) for choice in choices))
+    if best.fit < (1.0, 0) and not _is_rejects_header(lines, best):
+        text = "".join(lines)
+        others = (Dialect(choice, habit, skip) for habit in _HABITS if habit.sign.search(text) for choice in choices)
+        best = _choose(lines, (best, *others))
     notes = notes or (_DELIMITER_NOTES[best.delimiter] if requested is None else ())
     return attrs.evolve(best, notes=(*notes, *filter(None, (best.habit.note,))))
 
 
-def require_columns(name: str, sample: Sequence[str]) -> None:
-    """Check that a file with one column has no other delimiter that splits each of its first lines alike."""
-    header = sample[0].strip() if sample else ""
-    for other in _OTHER_DELIMITERS if len(sample) > 1 else ():
-        share, _, width = _score(sample, Dialect(other))
-        if width > 1 and share == 1.0:
+def _choose(sample: Sequence[str], dialects: Iterable[Dialect]) -> Dialect:
+    """Return the dialect that fits best, the first of those that fit alike."""
+    return max((attrs.evolve(each, fit=_score(sample, each)) for each in dialects), key=lambda each: each.fit)
+
+
+def require_header(name: str, sample: Sequence[str], dialect: Dialect) -> None:
+    """Check that most of the first rows fit the header. If not, there may be a title above it, or an unusual delimiter."""
+    share, _, width = dialect.fit
+    if width > 1 and share > _MIN_SHARE:
+        return
+    title, *others = [at for at, line in enumerate(sample) if line.strip()] or [0]
+    got = repr(shorten("".join(sample[title : title + 1]).strip(), _MAX_SHOWN))
+    for above in others[:_MAX_TITLE]:
+        better = detect_dialect(sample[above:])
+        fitting, _, found = better.fit
+        cells = next(parse_records(better.parse(sample[above:])))
+        is_header = isinstance(cells, list) and not any(map(is_address, cells))
+        if found > width and fitting == 1.0 and above < others[-1] and is_header:
+            what = f"expected a header, got {got} above a table of {found} columns"
+            choice = f"pass --header-row {above + 1} if that line has the column names, otherwise --header-row 1"
+            raise InvalidRequest(f"{name}: {what}; {choice}")
+    for other in _OTHER_DELIMITERS if len(sample) > 1 and width < 2 else ():  # noqa: PLR2004 - columns
+        fitting, _, found = _score(sample, Dialect(other))
+        if found > 1 and fitting == 1.0:
             tried = "expected columns separated by commas, semicolons, tabs or |"
-            option = f"--delimiter {other!r}"
-            raise InvalidRequest(f"{name}: {tried}, got one column, {header!r}; pass the delimiter, as in {option}")
+            raise InvalidRequest(f"{name}: {tried}, got one column, {got}; pass the delimiter, as in --delimiter {other!r}")
 
 
 def parse_records(reader: Iterator[list[str]]) -> Iterator[list[str] | csv.Error]:
@@ -130,17 +155,20 @@ def parse_records(reader: Iterator[list[str]]) -> Iterator[list[str] | csv.Error
 
 
 def _score(sample: Sequence[str], dialect: Dialect) -> tuple[float, int, int]:
-    """Return the share of rows with as many cells as the header, minus the cells with a quote behind blanks, and the width."""
-    records = [cells for cells in parse_records(dialect.parse(sample)) if cells]
+    """Return the share of rows that fit the header, minus the number of cells that still have quotes, and its width."""
+    records = [
+        cells for cells in parse_records(dialect.parse(sample)) if isinstance(cells, csv.Error) or any(map(str.strip, cells))
+    ]
     if records and isinstance(records[-1], csv.Error) and str(records[-1]) == UNCLOSED_MESSAGE:
         records.pop()  # the sample ends within a record
-    header, *rows = records or [[]]
-    width = 0 if isinstance(header, csv.Error) else len(trim_cells(tuple(header), 0))
+    parsed = [cells for cells in records if not isinstance(cells, csv.Error)]
+    is_odd = not parsed or parsed[0] is not records[0] or (dialect.habit is not PLAIN and len(parsed) < len(records))
+    width = 0 if is_odd else len(trim_cells(tuple(parsed[0]), 0))
     if width < 2:  # noqa: PLR2004 - a delimiter that never occurs fits every row
         return 0.0, 0, 0
-    fitting = sum(1 for cells in rows if not isinstance(cells, csv.Error) and len(trim_cells(tuple(cells), width)) == width)
-    odd = sum(1 for cells in records if not isinstance(cells, csv.Error) for cell in cells if _BLANK_AND_QUOTE.match(cell))
-    return (fitting + 1) / (len(rows) + 1), -odd, width
+    fitting = sum(len(trim_cells(tuple(cells), width)) == width for cells in parsed)  # the header, too
+    quoted = sum(1 for cells in parsed for cell in cells[:MAX_COLUMNS] if _QUOTED.match(cell))
+    return fitting / len(records), -quoted, width
 
 
 def _is_rejects_header(sample: Sequence[str], dialect: Dialect) -> bool:

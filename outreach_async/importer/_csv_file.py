@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._csv_dialect import UNCLOSED_MESSAGE, Dialect, detect_dialect, parse_records, require_columns
+from outreach_async.importer._csv_dialect import UNCLOSED_MESSAGE, Dialect, detect_dialect, parse_records, require_header
 from outreach_async.importer._rows import Block, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
 from outreach_async.importer._table import File, with_header
@@ -51,14 +51,14 @@ class CsvFile(File):
         cls,
         source: ByteSource,
         encoding: str | None = None,
-        header_row: int = 1,
+        header_row: int | None = None,
         delimiter: str | None = None,
         *,
         pads: bool = False,
     ) -> CsvFile:
         source, codec, encoding_notes = open_text(source, encoding)
         with closing(read_lines(source, codec)) as lines:
-            above, sample = header_row - 1, list[str]()
+            above, sample = (header_row or 1) - 1, list[str]()
             for line in islice(lines, above, above + _SAMPLE_LINES):
                 sample.append(line)
                 if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
@@ -66,8 +66,8 @@ class CsvFile(File):
         dialect = detect_dialect(sample, delimiter)
         bare = cls(source=source, dialect=dialect, encoding=codec, above=above + dialect.skip, pads=pads)
         header = next((block.cells[0] for block in bare._read_all(1, 0)), ())
-        if len(header) == 1 and delimiter is None:
-            require_columns(source.name, sample)
+        if header_row is None and delimiter is None and not dialect.skip:
+            require_header(source.name, sample, dialect)
         return with_header(bare, header, *encoding_notes, *dialect.notes)
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:

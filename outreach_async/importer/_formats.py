@@ -65,10 +65,10 @@ _UNPACK: Final = "unpack it, and import the table in it"
 _OTHER_KINDS: Final = {
     "a PDF document": (rb"%PDF-", _EXPORT),
     "an image": (rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF....WEBP|....ftyp(?:heic|heix|mif1|avif)", _EXPORT),
-    "an HTML page": (rb"(?i:\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|body|table|meta|style)[\s>])", _SAVE),
+    "an HTML page": (rb"(?i:\s*(?:<\?xml[^>]*>\s*)?<(?:!--|!doctype html|html|head|body|table|meta|style)[\s>])", _SAVE),
     "an XML spreadsheet": (rb"(?i:\s*(?:<\?xml[^>]*>\s*)?<(?:\?mso-application|(?:ss:)?workbook|office:document)[\s>])", _SAVE),
     "an XML document": (rb"\s*<\?xml\s", _EXPORT),
-    "a web archive": (rb"(?i:MIME-Version:\s)", _SAVE),
+    "a MIME message": (rb"(?i:MIME-Version:\s)", _SAVE),
     "a symbolic link file (SYLK)": (rb"ID;P(?:WXL|S?CALC)", _SAVE),
     "a vCard file": (rb"(?i:BEGIN:VCARD\b)", _EXPORT),
     "an LDIF file": (rb"(?i:version: *1\r?\n|dn::? )", _EXPORT),
@@ -141,8 +141,7 @@ def open_file(
             raise InvalidRequest(f"{name}: expected {expected}, got {source.name}, which is read as {chosen}; omit --{flag}")
     if header_row is not None:
         require_number("header_row", header_row, least=1)
-    options = {**given, "header_row": header_row or 1, "encoding": encoding}
-    file = _open_as(source, chosen, options)
+    file = _open_as(source, chosen, {**given, "encoding": encoding})
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
@@ -163,7 +162,7 @@ def _open_as(source: ByteSource, chosen: str, options: Mapping[str, Any]) -> Fil
     require_module("python_calamine", "outreach_async[xlsx]")
     from outreach_async.importer._workbook import WorkbookFile
 
-    asked = SheetOptions(options["sheet"], options["header_row"], skips_hidden=options["hidden"] == "skip")
+    asked = SheetOptions(options["sheet"], options["header_row"] or 1, skips_hidden=options["hidden"] == "skip")
     return WorkbookFile.of(source, asked)
 
 
@@ -204,6 +203,7 @@ def _detect_by_content(head: bytes) -> str | None:
         return "xlsx"
     if head.startswith(_ARCHIVE):
         return "xlsx"  # gzip is rejected later
+    head = head.rstrip(b"\0") or head  # a crash may leave NUL bytes behind the text
     if b"\0" in head and not head.startswith(_BYTE_ORDER_MARKS) and not is_utf16_like(head):
         return None
     return "jsonl" if _OBJECT.match(head.removeprefix(_BYTE_ORDER_MARKS[0])) else "csv"

@@ -40,8 +40,9 @@ class JsonLinesFile(File):
                     limit = f"expected at most {MAX_COLUMNS:,} keys, got more in the first {line} lines"
                     raise InvalidRequest(f"{source.name}: {limit}; check that the keys are column names, not data")
         if isinstance(first, str) and not keys:
-            reason = first.partition(";")[0].replace("the line", "its first line")
-            raise _layout_error(source, f"a file in which {reason}", ".")
+            with closing(read_lines(source, codec)) as lines:
+                is_array = next(filter(str.strip, lines)).lstrip().startswith("[")
+            raise _layout_error(source, "JSON over several lines, or no JSON", ".[]" if is_array else ".")
         if count == 1 and (key := _find_list(first)) is not None:
             raise _layout_error(source, f"one object with a list of objects, {key!r}", f".{json.dumps(key)}[]")
         return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
@@ -80,9 +81,12 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, str, _
     for number, line in enumerate(read_lines(source, codec), 1):
         if not (text := line.strip()):
             continue
-        if is_first and text.startswith("["):
+        if is_first and text.startswith("[") and text != "[":
             raise _layout_error(source, "a JSON array", ".[]")
         is_first = False
+        if text in {"[", "]"}:  # of an array with an object per line
+            continue
+        text = text[:-1] if text.endswith("},") else text
         if len(text) > MAX_ROW_SIZE:
             yield number, text, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
         else:

@@ -30,7 +30,7 @@ from weakref import finalize
 import attrs
 
 from outreach_async._service.validation import masked_repr
-from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.errors import InvalidRequest, format_count, shorten
 
 # Bytes.
 
@@ -272,7 +272,7 @@ MAX_LINE_LENGTH: Final = 1 << 24  # characters: a file without line breaks must 
 
 
 def open_text(source: ByteSource, requested: str | None) -> tuple[ByteSource, str, tuple[str, ...]]:
-    """Return a source without NUL bytes at its end, Python's name for its encoding, and notes for the user."""
+    """Return a source without the bytes behind its text, Python's name for its encoding, and notes for the user."""
     codec, notes = _detect_encoding(source, requested)
     if source.is_gzip:
         return source, codec, notes
@@ -282,17 +282,17 @@ def open_text(source: ByteSource, requested: str | None) -> tuple[ByteSource, st
     end = min(size, -(-end // unit) * unit)
     if size - end < unit or not end:
         return source, codec, notes
-    note = f"the file ends with {size - end:,} NUL bytes, which are ignored; a crash may have cut it, so check its last line"
+    note = f"{format_count(size - end, 'byte')} behind the text, such as NUL, ignored; check that the last line is complete"
     return attrs.evolve(source, end=end), codec, (*notes, note)
 
 
 def _find_end(file: BinaryIO) -> int:
-    """Return the position behind the last byte that is not NUL."""
+    """Return the position behind the last byte of text. NUL may follow after a crash, and Ctrl-Z in files of DOS programs."""
     end = file.seek(0, io.SEEK_END)
     while end:
         start = max(end - _BLOCK_SIZE, 0)
         file.seek(start)
-        if block := file.read(end - start).rstrip(b"\0"):
+        if block := file.read(end - start).rstrip(b"\0\x1a"):
             return start + len(block)
         end = start
     return 0
@@ -366,6 +366,8 @@ def read_lines(source: ByteSource, codec: str) -> Generator[str]:
         with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
             while line := text.readline(MAX_LINE_LENGTH):
                 number += 1
+                if number == 1:
+                    line = line.lstrip("\ufeff")
                 if len(line) == MAX_LINE_LENGTH:
                     limit = f"{MAX_LINE_LENGTH:,} characters"
                     raise InvalidRequest(f"{source.name}: line {number} is longer than {limit}; check that the file is a table")

@@ -251,7 +251,7 @@ def with_header(file: _AnyFile, cells: Sequence[str], *notes: str) -> _AnyFile:
     if len(named) > MAX_COLUMNS:
         limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
         raise InvalidRequest(f"{file.name}: {limit}; check that the first line has column names, not data")
-    if address := next((cell for cell in map(str.strip, named) if _ADDRESS.fullmatch(cell)), None):
+    if address := next((cell.strip() for cell in named if is_address(cell)), None):
         remedy = "insert a first line with column names, such as E-mail and First Name"
         raise InvalidRequest(f"{file.name}: expected a header, got the e-mail address {address!r} in the first line; {remedy}")
     added = count_reason_columns(named)
@@ -278,6 +278,10 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
     if len(notes) > _MAX_NOTES:
         notes[_MAX_NOTES:] = [f"... and {len(notes) - _MAX_NOTES:,} more columns are renamed in the same way"]
     return tuple(unique), tuple(notes)
+
+
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text.strip()) is not None
 
 
 def count_reason_columns(headers: Sequence[str]) -> int:

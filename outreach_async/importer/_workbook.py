@@ -55,7 +55,7 @@ class ReaderResult:
             yield f"{what}, and read like the others; to leave out hidden rows, pass --hidden skip"
         if names := [headers[at].strip() for at in self.hidden_columns if at < len(headers)]:
             shown = ", ".join(map(repr, names[:_MAX_SHOWN])) + (", ..." if len(names) > _MAX_SHOWN else "")
-            option = f"--map {shlex.quote(f'{names[0]}=ignore')}"
+            option = f"--map {shlex.quote(f'{names[-1]}=ignore')}"
             yield f"hidden columns are read like the others: {shown}; to leave one out, pass {option}"
         if self.merged:
             yield f"each row of merged cells gets their value; {format_count(self.merged, 'merged cell')}"

@@ -137,7 +137,10 @@ def test_a_column_that_may_say_who_opted_out_is_not_ignored_unless_told_so(serve
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:
     err = shell("import", save_contacts(tmp_path, "shape\nround\n"), "--dry-run").err
     assert err.startswith("outreach-async: 1 unknown column; ")
-    assert err.endswith("No column is recognised. If a title precedes the header, pass --header-row N.\n")
+    assert err.endswith(
+        "No column is recognised. If a title precedes the header, pass --header-row N.\n"
+        "If another character separates the columns, pass --delimiter CHAR.\n"
+    )
 
 
 def test_the_row_of_the_header_can_be_given(shell: Shell, tmp_path: Path) -> None:

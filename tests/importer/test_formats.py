@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,17 @@ def test_a_document_or_an_image_is_named_as_such(tmp_path: Path) -> None:
                 (b"\xef\xbb\xbf <table border=1>", "an HTML page"),
                 (b"BEGIN:VCARD\r\nVERSION:3.0\r\n", "a vCard file"),
                 (b"{\\rtf1\\ansi", "an RTF document"),
+                (b"<!-- x --><table>", "an HTML page"),
+                (b'<?xml version="1.0"?>\n<?mso-application progid="Excel.Sheet"?>', "an XML spreadsheet"),
+                ('<?xml version="1.0"?><ss:Workbook xmlns="x">'.encode("utf-16"), "an XML spreadsheet"),
+                (b'<?xml version="1.0"?><contacts>', "an XML document"),
+                (b"MIME-Version: 1.0\r\nX-Document-Type: Workbook", "a MIME message"),
+                (b"ID;PWXL;N;E\r\nC;Y1;X1", "a symbolic link file (SYLK)"),
+                (b"dn: cn=Ann\nmail: a@a.example", "an LDIF file"),
+                (b"SQLite format 3\0", "a SQLite database"),
+                (b"7z\xbc\xaf\x27\x1c\0", "a 7-Zip archive"),
+                (b"Rar!\x1a\x07\1", "a RAR archive"),
+                (b"x" * 257 + b"ustar\0", "a tar archive"),
             ]
             for name in ["people.csv", "people.xlsx", "people"]
         ),
@@ -124,6 +136,51 @@ def test_a_file_without_a_header_is_named_as_such(text: str) -> None:
     assert "expected a header, got the e-mail address 'ann@a.example' in the first line; insert a first line" in refusal(
         text.encode()
     )
+
+
+def test_a_csv_file_may_begin_like_a_symbolic_link_file() -> None:
+    assert open_file(io.BytesIO(b"ID;Phone;email\nC;1;a@a.example\n")).headers == ("ID", "Phone", "email")
+
+
+def archive(*names: str, method: int = zipfile.ZIP_STORED) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", method) as file:
+        for name in names:
+            file.writestr(name, b"xl/workbook.xml,is,a,text\n")
+    return content.getvalue()
+
+
+NAMES = [f"{at:04}{'x' * 40}.csv" for at in range(2000)]
+LONG = "y" * 99
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.xlsx", "people", "people.zip"])
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (
+            archive("subscribed.csv", "un.csv"),
+            "a ZIP archive with 'subscribed.csv', 'un.csv'; unpack it, and import the table in it",
+        ),
+        (archive("a/", "a/é.csv", "__MACOSX/a/é.csv"), "a ZIP archive with 'a/é.csv'; unpack it"),
+        (archive(*"abcdefg"), "a ZIP archive with 'a', 'b', 'c', 'd', 'e', 2 more files; unpack it"),
+        (archive("\x1b[2J\u202e"), "a ZIP archive with '\\x1b[2J\\u202e'; unpack it"),
+        (archive(LONG), f"a ZIP archive with '{'y' * 60}...'; unpack it"),
+        (archive(), "a ZIP archive; unpack it"),
+        (archive("a.csv")[:-9].replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
+        (archive("a.csv").replace(b"PK\1\2", b"PK\1\0").replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
+        (archive("Index/Document.iwa", "Index/Tables/x.iwa"), "a document of Apple Numbers; export it as CSV or XLSX"),
+        (archive("word/document.xml"), "a Word document; copy its table into a spreadsheet"),
+    ],
+)
+def test_an_archive_is_named_with_the_files_in_it(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
+    path = saved(tmp_path / name, content)
+    assert refusal(path).startswith(f"{path}: expected a table, got {kind}")
+
+
+def test_a_long_list_of_files_in_an_archive_is_not_read_to_its_end() -> None:
+    content = archive(*NAMES).replace(b"workbook", b"workshop")
+    assert f"'{NAMES[4]}', 1,995 more files; unpack it" in refusal(content)
 
 
 @pytest.mark.parametrize("before", [1, 8, 15])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -91,12 +92,38 @@ def test_a_value_or_a_line_that_is_too_long_rejects_its_row() -> None:
         ('[{"email": "x"}]', "expected an object per line, got a JSON array"),
         ("\n", "no header"),
         ("{}\n{}\n", "no header"),
+        ('{\n  "email": "a@a.example"\n}\n', "got JSON over several lines, or no JSON; convert it with: jq -c ."),
+        ('[\n  {\n    "email": "a@a.example"\n  }\n]\n', "or no JSON; convert it with: jq -c '.[]'"),
+        (
+            '{"page": 1, "my people": [{"email": "a@a.example"}]}',
+            "list of objects, 'my people'; convert it with: jq -c '.\"my people\"[]'",
+        ),
         ("\n".join(f'{{"{at}": 1}}' for at in range(1002)), "expected at most 1,000 keys, got more in the first 1001 lines"),
         ('{"email": "x"}\n{"email": "\xf6"}'.encode("latin-1"), "line 2 is not UTF-8 text"),
     ],
 )
 def test_a_file_that_is_not_a_table_is_refused(content: str | bytes, message: str) -> None:
     assert message in refused(read, content if isinstance(content, bytes) else content.encode(), format="jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "program"),
+    [
+        ("people.json", b'[{"email": "a@a.example"}]', "jq -c '.[]' {path} > {folder}/people.lines.jsonl"),
+        ("my people.jsonl", b'{\n"email": ""\n}', "jq -c . '{path}' > '{folder}/my people.lines.jsonl'"),
+        ("p.jsonl.gz", gzip.compress(b"[1]"), "gzip -dc {path} | jq -c '.[]' > {folder}/p.lines.jsonl"),
+    ],
+)
+def test_the_error_has_the_command_that_converts_other_json(tmp_path: Path, name: str, content: bytes, program: str) -> None:
+    (path := tmp_path / name).write_bytes(content)
+    assert refused(open_file, path).endswith(f"; convert it with: {program.format(path=path, folder=tmp_path)}")
+
+
+@pytest.mark.parametrize("form", ["[\n{},\n{}\n]\n", "{},\n{},\n", "\n[\n  {}\n ,\n  {}\n]"])
+def test_the_objects_of_an_array_with_a_line_for_each_are_read(form: str) -> None:
+    people = [f'{{"email": "{name}@a.example"}}' for name in "ab"]
+    rows = read(form.replace("{}", "%s").replace("\n ,", ",").__mod__(tuple(people)).encode(), format="jsonl")[1]
+    assert [row.email for row in rows] == ["a@a.example", "b@a.example"]
 
 
 def test_keys_that_differ_only_in_spaces_are_numbered() -> None:

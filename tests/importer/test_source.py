@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -131,3 +132,24 @@ def test_an_invalid_byte_in_the_requested_encoding_is_reported_too() -> None:
     message = refusal("email\nJosé\nÁngel\n".encode(), "cp1252")
     assert "line 3 is not cp1252 text (byte 0x81); save the file as UTF-8, or pass" in message
     assert "--encoding utf-8 reads 'Ángel'" in message
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-32", "cp1252"])
+@pytest.mark.parametrize("tail", ["\0" * 64, "\0" * 300_000, "\x1a", "\x1a\0\0"], ids=["short", "long", "Ctrl-Z", "both"])
+def test_bytes_behind_the_text_are_ignored_with_a_note(encoding: str, tail: str) -> None:
+    content = "email,city\na@a.example,Köln\n"
+    options: dict[str, Any] = {} if encoding in {"utf-8", "utf-16", "utf-32"} else {"encoding": encoding}
+    file = open_csv(io.BytesIO((content + tail).encode(encoding)), **options)
+    assert list(file.records()) == [(2, ("a@a.example", "Köln"), None)]
+    assert " behind the text, such as NUL, ignored; check that the last line is complete" in file.notes[-1]
+    assert not any("behind" in note for note in open_csv(io.BytesIO(content.encode(encoding)), **options).notes)
+
+
+def test_a_file_of_nothing_but_nul_bytes_is_not_a_table() -> None:
+    assert "no header" not in refused(open_file, io.BytesIO(b"\0" * 99))
+    assert open_file(io.BytesIO(b'{"email": "a@a.example"}\n' + b"\0" * 99)).count() == 1
+
+
+@pytest.mark.parametrize("header", ["email,city\n", '"email",city\n'])
+def test_a_second_byte_order_mark_is_ignored(header: str) -> None:
+    assert open_csv(io.BytesIO(f"\ufeff\ufeff{header}".encode())).headers == ("email", "city")

@@ -205,9 +205,92 @@ def test_other_kinds_of_workbooks_are_read_with_a_note_about_errors(content: byt
     assert file.notes[-1].startswith("cells with an error such as #N/A are read as blank in this kind of workbook")
 
 
+def filtered(hidden: str = 'hidden="1"') -> bytes:
+    people = [["a@a.example", "Rome"], ["b@a.example", "Lyon"], ["c@a.example", "Bonn"]]
+    rows = [f"<row>{''.join(map(text, ['email', 'City']))}</row>"]
+    rows += [f"<row {hidden if at else ''}>{''.join(map(text, row))}</row>" for at, row in enumerate(people)]
+    return workbook({"A": "".join(rows) + f"<row {hidden}/>"})
+
+
+@pytest.mark.parametrize("hidden", ['hidden="1"', 'hidden="true"'])
+def test_hidden_rows_are_read_with_a_note_or_left_out_if_requested(hidden: str) -> None:
+    file, rows = read_sheet(filtered(hidden))
+    assert [row.email for row in rows] == ["a@a.example", "b@a.example", "c@a.example"]
+    assert file.notes == (
+        "2 of 3 rows are hidden, for example by a filter, and read like the others; to leave out hidden rows, pass --hidden skip",
+    )
+    file, rows = read_sheet(filtered(hidden), skips_hidden=True)
+    assert ([(row.line, row.email) for row in rows], file.notes) == (
+        [(2, "a@a.example")],
+        ("hidden rows are left out, as specified: 2 of 3",),
+    )
+    assert read_sheet(filtered('hidden="0"'), skips_hidden=True)[0].notes == ()
+
+
+def test_the_header_and_the_rows_above_it_may_be_hidden() -> None:
+    rows = [f'<row hidden="1">{text(cell)}</row>' for cell in ("Title", "email", "a@a.example")]
+    file, found = read_sheet(workbook({"A": "".join(rows)}), header_row=2, skips_hidden=True)
+    assert (file.headers, found, file.notes) == (("email",), [], ("hidden rows are left out, as specified: 1 of 1",))
+    assert read_sheet(workbook({"A": "".join(rows[1:])}))[0].notes[0].startswith("1 of 1 row is hidden")
+
+
+@pytest.mark.parametrize("content", [old_workbook(), opendocument([["email"], ["ann@a.example"]])])
+def test_hidden_rows_of_other_workbooks_are_not_known_and_cannot_be_left_out(content: bytes) -> None:
+    file, _ = read_sheet(content)
+    assert "hidden rows like the others; save it as XLSX" in file.notes[-1]
+    error = refused(read_sheet, content, skips_hidden=True)
+    assert error.startswith("hidden: expected XLSX or XLSM, which state the hidden rows, got the stream; save it as XLSX")
+
+
+def test_hidden_columns_are_named_with_the_option_that_leaves_one_out() -> None:
+    ranges = [(2, 3, 1), (4, 16_384, 1), (1, 1, 0)]
+    columns = "".join(f'<col min="{first}" max="{last}" hidden="{is_hidden}"/>' for first, last, is_hidden in ranges)
+    before = f"<cols>{columns}</cols>"
+    rows = sheet_of([[text("email"), text("Zip"), text("City"), text(" "), text("My note")], [ADDRESS]])
+    file, _ = read_sheet(workbook({"A": rows}, before=before), {"My note": "ignore", " ": "ignore"})
+    assert file.notes == (
+        "hidden columns are read like the others: 'Zip', 'City', 'My note'; to leave one out, pass --map 'My note=ignore'",
+    )
+    many = sheet_of([[text("email"), *[text(f"custom_{at}") for at in range(8)]]])
+    (note,) = read_sheet(workbook({"A": many}, before=before))[0].notes
+    assert note.startswith(
+        f"hidden columns are read like the others: {', '.join(repr(f'custom_{at}') for at in range(5))}, ...; "
+    )
+
+
+def test_each_row_of_merged_cells_gets_their_value() -> None:
+    merged = "".join(f'<mergeCell ref="{ref}"/>' for ref in ("A1:C1", "A3:A5", "B3:C3", "C6:C8", "A8:A9", "A10:A12", "Z3:Z4"))
+    rows = [
+        [text("People")],
+        [text(name) for name in ("Company", "email", "zip")],
+        [text("Acme"), text("a@a.example"), text("1")],
+        ["<c/>", text("b@a.example"), text("2")],
+        [],
+        [text("Beta"), text("c@a.example"), number(3)],
+        ["<c/>", text("d@a.example"), "<c/>"],
+        ["<c/>", text("e@a.example"), "<c/>"],
+        [],
+        [error(), text("f@a.example"), text("4")],
+        ["<c/>", text("g@a.example"), text("5")],
+    ]
+    content = workbook({"A": sheet_of(rows)}, after=f"<mergeCells>{merged}</mergeCells>")
+    file, found = read_sheet(content, header_row=2)
+    assert [(row.line, *row.cells) for row in found] == [
+        (3, "Acme", "a@a.example", "1"),
+        (4, "Acme", "b@a.example", "2"),
+        (6, "Beta", "c@a.example", "3"),
+        (7, "", "d@a.example", "3"),
+        (8, "", "e@a.example", "3"),
+        (10, "", "f@a.example", "4"),
+        (11, "", "g@a.example", "5"),
+    ]
+    assert [[warning.kind for warning in row.warnings] for row in found] == [[], [], *[["number"]] * 3, ["error"], ["error"]]
+    assert file.notes == ("each row of merged cells gets their value; 3 merged cells",)
+
+
 def test_corrected_rejects_saved_as_a_workbook_can_be_imported(tmp_path: Path) -> None:
-    names = ["email", "City", "_row", "_code", "_field", "_message"]
-    row = [ADDRESS, text("'=x"), number(7), text("rejected"), error(), text("bad")]
+    names = ["email", "City", "_row", "_code", "_field", "_message", "_text"]
+    row = [ADDRESS, text("'=x"), number(7), text("rejected"), error(), text("bad"), text("")]
     (path := tmp_path / "rejects.xlsx").write_bytes(workbook({"rejects": sheet_of([[text(name) for name in names], row])}))
     file, rows = read(str(path))
     assert (file.rejects, rows[0].cells, rows[0].fault) == (True, ("a@b.example", "=x"), None)

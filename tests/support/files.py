@@ -151,8 +151,10 @@ def workbook(
     leave_out: Sequence[str] = (),
     root: str = "",
     styles: str = STYLES,
+    before: str = "",
+    after: str = "",
 ) -> bytes:
-    """Return an XLSX file."""
+    """Return an XLSX file. `before` and `after` is XML of each sheet around its rows."""
     listed = "".join(
         f'<sheet name={quoteattr(name)} sheetId="{at}" r:id="r{at}"{" state=" + quoteattr("hidden") if name in hidden else ""}/>'
         for at, name in enumerate(sheets, 1)
@@ -169,8 +171,8 @@ def workbook(
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">{related}</Relationships>',
         "xl/styles.xml": styles,
         **{
-            f"xl/worksheets/sheet{at}.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{content}</sheetData></worksheet>'
-            for at, content in enumerate(sheets.values(), 1)
+            f"xl/worksheets/sheet{at}.xml": f'<worksheet xmlns="{MAIN}">{before}<sheetData>{rows}</sheetData>{after}</worksheet>'
+            for at, rows in enumerate(sheets.values(), 1)
         },
     }
     return _zipped({path: content for path, content in parts.items() if path not in leave_out})
