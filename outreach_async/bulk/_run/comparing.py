@@ -145,17 +145,24 @@ class Comparer:
         return PreparedRows(first, originals, emails, keys, digests, targets, [None] * len(contents))
 
     def _parse(self, first: int, originals: Sequence[object], emails: Sequence[Any], parser: RowParser) -> PreparedRows:
-        known, digests, targets = list[str](), list[int](), list[Target]()
-        parsed = [parser.parse(index, original) for index, original in enumerate(originals, first)]
-        for row, email in zip(parsed, emails, strict=True):
-            if isinstance(row, ParsedRow):
-                known.append(row.email)
-                digests += self._digests([parser.contact_bytes(row)])
-            else:  # the row is wrong, but it is not gone
-                known.append("" if email is None else email)
-                digests.append(NO_DIGEST)
-            targets.append(row.target if known[-1] and row.target != RUN_TARGET else _NO_TARGET)
-        return PreparedRows(first, originals, known, self._keys(known, targets), digests, targets, [*parsed])
+        """Parse the rows that need it, such as those that may not be sent, and prepare the others without."""
+        known, contents, targets = list[str](), list[bytes | None](), list[Target]()
+        parsed = list[ParsedRow | ContactOutcome | None]()
+        for index, (original, email) in enumerate(zip(originals, emails, strict=True), first):
+            row, content, address = None, None, email or ""
+            if type(email) is str and (encoded := parser.try_encode([original])) is not None:
+                (content,), (target,) = encoded[0], encoded[1] or [parser.targets.default]
+            elif isinstance(row := parser.parse(index, original), ParsedRow):
+                content, target, address = parser.contact_bytes(row), row.target, row.email
+            else:  # nothing is sent, but the contact is not gone
+                target = row.target
+            parsed.append(row)
+            contents.append(content)
+            known.append(address)
+            targets.append(target if address and target != RUN_TARGET else _NO_TARGET)
+        found = iter(self._digests(content for content in contents if content is not None))
+        digests = [NO_DIGEST if content is None else next(found) for content in contents]
+        return PreparedRows(first, originals, known, self._keys(known, targets), digests, targets, parsed)
 
     @property
     def compared_targets(self) -> Collection[Target]:
