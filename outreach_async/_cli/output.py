@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # rich is imported only for a terminal.
 
-_MAX_LISTED: Final = 10
 _MAX_LINES: Final = 34  # of a report on a terminal: two progress bars and an error make 40
 
 
@@ -53,11 +52,6 @@ class Screen:
     @property
     def is_silent(self) -> bool:
         return self.as_json or self.quiet
-
-    @property
-    def few(self) -> int | None:
-        """The maximum number of failed rows to list: 10 on a terminal, otherwise `None` (all rows)."""
-        return _MAX_LISTED if self.console else None
 
     def room(self, reserve: int) -> int | None:
         """Return how many lines may be printed so that `reserve` lines still fit on a screen; `None` if all may be."""

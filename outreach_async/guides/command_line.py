@@ -44,6 +44,12 @@ sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resum
 add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`; for an import in parts (`--dask`, see
 `outreach_async.spread`), `report` accepts the folder, and adds up its journals.
 
+Findings of the checks, failed rows and excluded rows are grouped by reason: a thousand rows with one problem are one line with
+their number and three examples. On a terminal, an import prints at most 40 lines, whatever the file; `--verbose` prints every
+column and every reason. `--findings FILE` has every finding, and `--rejects FILE` every failed row. The import ends with the
+changes that would import most of the failed rows, such as `412 rows: --check phone=drop imports them without the phone`. The JSON
+result has them as `findings`, `failures`, `exclusions` and `remedies`: a group has a field, a reason, a count and examples.
+
 With `--results ids.csv`, a file has the outcome and the contact id of every row. `--keep "Lead ID"` copies a column of the input
 into it, so that you can join the file with yours on that key, and `--keep all` copies every column. The cells are those of the
 input. In CSV, a cell that a spreadsheet would run as a formula begins with an apostrophe; JSON Lines and Parquet have none.
@@ -51,10 +57,10 @@ input. In CSV, a cell that a spreadsheet would run as a formula begins with an a
 Outputs
 -------
 A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`.
-`-` is standard output. The results and rejects of an import that ends early never replace those of a finished one: they are
-written beside them, as `ids.partial.csv` for `ids.csv`, and the command names the file. The next import that finishes replaces
-`ids.csv`, and removes `ids.partial.csv`. An audit may replace the report that it is compared with. If the input file changes or
-is replaced during an import, the command ends with an error that states the change and what was sent.
+`-` is standard output. The results, rejects and findings of an import that ends early never replace those of a finished one: they
+are written beside them, as `ids.partial.csv` for `ids.csv`, and the command names the file. The next import that finishes
+replaces `ids.csv`, and removes `ids.partial.csv`. An audit may replace the report that it is compared with. If the input file
+changes or is replaced during an import, the command ends with an error that states the change and what was sent.
 
 Audits and briefs
 -----------------

@@ -416,7 +416,7 @@ CHECKS: Final[Mapping[str, str]] = {
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "zip", "text", "cells", "repeat"})
 """Checks that only warn with the setting `error` for all checks, because they may report values that the service accepts."""
-_DROPS: Final = frozenset(VALUE_CHECKS) - {"email", "role", "typo"}  # of fields that a contact does not need
+DROPS: Final = frozenset(VALUE_CHECKS) - {"email", "role", "typo"}  # of fields that a contact does not need
 
 REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone": "phonenumbers"}  # of the extra `validate`
 
@@ -441,7 +441,7 @@ class CheckPolicy:
             names = {name} if name else CHECKS.keys() - {"consent"}
             requested = requested | names if level != "off" else requested - names
             if not name and level in {"error", "drop"}:
-                strictest = _DROPS if level == "drop" else names - LINTS
+                strictest = DROPS if level == "drop" else names - LINTS
                 levels |= {check: level if check in strictest else "warn" for check in names}
             else:
                 levels |= dict.fromkeys(names, level)
@@ -466,6 +466,6 @@ def _parse_setting(text: str) -> tuple[str, Level]:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     if name == "repeat" and word == "error":
         raise InvalidRequest("check: expected repeat=warn or repeat=off, got repeat=error; pass --repeats error instead")
-    if sign and word == "drop" and name not in _DROPS:
+    if sign and word == "drop" and name not in DROPS:
         raise InvalidRequest(f"check: expected error, warn or off for {name}, got drop; use {name}=warn")
     return name, cast("Level", word)

@@ -26,6 +26,7 @@ _VALUES: Final = re.compile(
     re.ASCII,
 )
 _GONE: Final = "..."
+_SUGGESTION: Final = re.compile(r"; did you mean [^;?]*\.\.\.\?")
 _COLUMN: Final = re.compile(r"(column .*) says ", re.DOTALL)
 
 
@@ -50,7 +51,10 @@ _Key = TypeVar("_Key", FindingKey, RowKey)
 
 @attrs.define
 class RowGroup(Generic[_Key]):
+    """The members with one reason. `common` is their message if all have the same."""
+
     key: _Key
+    common: str | None
     count: int = 0
     examples: list[Mapping[str, Any]] = attrs.Factory(list)
 
@@ -65,13 +69,14 @@ class Groups(Generic[_Key]):
         self._groups: dict[_Key, RowGroup[_Key]] = {}
         self.count = 0
 
-    def add(self, key: _Key) -> RowGroup[_Key] | None:
+    def add(self, key: _Key, message: str) -> RowGroup[_Key] | None:
         """Count a member, and return its group if that needs it as an example."""
         self.count += 1
-        if (group := self._groups.get(key)) is None:
-            if len(self._groups) >= MAX_GROUPS:
-                key = key._replace(field="", reason=OTHER)
-            group = self._groups.setdefault(key, RowGroup(key))
+        if key not in self._groups and len(self._groups) >= MAX_GROUPS:
+            key = key._replace(field="", reason=OTHER)
+        group = self._groups.setdefault(key, RowGroup(key, message))
+        if group.common != message:
+            group.common = None
         group.count += 1
         return group if len(group.examples) < MAX_EXAMPLES else None
 
@@ -89,7 +94,7 @@ def find_reason(message: str, values: Iterable[str] = ()) -> str:
     for value in sorted({*values}, key=len, reverse=True):
         if len(value) >= _MIN_VALUE and value in text:
             text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _GONE, text)
-    return shorten(" ".join(_VALUES.sub(_GONE, text).split()), _MAX_REASON)
+    return shorten(_SUGGESTION.sub("", " ".join(_VALUES.sub(_GONE, text).split())), _MAX_REASON)
 
 
 def row_key(outcome: ContactOutcome, message: str) -> RowKey:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from heapq import nsmallest
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from typing import Final
 
 import attrs
@@ -15,9 +16,10 @@ from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer._checks import CheckPolicy, Level
+from outreach_async.errors import Excluded, InvalidRequest, OutreachError
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._groups import FindingKey, Groups
 from outreach_async.importer._rows import Block, Row, RowFinding, RowNumber, RowReader, RowUnit
 from outreach_async.importer._table import File, read_blocks
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
@@ -43,30 +45,23 @@ class EmailIndex:
     def count(self) -> int:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
 
-    def first_repeats(self, few: int) -> list[tuple[int, int]]:
-        """Return the first `few` lines whose e-mail occurs in an earlier line, each with the first line that has it."""
-        pairs: list[tuple[int, int]] = []
-        for keys, lines in zip(self._keys, self._lines, strict=True):
+    def repeats(self) -> Iterator[tuple[int, int]]:
+        """Yield the lines whose e-mail occurs in an earlier line, each with the first line that has it."""
+        found = [(array("Q"), array("Q")) for _ in self._keys]
+        for keys, lines, (repeated, earlier) in zip(self._keys, self._lines, found, strict=True):
             first: dict[int, int] = {}
-            repeats = ((line, first.setdefault(key, line)) for key, line in zip(keys, lines, strict=True))
-            pairs = nsmallest(few, (*pairs, *(pair for pair in repeats if pair[0] != pair[1])))
-        return pairs
+            for key, line in zip(keys, lines, strict=True):
+                if (at := first.setdefault(key, line)) != line:
+                    repeated.append(line)
+                    earlier.append(at)
+        return merge(*(zip(*pair, strict=True) for pair in found))
 
 
-MAX_EXAMPLES: Final = 3  # findings of each check that are stored with their lines
 _BLOCK_SIZE: Final = 500  # more rows leave the caches of the processor
 
-OnRejected = Callable[[Row, InvalidRequest], None]
-
-
-@attrs.define
-class CheckFindings:
-    """The number of findings of one check in a file, and the first of them with their lines."""
-
-    check: str
-    level: Level
-    count: int = 0
-    first: list[tuple[int, str]] = attrs.Factory(list)
+OnRejected = Callable[[Row, OutreachError], None]
+NoteFinding = Callable[[RowNumber, RowFinding, Sequence[str]], object]
+"""A function that receives each finding, with the number and the cells of its row, which are empty for a repeated e-mail."""
 
 
 @attrs.define(kw_only=True)
@@ -77,7 +72,7 @@ class Preflight:
     superseded: int = 0
     repeated: int = 0
     """Number of rows with the e-mail and the target of an earlier row."""
-    kinds: dict[str, CheckFindings] = attrs.Factory(dict)
+    findings: Groups[FindingKey] = attrs.Factory(Groups)
     unit: RowUnit = "line"
     lines: array[int] = attrs.Factory(lambda: array("Q"))
 
@@ -89,13 +84,16 @@ class Preflight:
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
     def counts(self) -> dict[str, int]:
-        return {name: kind.count for name, kind in self.kinds.items()}
+        """Return the number of findings of each check."""
+        counts: Counter[str] = Counter()
+        for group in self.findings.ordered():
+            counts[group.key.check] += group.count
+        return dict(counts)
 
     def add(self, finding: RowFinding, number: int) -> None:
-        kind = self.kinds.setdefault(finding.check, CheckFindings(finding.check, finding.level))
-        kind.count += 1
-        if kind.count <= MAX_EXAMPLES:
-            kind.first.append((number, finding.message))
+        group = self.findings.add(FindingKey(finding.check, finding.level, finding.code, finding.reason), finding.message)
+        if group is not None:
+            group.examples.append({self.unit: number, "message": finding.message})
 
 
 async def run_preflight(
@@ -109,12 +107,14 @@ async def run_preflight(
     tell: OnRejected = lambda _row, _error: None,
     show: Callable[[int], None] = lambda _rows: None,
     targets: Targets | None = None,
+    note: NoteFinding | None = None,
 ) -> Preflight:
     """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name.
 
     With `by_contact`, as in runs with a ledger, all rows of a contact are repeats, also under the policies that store the input.
     """
     run = _PreflightRun(columns, policy, repeats, unit, targets or Targets(), by_contact=by_contact)
+    run.note = note
     for block in read_blocks(file, columns, _BLOCK_SIZE):
         show(run.found.rows)
         await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
@@ -138,9 +138,10 @@ class _PreflightRun:
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
         self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
+        self.note: NoteFinding | None = None
 
-    async def check(self, block: Block) -> list[tuple[Row, InvalidRequest]]:
-        """Check the next records, and return each row that can never be sent, with the reason."""
+    async def check(self, block: Block) -> list[tuple[Row, OutreachError]]:
+        """Check the next records, and return each row that is never sent, with the reason."""
         found, count = self.found, len(block.lines)
         numbers = block.lines if found.unit == "line" else range(found.rows + 1, found.rows + count + 1)
         if self._repeats != "serial":
@@ -159,13 +160,32 @@ class _PreflightRun:
         for at in sorted(findings):
             for finding in findings[at]:
                 found.add(finding, numbers[at])
+        self._note_all(block, numbers, findings, refusals)
         emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals and at not in excluded}
         emails |= {at: row.email for at, row in read.odd.items() if at in emails}
         refusals |= self._find_repeats(emails, targets, numbers)
         found.rows += count
         found.refused += len(refusals)
         found.excluded += len(excluded)
-        return [(read.row(at), refusals[at]) for at in sorted(refusals)]
+        unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}}
+        return [(read.row(at), unsent[at]) for at in sorted(unsent)]
+
+    def _note_all(
+        self,
+        block: Block,
+        numbers: Sequence[int],
+        findings: Mapping[int, Sequence[RowFinding]],
+        refusals: Mapping[int, InvalidRequest],
+    ) -> None:
+        """Note every finding of a block, and the faults of rows that no check has found."""
+        if self.note is None:
+            return
+        for at in sorted({*findings, *refusals}):
+            noted = [*findings.get(at, ())]
+            if at in refusals and not any(finding.level == "error" for finding in noted):
+                noted.append(RowFinding("row", "error", "", "", str(refusals[at])))
+            for finding in noted:
+                self.note(RowNumber(self.found.unit, numbers[at]), finding, block.cells[at])
 
     def _find_repeats(
         self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
@@ -190,8 +210,11 @@ class _PreflightRun:
         found, count = self.found, self._emails.count()
         found.repeated = count
         if count and reports_repeats and self._repeats != "error":
-            pairs = self._emails.first_repeats(MAX_EXAMPLES)
-            first = [(line, same_address_message(f"{found.unit} {earlier}")) for line, earlier in pairs]
-            found.kinds["repeat"] = CheckFindings("repeat", "warn", count, first)
+            for line, earlier in self._emails.repeats():
+                message = same_address_message(f"{found.unit} {earlier}")
+                finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
+                found.add(finding, line)
+                if self.note is not None:
+                    self.note(RowNumber(found.unit, line), finding, ())
         found.superseded = count if self._repeats in WHOLE_INPUT else 0
         return found

@@ -133,7 +133,7 @@ def test_output_to_a_redirected_stdout_is_appended_in_order(folder: Path) -> Non
     code = f"import sys; from outreach_async._cli.app import run; print(*map(run, {runs}), file=sys.stderr)"
     done = run_redirected(">> log.txt", sys.executable, "-W", "error", "-c", code)
     assert done.stderr == "3 3 3 3\n"
-    parts = ("earlier\n", "warning: email: 1 finding", "email,_row,_code,_field,_message,_text\nbad,3,rejected,", "2 of 2 rows")
+    parts = ("earlier\n", "warning: email: line 3: ", "email,_row,_code,_field,_message,_text\nbad,3,rejected,", "2 of 2 rows")
     found = re.findall("|".join(f"^{part}" for part in parts), (folder / "log.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert found == [parts[0], *parts[1:] * len(runs)]
 
@@ -234,6 +234,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     reads += [("brief", "policy"), ("serve", "world"), ("serve", "behaviour")]
     reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
+    writes += [("import", "findings")]
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
     writes += [(command, "output") for command in LISTS]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]

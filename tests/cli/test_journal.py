@@ -120,7 +120,7 @@ def test_a_row_has_the_same_number_everywhere(served: Served) -> None:
     journal = ("--journal", str(served.folder / "run.db"))
     options = ("--repeats", "last", *journal, "--rejects", str(rejects), *served.options)
     out = served("import", path, *options).out
-    assert "  line 4: email: 'bad': not a valid address" in out
+    assert "warning: email: line 4: email: 'bad': not a valid address" in out
     assert "\nline 4: bad: rejected: create_contact: " in out
     with rejects.open(encoding="utf-8", newline="") as file:
         assert [row["_row"] for row in csv.DictReader(file)] == ["4"]
@@ -133,7 +133,7 @@ def test_a_row_that_only_the_journal_has_is_numbered_as_a_record(served: Served)
     rejects = served.folder / "r.csv"
     options = ("--journal", str(served.folder / "run.db"), "--repeats", "error", "--rejects", str(rejects), *served.options)
     out = served.piped("email\na@a.example\n\nbad\na@a.example\n", "import", "-", *options).out
-    assert "  record 2: email: 'bad': not a valid address" in out
+    assert "warning: email: record 2: email: 'bad': not a valid address" in out
     assert "\nrecord 2: bad: rejected: create_contact: " in out
     assert "\nrecord 3: a@a.example: rejected: email: same address as record 1; " in out
     with rejects.open(encoding="utf-8", newline="") as file:

@@ -28,7 +28,7 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
     assert (first.code, first.out.splitlines()[-1]) == (0, "ledger: 2 new")
     dry = served("import", served.save(SECOND), *options, "--dry-run")
     expected = "ledger: 1 new, 1 changed, 1 gone"
-    assert (dry.code, dry.out.splitlines()[-1]) == (3, expected)
+    assert (dry.code, expected in dry.out.splitlines()) == (3, True)
     code, report = served.json("import", served.save(SECOND), *options)
     assert (code, report["outcomes"]["added"], report["outcomes"]["overwriten"], report["outcomes"]["rejected"]) == (3, 1, 1, 1)
     assert report["ledger"] == {
@@ -61,7 +61,8 @@ def test_a_row_with_a_fault_is_not_gone(served: Served, ledger: str) -> None:
     options = (*served.options, "--ledger", ledger, *OVERWRITE, "--check", "error")
     served("import", served.save("email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
     done = served("import", served.save("email,work_phone\nann@x.example,4.92E+11\nbo@x.example,\n"), *options)
-    assert (done.code, done.out.splitlines()[-1]) == (3, "ledger: 1 unchanged")
+    assert (done.code, "ledger: 1 unchanged" in done.out.splitlines()) == (3, True)
+    assert done.out.endswith("To import more rows:\n  1 row: --check phone=drop imports them without the phone\n")
 
 
 def test_a_dry_run_compares_with_an_empty_ledger_and_creates_none(served: Served, ledger: str) -> None:

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from support.cli import Served, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
 from outreach_async import Target
-from outreach_async._cli.commands.importing import ImportJob
+from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService
@@ -133,7 +133,7 @@ def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(served: Served) 
     mapping = ("--map", "campaign name=campaign")
     checked = served("import", people, *served.options, *mapping, "--dry-run", "--ledger", str(served.folder / "l"), *OVERWRITE)
     reason = "campaign: expected the name of a campaign in space_1, got 'Sprnig'; did you mean 'Spring'?"
-    assert f"error: campaign: 1 finding\n  line 3: {reason}\n" in checked.out
+    assert f"\nline 3: bo@x.example: rejected: {reason}\n" in checked.out
     assert "ledger: 2 new" in checked.out
     done = served("import", people, *served.options, *mapping, "--rejects", str(rejects), "--results", str(results))
     assert done.code == 3
@@ -174,7 +174,7 @@ def test_json_output_names_the_target_of_a_failed_row(served: Served) -> None:
 def test_names_need_a_service_and_ids_do_not(served: Served) -> None:
     people = served.save(BAD)
     done = served("import", people, "--map", "campaign name=campaign", "--dry-run")
-    assert "line 2: campaign: the names of campaigns are unknown here, got 'Spring'; use an id" in done.out
+    assert "the names of campaigns are unknown here, got 'Spring'; use an id" in done.out
     assert "1 of 3 rows can be sent" in done.out
 
 

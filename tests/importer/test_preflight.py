@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outreach_async.bulk import Repeats
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import OutreachError
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
@@ -34,9 +34,9 @@ def table(rows: Iterable[Sequence[str]]) -> io.BytesIO:
 
 async def preflight_of(
     rows: Iterable[Sequence[str]], *checks: str, repeats: Repeats = "serial"
-) -> tuple[Preflight, list[tuple[Row, InvalidRequest]]]:
+) -> tuple[Preflight, list[tuple[Row, OutreachError]]]:
     file = open_file(table(rows), format="csv")
-    refused: list[tuple[Row, InvalidRequest]] = []
+    refused: list[tuple[Row, OutreachError]] = []
     found = await run_preflight(
         file,
         map_columns(file.headers),
@@ -45,6 +45,12 @@ async def preflight_of(
         tell=lambda row, error: refused.append((row, error)),
     )
     return found, refused
+
+
+def examples_of(found: Preflight) -> list[tuple[int, str]]:
+    """Return the line and the message of each example of the only group."""
+    (group,) = found.findings.ordered()
+    return [(example["line"], example["message"]) for example in group.examples]
 
 
 @given(
@@ -81,27 +87,27 @@ async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> N
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
     found, _ = await preflight_of([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
-    kind = found.kinds["country"]
-    assert (kind.count, [line for line, _ in kind.first]) == (1250, [3, 5, 7])
-    assert "did you mean 'DE'?" in kind.first[0][1]
+    (group,) = found.findings.ordered()
+    assert (group.key.check, group.count, [example["line"] for example in group.examples]) == ("country", 1250, [3, 5, 7])
+    assert "did you mean 'DE'?" in group.examples[0]["message"]
 
 
 async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
     found, _ = await preflight_of(rows)
-    assert found.kinds["repeat"].first == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
+    assert examples_of(found) == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (4, 0, 2)
     found, _ = await preflight_of(rows, repeats="last")
-    assert found.kinds["repeat"].first == [(5, "email: same address as line 2")]
+    assert examples_of(found) == [(5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (3, 1, 2)
     found, refused = await preflight_of(rows, repeats="error")
     assert [(row.line, str(error).partition(";")[0]) for row, error in refused][:2] == [
         (4, "email: same address as line 2"),
         (5, "email: same address as line 2"),
     ]
-    assert (found.sent, found.refused, found.kinds) == (2, 4, {})
+    assert (found.sent, found.refused, found.counts()) == (2, 4, {})
     assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
-    assert (await preflight_of(rows, "repeat=off"))[0].kinds == {}
+    assert (await preflight_of(rows, "repeat=off"))[0].counts() == {}
     rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
     for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
         assert (await preflight_of(rows, f"cells={level}"))[0].counts().get("repeat") == repeats
@@ -135,5 +141,5 @@ def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[s
     seen = EmailIndex()
     seen.add(range(len(emails)), emails)
     pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
-    assert seen.first_repeats(100) == pairs
+    assert [*seen.repeats()] == pairs
     assert seen.count() == len(pairs)

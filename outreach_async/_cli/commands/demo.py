@@ -15,8 +15,9 @@ import attrs
 from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
 from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
+from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_report import FailedRows, list_outcomes, print_report
-from outreach_async._cli.commands.importing import ImportJob, run_import
+from outreach_async._cli.commands.importing import run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options
@@ -78,7 +79,9 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
                 ledger=path.with_name("contacts.ledger") if CAN_LOCK else None,
             )
             silent = attrs.evolve(screen, as_json=True, console=None)
-            code = await run_import(client, job, silent, lambda *told: imports.append(told), lists_rows=False)
+            code = await run_import(
+                client, job, silent, lambda report, failed, _: imports.append((report, failed)), lists_rows=False
+            )
             if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
                 print_report(screen, imports[-1][0], None, None)
                 screen.print_result(_to_dicts(imports))

@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async._cli.output import Screen
 from outreach_async.errors import format_count, shorten
-from outreach_async.importer._groups import MAX_EXAMPLES, OTHER, FindingKey, RowGroup, RowKey
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, RowGroup, RowKey, find_reason
 from outreach_async.importer._rejects import ANSWER_PREFIX
 
 _LEAST: Final = 3  # lines of each kind of groups, however many lines the others take
@@ -39,17 +39,23 @@ class Shown:
 def show_finding(group: RowGroup[FindingKey]) -> Shown:
     check, level, field, reason = group.key
     name = f"{_LEVELS.get(level, level)}: {check}"
-    texts = [f"{_number(each)}: {str(each['message']).removeprefix(f'{field}: ')}" for each in group.examples]
+    texts = [str(each["message"]).removeprefix(f"{field}: ") for each in group.examples]
+    if " " not in reason:  # the word for a kind of change
+        reason = find_reason(texts[0]).removeprefix("...: ")
+    if group.common is not None:
+        reason, texts = texts[0], [""] * len(texts)
     in_field = "" if field in {"", check} else f" in {field}"
     heading = f"{name}: {format_count(group.count, 'finding')}{in_field}: {reason}"
+    examples = [_join(_number(each), text) for each, text in zip(group.examples, texts, strict=True)]
     first = group.examples[0]
-    return Shown(group.count, heading, _number(first), texts, f"{name}: {_number(first)}: {first['message']}")
+    only = _join(name, _number(first), first["message"])
+    return Shown(group.count, heading, _number(first), examples if any(texts) else ["; ".join(examples)], only)
 
 
 def show_rows(group: RowGroup[RowKey]) -> Shown:
     status, code, field, reason = group.key
     texts = [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{field}: ") for each in group.examples]
-    if len({*texts}) == 1 and reason != OTHER:  # nothing differs from row to row
+    if group.common is not None:
         reason, texts = texts[0], [""] * len(texts)
     named = reason if not field or reason.startswith(field) else f"{field}: {reason}"
     answered = f" (the service answered {code})" if code else ""
@@ -66,7 +72,7 @@ def _join(*parts: str | None) -> str:
 
 def _number(example: Mapping[str, Any]) -> str:
     unit = "line" if "line" in example else "record"
-    return f"{unit} {example[unit]}"
+    return _join(example.get("file"), f"{unit} {example[unit]}")
 
 
 def print_groups(screen: Screen, groups: Sequence[Shown], noun: str, reserve: int) -> None:

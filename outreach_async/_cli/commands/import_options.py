@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.results import NO_RESULTS, is_results_file
+from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._source import Rereadable
 from outreach_async.importer import Row
@@ -56,6 +56,7 @@ def require_files(file: Path, settings: Mapping[str, Any], *, dry_run: bool, for
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not dry_run),
         files.FileUse.of_run("--rejects", settings["rejects"], is_rejects_file),
         files.FileUse.of_run("--results", settings["results"], is_results_file),
+        files.FileUse.of_run("--findings", settings["findings"], is_findings_file),
         files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
         force=force,
     )

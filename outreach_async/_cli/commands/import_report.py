@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
-from outreach_async._cli.commands.grouped import fit_line, print_groups, show_rows
+from outreach_async._cli.commands.grouped import fit_line, print_groups, show_finding, show_rows
+from outreach_async._cli.commands.remedies import Remedy, Ways, list_remedies
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._files.atomic import partial_path
@@ -18,11 +19,11 @@ from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkError, OutreachError, StatusError, format_count, shorten
 from outreach_async.importer import IGNORE, Columns, Row, is_reject
-from outreach_async.importer._checks import CHECKS
+from outreach_async.importer._checks import CHECKS, CheckPolicy
 from outreach_async.importer._groups import Groups, RowKey, row_key
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
-from outreach_async.importer._rows import RowNumber
+from outreach_async.importer._rows import RowNumber, RowReader
 
 _MAX_TARGETS: Final = 20
 _MAX_NOTES: Final = 3
@@ -40,7 +41,16 @@ class FailedRows:
     def __init__(self, find_number: FindNumber = lambda _index: None) -> None:
         self.failures: Groups[RowKey] = Groups()
         self.exclusions: Groups[RowKey] = Groups()
-        self._find_number = find_number
+        self.find_number = find_number
+        self._ways = Ways()
+
+    def read_with(self, policy: CheckPolicy) -> Callable[[Columns], None]:
+        """Return a function that takes the columns with which the rows can be read again, to find out what would import them."""
+
+        def read(columns: Columns) -> None:
+            self._ways.reader, self._ways.levels = RowReader(columns, policy, finds_all=True), policy.levels
+
+        return read
 
     def add(self, outcome: ContactOutcome, number: RowNumber | None = None, email: str | None = None) -> None:
         """Add a row that failed or was excluded. Without `number` and `email`, they are those of the row itself."""
@@ -48,8 +58,10 @@ class FailedRows:
         is_excluded = outcome.status == Outcome.EXCLUDED
         if not is_excluded and (not is_reject(outcome) or (outcome.status != Outcome.REJECTED and _is_run_error(outcome.error))):
             return
-        message = reject_message(outcome, self._find_number)
-        group = (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message))
+        if not is_excluded:
+            self._ways.add(outcome)
+        message = reject_message(outcome, self.find_number)
+        group = (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message), message)
         if group is not None:
             number, email = number or self._number(outcome), find_email(outcome) if email is None else email
             example: dict[str, Any] = {number.unit: number.value, **({"email": email} if email else {}), "message": message}
@@ -60,10 +72,19 @@ class FailedRows:
     def _number(self, outcome: ContactOutcome) -> RowNumber:
         if isinstance(outcome.contact, Row):
             return RowNumber("line", outcome.contact.line)
-        return self._find_number(outcome.index) or number_record(outcome.index)
+        return self.find_number(outcome.index) or number_record(outcome.index)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"failures": self.failures.to_dicts(), "exclusions": self.exclusions.to_dicts()}
+    def remedies(self, rejects: Path | None, journal: Path | str | None) -> list[Remedy]:
+        return list_remedies(self._ways.counts(), rejects, journal)
+
+    def to_dict(self, preflight: Preflight, remedies: Sequence[Remedy]) -> dict[str, Any]:
+        """Return the members that the JSON result has for people: groups of findings and rows, and what would import more."""
+        return {
+            "findings": preflight.findings.to_dicts(),
+            "failures": self.failures.to_dicts(),
+            "exclusions": self.exclusions.to_dicts(),
+            "remedies": [remedy._asdict() for remedy in remedies],
+        }
 
     def print(self, screen: Screen, reserve: int) -> None:
         print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", reserve)
@@ -111,15 +132,12 @@ def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int
     return f"{beginning}{format_count(len(items), 'column')}"
 
 
-def print_findings(screen: Screen, preflight: Preflight) -> None:
-    for kind in preflight.kinds.values():
-        level = "error" if kind.level == "error" else "warning"
-        screen.print_line(f"{level}: {kind.check}: {format_count(kind.count, 'finding')}")
-        for number, message in kind.first:
-            screen.print_line(f"  {preflight.unit} {number}: {message}")
-        if kind.count > len(kind.first):
-            screen.print_line(f"  ... and {kind.count - len(kind.first):,} more", "dim")
-    if CHECKS.keys() & preflight.kinds:
+def print_findings(screen: Screen, preflight: Preflight, reserve: int) -> None:
+    # Rows that a finding rejects or excludes are printed among the failed rows.
+    found = [group for group in preflight.findings.ordered() if group.key.level != "error"]
+    if not screen.is_silent:
+        print_groups(screen, [*map(show_finding, found)], "finding", reserve)
+    if any(group.key.check in CHECKS for group in found):
         screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
     if preflight.excluded:
         screen.print_line(f"people who may not be written to: {preflight.excluded:,} of {preflight.rows:,} rows are not sent")
@@ -156,9 +174,9 @@ def list_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in name_outcomes(outcomes))
 
 
-def settle_partial_files(screen: Screen, results: Path | None, rejects: Path | None, *, is_finished: bool) -> None:
+def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is_finished: bool) -> None:
     """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
-    for flag, path in ("--results", results), ("--rejects", rejects):
+    for flag, path in paths.items():
         if path is None or (beside := partial_path(path)) is None:
             continue
         if is_finished:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import attrs
 import click
 
 from outreach_async._cli import files
+from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_options import FileRows, require_files, require_fitting
 from outreach_async._cli.commands.import_report import (
     FailedRows,
@@ -27,8 +28,9 @@ from outreach_async._cli.commands.import_report import (
     print_report,
     settle_partial_files,
 )
+from outreach_async._cli.commands.remedies import Remedy, print_remedies
 from outreach_async._cli.commands.results import write_results
-from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_rejects, open_run_results
+from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_findings, open_rejects, open_run_results
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -41,18 +43,17 @@ from outreach_async._cli.process import (
     run_async,
 )
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._files.atomic import atomic_write
+from outreach_async._files.atomic import atomic_write, partial_path
 from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS, require_id
-from outreach_async._vocabulary import DuplicatePolicy, Outcome
+from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import BulkStopped, InvalidRequest, JournalError, format_count
+from outreach_async.errors import BulkStopped, Excluded, OutreachError, format_count
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
-from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import (
     apply_mapping,
     draft_text,
@@ -65,22 +66,17 @@ from outreach_async.importer._rejects import (
     FindNumber,
     describe_outcomes,
     export_rejects,
-    keep_columns,
     locate_outcomes,
     number_record,
     rejects_of,
 )
 from outreach_async.importer._rows import RowUnit
 from outreach_async.importer._source import STDIN, InputChanged
-from outreach_async.importer._table import read_rows
-from outreach_async.importer._target_columns import REASON, recognise_targets, with_ids
+from outreach_async.importer._target_columns import REASON, recognise_targets
 from outreach_async.importer._unmapped import UnmappedColumns
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import Journal, ObjectJournal, Outcomes, Repeats
-    from outreach_async.bulk.journal import JournalReport
-    from outreach_async.bulk.journal._records import Earlier
-    from outreach_async.bulk.ledger import Changed
+    from outreach_async.bulk import Outcomes
     from outreach_async.client import OutreachClient
 
 _AFTER_FINDINGS: Final = 18  # lines that may follow the findings
@@ -89,8 +85,8 @@ _MAX_FINDINGS: Final = 4  # lines of findings for which the list of columns leav
 
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
-OnClose: TypeAlias = Callable[[BulkReport, FailedRows], None]
-"""A function that receives the final report and the failed rows of an import."""
+OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
+"""A function that receives the final report of an import, its failed rows, and the groups and remedies of its JSON result."""
 
 
 def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
@@ -138,9 +134,10 @@ def _create_job(
         # Said before the next line, which waits until standard input has data or ends.
         Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
         if sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1):
-            if keeps:
+            if keeps or job.findings:
+                flag = "--keep" if keeps else "--findings"
                 remedy = "pass the same rows to standard input again, or omit the option"
-                raise click.UsageError(f"--keep: {job.journal} contains the fields of each row, but not its columns; {remedy}.")
+                raise click.UsageError(f"{flag}: {job.journal} contains the fields of each row, but not its columns; {remedy}.")
             applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
             return attrs.evolve(job, overrides=merge_mappings(overrides, applicable), spooled=True)
     file = open_input(path)
@@ -152,109 +149,14 @@ def _create_job(
     )
 
 
-@attrs.frozen(kw_only=True)
-class ImportJob:
-    file: File
-    overrides: Mapping[str, str] = attrs.field(factory=dict)
-    ignore_unknown: bool = False
-    duplicates: DuplicatePolicy = "skip"
-    campaign: str | None = None
-    workspaces: Mapping[str, str] = attrs.field(factory=dict)
-    refused: Mapping[str, str] = attrs.field(factory=dict)
-    strict: bool = True
-    concurrency: int = MAX_IN_FLIGHT
-    repeats: Repeats = "serial"
-    journal: files.JournalLocation | None = None
-    ledger: files.JournalLocation | None = None
-    max_age: float | None = None
-    changed: Changed = "send"
-    stop_after_rejects: int | None = 50
-    resume: bool = False
-    earlier: Earlier = "known"
-    rejects: Path | None = None
-    results: Path | None = None
-    keeps: tuple[str, ...] = ()
-    checks: CheckPolicy = attrs.field(factory=CheckPolicy.of)
-    save_mapping: Path | None = None
-    notes: tuple[str, ...] = ()
-    spooled: bool = False
-    fingerprint: str | None = attrs.field(init=False)
-    kept: KeptColumns = attrs.field(init=False)
-
-    @fingerprint.default
-    def _compute_fingerprint(self) -> str | None:
-        return None if self.file.path is None else self.file.fingerprint()
-
-    @kept.default
-    def _find_kept(self) -> KeptColumns:
-        return keep_columns(self.keeps, self.file.headers)
-
-    @property
-    def spools(self) -> bool:
-        """True if the journal stores the rows, because the input is a stream that can be read only once."""
-        return self.journal is not None and self.file.path is None
-
-    @property
-    def stores_rows(self) -> bool:
-        """True if the journal stores all rows before the first one is sent, so that they are not read from the file again."""
-        return self.spools or (self.journal is not None and self.repeats in WHOLE_INPUT)
-
-    @property
-    def unit(self) -> RowUnit:
-        return "record" if self.spools else "line"
-
-    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
-        """Create the journal of the import, if it has one. Standard input is identified by its rows."""
-        from outreach_async.bulk.journal import journal_at
-
-        if self.journal is None:
-            return None
-        source = self.file.name if self.file.path is None else str(self.file.path.resolve())
-        mapping = self.overrides if mapping is None else mapping
-        return journal_at(self.journal, source=source, fingerprint=self.fingerprint, mapping=mapping)
-
-    def find_journal(self) -> Journal | ObjectJournal | None:
-        """Return the journal; `None` if the import has none, or if it was removed, renamed or unmounted."""
-        journal = self.create_journal()
-        return journal if journal is not None and journal.exists() else None
-
-    def find_content_change(self) -> InputChanged | None:
-        """Return an error if the bytes of the input file are not those that were opened."""
-        if self.fingerprint is None:
-            return None
-        try:
-            self.file.source.require_content(self.fingerprint)
-        except InvalidRequest as error:  # also if the file can no longer be read
-            return InputChanged(str(error).partition("; ")[0])
-        return None
-
-    def read_earlier_report(self) -> JournalReport | None:
-        """Return the report of the run to resume, unless there is none, or it is damaged and `earlier` is `unknown`."""
-        journal = self.find_journal() if self.resume else None
-        try:
-            return None if journal is None else journal.report()
-        except (InvalidRequest, JournalError):
-            if self.earlier == "known":
-                raise
-            return None
-
-    def is_settled(self, report: JournalReport) -> bool:
-        """Return whether the results of an earlier run can be printed again without reading the input."""
-        if report.state != "finished" or self.save_mapping is not None or self.earlier == "unknown":
-            return False
-        return self.spooled or (report.fingerprint is not None and self.file.path is not None)
-
-    def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
-        """Return the rows of the file as the check has judged them, with the ids of their campaigns."""
-        return with_ids(read_rows(self.file, columns, self.checks), columns, targets)
-
-
 async def prepare(
     client: OutreachClient | None,
     job: ImportJob,
     screen: Screen,
+    *,
     on_rejected: OnRejected = lambda _row, _error: None,
     unit: RowUnit = "line",
+    on_columns: Callable[[Columns], object] = lambda _columns: None,
 ) -> tuple[Columns, Preflight, Targets]:
     """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
     print_notes(screen, job.notes)  # before the columns are mapped, because a note may explain why this fails
@@ -283,26 +185,11 @@ async def prepare(
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    with show_progress(screen, "Checking", None) as bar:
-
-        def show(rows: int) -> None:
-            bar(rows, f"{rows:,} rows")
-
-        preflight = await run_preflight(
-            job.file,
-            columns,
-            job.checks,
-            repeats=job.repeats,
-            by_contact=job.ledger is not None,
-            unit=unit,
-            tell=on_rejected,
-            show=show,
-            targets=targets,
-        )
-        show(preflight.rows)
+    on_columns(columns)
+    preflight = await _check_rows(job, columns, screen, on_rejected, unit, targets)
     if not job.spooled:
-        print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.kinds), _MAX_FINDINGS))
-    print_findings(screen, preflight)
+        print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.findings.ordered()), _MAX_FINDINGS))
+    print_findings(screen, preflight, _AFTER_FINDINGS)
     return columns, preflight, targets
 
 
@@ -313,6 +200,36 @@ def _save_draft(path: Path, error: UnmappedColumns, file: File) -> None:
         with files.explain_write_errors("--save-mapping", path):
             atomic_write(path, draft_text(error, file.headers, file.name))
     error.draft = path
+
+
+async def _check_rows(  # noqa: PLR0917 - what `prepare` has found out
+    job: ImportJob, columns: Columns, screen: Screen, on_rejected: OnRejected, unit: RowUnit, targets: Targets
+) -> Preflight:
+    """Check the whole file, and write the findings."""
+    state = RunState()
+    try:
+        with open_findings(job.findings, job.file, columns, state) as note, show_progress(screen, "Checking", None) as bar:
+
+            def show(rows: int) -> None:
+                bar(rows, f"{rows:,} rows")
+
+            preflight = await run_preflight(
+                job.file,
+                columns,
+                job.checks,
+                repeats=job.repeats,
+                by_contact=job.ledger is not None,
+                unit=unit,
+                tell=on_rejected,
+                show=show,
+                targets=targets,
+                note=note,
+            )
+            show(preflight.rows)
+            state.is_finished = True
+    finally:
+        settle_partial_files(screen, {"--findings": job.findings}, is_finished=state.is_finished)
+    return preflight
 
 
 async def _check_file(options: Options, job: ImportJob) -> int:
@@ -328,12 +245,15 @@ async def _check_file(options: Options, job: ImportJob) -> int:
         failed = FailedRows()
         with open_rejects(job.rejects, job.file, end) as write_reject:
 
-            def reject_row(row: Row, error: InvalidRequest) -> None:
-                outcome = unsent_outcome(0, row, Outcome.REJECTED, error)
+            def reject_row(row: Row, error: OutreachError) -> None:
+                status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
+                outcome = unsent_outcome(0, row, status, error)
                 failed.add(outcome)
                 write_reject(outcome)
 
-            columns, preflight, targets = await prepare(client, job, screen, reject_row)
+            columns, preflight, targets = await prepare(
+                client, job, screen, on_rejected=reject_row, on_columns=failed.read_with(job.checks)
+            )
             end.is_finished = True
     rows, refused = preflight.rows, preflight.refused
     failed.print(screen, _AFTER_DRY_RUN)
@@ -345,7 +265,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
         print_ledger(screen, report.ledger, job.repeats)
-    found = {"warnings": preflight.counts(), "columns": _mapping_of(columns), **failed.to_dict()}
+    print_remedies(screen, remedies := failed.remedies(job.rejects, None))
+    found = {"columns": _mapping_of(columns), **failed.to_dict(preflight, remedies)}
     screen.print_result({**report.to_dict(), "dry_run": True, **found})
     return INCOMPLETE if refused else OK
 
@@ -373,7 +294,7 @@ async def _import_file(options: Options, job: ImportJob) -> int:
     screen = options.screen()
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
         return await run_import(
-            client, job, screen, lambda report, failed: screen.print_result({**report.to_dict(), **failed.to_dict()})
+            client, job, screen, lambda report, _, details: screen.print_result({**report.to_dict(), **details})
         )
 
 
@@ -382,21 +303,24 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, clo
 
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
     names: Mapping[tuple[str, str], str] = {}
+    failed = FailedRows()
     if earlier is not None and earlier.state == "finished":
         heading = f"The run in {job.journal} had already finished, so nothing was sent. Its results:"
     if earlier is not None and job.is_settled(earlier):
         preflight = Preflight(rows=earlier.rows)
     else:
         checked = attrs.evolve(job, overrides={}) if job.spooled else job
-        columns, preflight, targets = await prepare(client, checked, screen, unit=job.unit)
+        columns, preflight, targets = await prepare(
+            client, checked, screen, unit=job.unit, on_columns=failed.read_with(job.checks)
+        )
         read, mapping = partial(job.guard, columns, targets), None if job.spooled else _mapping_of(columns)
         names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         rows = FileRows(read, may_repeat=preflight.repeated > 0 or names_targets or job.repeats in WHOLE_INPUT)
         names = targets.names
     total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
     find_number = number_record if job.spools else preflight.find_number
-    failed = FailedRows(find_number)
-    end = RunEnd(job, screen, total, find_number, heading, failed, closing, lists_rows=lists_rows)
+    failed.find_number = find_number
+    end = RunEnd(job, screen, total, find_number, heading, failed, preflight, closing, lists_rows=lists_rows)
     run = client.contacts.create_many(
         rows,
         duplicates=job.duplicates,
@@ -449,6 +373,7 @@ class RunEnd:
     find_number: FindNumber
     heading: str
     failed: FailedRows
+    preflight: Preflight
     closing: OnClose
     lists_rows: bool = True
     state: RunState = attrs.field(factory=RunState)
@@ -540,17 +465,20 @@ class RunEnd:
         note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
-        release = self.screen.hold(lambda: self._print_figures(report, total, stopped=stopped))
+        rejects = job.rejects if self.state.is_finished or job.rejects is None else partial_path(job.rejects)
+        remedies = failed.remedies(rejects, job.journal)
+        release = self.screen.hold(lambda: self._print_figures(report, total, remedies, stopped=stopped))
         if self.lists_rows:
             failed.print(self.screen, 0)
         release()
-        self.closing(report, failed)
+        self.closing(report, failed, failed.to_dict(self.preflight, remedies))
         return report
 
-    def _print_figures(self, report: BulkReport, total: int | None, *, stopped: bool) -> None:
+    def _print_figures(self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool) -> None:
         job, screen = self.job, self.screen
         print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, stopped=stopped)
-        settle_partial_files(screen, job.results, job.rejects, is_finished=self.state.is_finished)
+        settle_partial_files(screen, {"--results": job.results, "--rejects": job.rejects}, is_finished=self.state.is_finished)
+        print_remedies(screen, remedies)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
         """Check that the input file is still the one that was opened."""

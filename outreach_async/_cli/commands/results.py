@@ -23,6 +23,8 @@ WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 IsFinished: TypeAlias = Callable[[], bool]
 """A function that returns, when a file is complete, whether the run has finished."""
 
+FINDING_COLUMNS: Final = ("file", "line", "record", "check", "level", "field", "column", "value", "message")
+"""Columns of a file of findings. A row from standard input with a journal has a record number instead of a line."""
 NO_RESULTS: Final = "--keep: copies columns into a results file; pass --results FILE, too."
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
@@ -114,8 +116,16 @@ def _to_arrow(value: Any) -> Any:
 
 
 def is_results_file(path: Path) -> bool:
+    return _is_table(path, COLUMNS)
+
+
+def is_findings_file(path: Path) -> bool:
+    return _is_table(path, FINDING_COLUMNS)
+
+
+def _is_table(path: Path, columns: Sequence[str]) -> bool:
     begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
-    begin = begins.get(path.suffix.lower(), ",".join(COLUMNS).encode())
+    begin = begins.get(path.suffix.lower(), ",".join(columns).encode())
     with path.open("rb") as file:
         return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -10,11 +10,14 @@ from typing import TypeAlias, cast
 import attrs
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.results import open_outcomes
+from outreach_async._cli.commands.results import FINDING_COLUMNS, open_outcomes, open_table
 from outreach_async.bulk import ContactOutcome
-from outreach_async.importer import File, RejectsFile, Row, is_reject, reject
+from outreach_async.importer import Columns, File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._preflight import NoteFinding
 from outreach_async.importer._rejects import FindNumber
+from outreach_async.importer._rows import RowFinding, RowNumber
+from outreach_async.transport._secret import mask_keys
 
 WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
 
@@ -42,6 +45,35 @@ def open_run_results(path: Path | None, file: File, state: RunState, kept: KeptC
                 write(outcome)
 
         yield write_result
+
+
+@contextmanager
+def open_findings(path: Path | None, file: File, columns: Columns, state: RunState) -> Iterator[NoteFinding | None]:
+    """Yield a function that writes a finding to its file, which appears even if the block raises; `None` without a file."""
+    if path is None:
+        yield None
+        return
+    place = {"file": str(file.path)} if file.path else {}
+
+    def note(number: RowNumber, finding: RowFinding, cells: Sequence[str]) -> None:
+        column, value = find_cell(columns, finding.code, cells)
+        found = {number.unit: number.value, "check": finding.check, "level": finding.level, "field": finding.code}
+        texts = {"column": column, "value": mask_keys(value), "message": mask_keys(finding.message)}
+        with files.explain_write_errors("--findings", path):
+            write({**place, **found, **texts})
+
+    with files.explain_write_errors("--findings", path), ExitStack() as stack:
+        opened = open_table(path, FINDING_COLUMNS, lambda: state.is_finished)
+        write = opened.__enter__()
+        stack.callback(opened.__exit__, None, None, None)
+        yield note
+
+
+def find_cell(columns: Columns, code: str, cells: Sequence[str]) -> tuple[str, str]:
+    """Return the name and the cell of the column that a value of a field comes from; blank ones if it has none."""
+    places = columns.sources.get(code) or [at for at, kind in columns.consent if kind == code]
+    found = [at for at in places if at < len(cells) and cells[at].strip()] or [*places]
+    return (columns.headers[found[0]].strip(), cells[found[0]] if found[0] < len(cells) else "") if found else ("", "")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from outreach_async._cli.commands.grouped import print_groups, show_rows
 from outreach_async._cli.commands.import_report import note_report, print_report, settle_partial_files
 from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
@@ -23,18 +25,20 @@ from outreach_async._files.optional import require_module
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
+from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
 from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._rejects import keep_columns
+from outreach_async.importer._rejects import ANSWER_PREFIX, keep_columns
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
 from outreach_async.spread._folder import describe_part, outcomes_of
 from outreach_async.spread._stored_files import expand_pattern
 from outreach_async.transport._secret import hide, reveal
 
+_AFTER_FAILURES: Final = 4  # lines that follow the failed rows
 _LOCAL: Final = "local"
 _CONFLICTS: Final = {
     "rejects": "remove --rejects, and run outreach-async report {journal} --rejects {path} after the import",
-    **dict.fromkeys(("dry_run", "mapping", "save_mapping", "checks"), "remove one of the options"),
+    **dict.fromkeys(("findings", "dry_run", "mapping", "save_mapping", "checks"), "remove one of the options"),
     **dict.fromkeys(("ledger", "max_age"), "one process compares millions of rows, so omit --dask"),
 }
 """The options of `import` that have no meaning for parts, each with the remedy."""
@@ -88,15 +92,27 @@ def import_in_parts(
 def _print_end(screen: Screen, report: SpreadReport, rows: int, journal: str) -> int:
     note_report(report)
     print_report(screen, report, rows, journal)
-    for row in report.failures[: screen.few]:
-        screen.print_line(f"{row.file}: line {row.line}: {row.status}: {row.message}")
+    _print_failures(screen, report, journal)
     if report.findings:
         found = format_count(report.findings, "finding")
         screen.print_line(f"warning: cells: {found}; these values were left out or may be wrong")
-    for finding in report.first_findings[: screen.few]:
+    for finding in report.first_findings[:MAX_EXAMPLES]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
     screen.print_result(report.to_dict())
     return exit_code_of_rows(report.outcomes, report.repeats)
+
+
+def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
+    """Print the reasons of the failed rows that the reports of the parts list, which are the first of each part."""
+    groups: Groups[RowKey] = Groups()
+    for row in report.failures:
+        if group := groups.add(RowKey(row.status, None, "", find_reason(ANSWER_PREFIX.sub("", row.message))), row.message):
+            group.examples.append({"file": row.file, "line": row.line, "message": row.message})
+    if not screen.is_silent:
+        print_groups(screen, [*map(show_rows, groups.ordered())], "row", _AFTER_FAILURES)
+    if report.failed > groups.count:
+        more = f"{report.failed - groups.count:,} more failed rows"
+        screen.print_line(f"... and {more}; list all: outreach-async report {shlex.quote(journal)} --rejects FILE", wrap=False)
 
 
 def _run(
@@ -125,7 +141,7 @@ def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, An
             with explain_write_errors("--results", path):
                 parts = ((None, describe_part(part, outcomes_of(part, settings["journal"]), kept)) for part in made.parts)
                 write_results(path, parts, lambda: is_finished, kept)
-            settle_partial_files(screen, path, None, is_finished=is_finished)
+            settle_partial_files(screen, {"--results": path}, is_finished=is_finished)
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:

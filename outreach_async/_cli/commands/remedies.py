@@ -1,0 +1,137 @@
+"""Find the changes of the options or of the file with which most of the failed rows of an import would be imported."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import attrs
+
+from outreach_async._cli.output import Screen
+from outreach_async._files.objects import is_url
+from outreach_async._vocabulary import Outcome
+from outreach_async.bulk import ContactOutcome
+from outreach_async.errors import format_count
+from outreach_async.importer import Row
+from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
+from outreach_async.importer._rejects import find_field
+from outreach_async.importer._rows import Block, RowFinding, RowReader
+
+_MAX_REMEDIES: Final = 3
+_BATCH_SIZE: Final = 500  # rows that are checked at a time: most of their values are the same
+_LOWERED: Final = frozenset({"role", "typo", "cells"})  # checks whose findings can be sent as they are
+_OF_CELLS: Final = frozenset({"cells", "phone"})  # checks of damaged cells, which another check may be strict about
+_REPEATS: Final = "repeats"
+
+
+class Remedy(NamedTuple):
+    """What to do, and the number of rows that it imports."""
+
+    rows: int
+    remedy: str
+
+
+class Way(NamedTuple):
+    """How a row can be imported: with these checks at a lower level, or after a correction of these fields."""
+
+    checks: tuple[str, ...] = ()
+    fields: str = ""
+    status: str = Outcome.REJECTED
+
+
+@attrs.define
+class Ways:
+    """Counts the failed rows by the way in which they can be imported. Few rows are kept at a time."""
+
+    reader: RowReader | None = None
+    levels: Mapping[str, Level] = attrs.Factory(dict)
+    _counts: Counter[Way] = attrs.Factory(Counter)
+    _rows: list[tuple[Row, ContactOutcome]] = attrs.Factory(list)
+
+    def add(self, outcome: ContactOutcome) -> None:
+        """Count a row that failed."""
+        if outcome.repeats is not None:
+            self._counts[Way((_REPEATS,))] += 1
+        elif self.reader is None or not isinstance(outcome.contact, Row) or outcome.status != Outcome.REJECTED:
+            self._counts[Way((), find_field(outcome), outcome.status)] += 1
+        else:
+            self._rows.append((outcome.contact, outcome))
+            if len(self._rows) == _BATCH_SIZE:
+                self._judge(self.reader)
+
+    def _judge(self, reader: RowReader) -> None:
+        rows = [row for row, _ in self._rows]
+        read = reader.read(Block([row.line for row in rows], [row.cells for row in rows], {}, {}, {}))
+        for at, (row, outcome) in enumerate(self._rows):
+            self._counts[_find_way(row, outcome, read.findings.get(at, ()), self.levels)] += 1
+        self._rows.clear()
+
+    def counts(self) -> Mapping[Way, int]:
+        if self.reader is not None and self._rows:
+            self._judge(self.reader)
+        return self._counts
+
+
+def _find_way(row: Row, outcome: ContactOutcome, findings: Iterable[RowFinding], levels: Mapping[str, Level]) -> Way:
+    field = find_field(outcome)
+    if row.fault is None:  # the service refused the row
+        refused = {*field.split(", ")} - {""}
+        found = [each for each in findings if each.check in DROPS and each.code in refused]
+        is_explained = bool(refused) and {each.code for each in found} == refused
+        return Way(tuple(sorted({each.check for each in found}))) if is_explained else Way((), field)
+    errors = [each for each in findings if each.level == "error"]
+    checks = {check for each in errors for check in _strict_checks(each, levels)}
+    is_of_check = any(each.message == row.fault for each in errors)
+    return Way(tuple(sorted(checks))) if is_of_check and checks <= DROPS | _LOWERED else Way((), field)
+
+
+def _strict_checks(finding: RowFinding, levels: Mapping[str, Level]) -> Iterable[str]:
+    """Return the checks because of whose level a finding rejects its row."""
+    if finding.check not in _OF_CELLS:
+        return (finding.check,)
+    if finding.code == "email":  # a damaged e-mail always does
+        return ("email",)
+    return (check for check in ("cells", CHECK_OF_FIELD.get(finding.code, "cells")) if levels[check] == "error")
+
+
+def list_remedies(counts: Mapping[Way, int], rejects: Path | None, journal: Path | str | None) -> list[Remedy]:
+    """Return the remedies that import most rows, those of the most rows first."""
+    ordered = sorted(counts.items(), key=lambda item: -item[1])[:_MAX_REMEDIES]
+    return [Remedy(rows, _word(way, rejects, journal)) for way, rows in ordered]
+
+
+def _word(way: Way, rejects: Path | None, journal: Path | str | None) -> str:
+    again = "" if journal is None else f" --journal {shlex.quote(str(_next_journal(journal)))}"
+    if way.checks == (_REPEATS,):
+        return f"--repeats serial{again} sends them, too"
+    if way.checks:
+        options = " ".join(f"--check {check}={'drop' if check in DROPS else 'warn'}" for check in way.checks)
+        dropped = [check.replace("_", " ") for check in way.checks if check in DROPS]
+        without = f" without the {' and the '.join(dropped)}" if dropped else ""
+        return f"{options}{again} imports them{without}"
+    path = "rejects.csv" if rejects is None else shlex.quote(str(rejects))
+    what = f"correct {way.fields or 'the rows'}" if way.status == Outcome.REJECTED else "keep the rows"
+    if rejects is None:
+        written = f"outreach-async report {shlex.quote(str(journal))} --rejects {path}" if journal else f"--rejects {path}"
+        return f"{written} writes them to a file; {what} there, and import it"
+    return f"{what} in {path}, and import it"
+
+
+def _next_journal(journal: Path | str) -> Path | str:
+    """Return a path or URL beside that of a journal, at which there is none."""
+    text = str(journal).rstrip("/")
+    if is_url(text):
+        return f"{text}-2"
+    path = Path(text)
+    return next(each for at in count(2) if not (each := path.with_name(f"{path.stem}-{at}{path.suffix}")).exists())
+
+
+def print_remedies(screen: Screen, remedies: Sequence[Remedy]) -> None:
+    if remedies:
+        screen.print_line("To import more rows:")
+    for rows, remedy in remedies:
+        screen.print_line(f"  {format_count(rows, 'row')}: {remedy}", wrap=False)
