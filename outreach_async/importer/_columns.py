@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -19,6 +18,7 @@ from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import (
     ExportFormat,
+    clean_name,
     detect_export,
     find_ambiguous,
     fold_column_name,
@@ -145,10 +145,10 @@ class Columns:
         for code, places in self.sources.items():
             for earlier, at in pairwise(places):
                 also = "" if self.codes[at] == code else f"also {code} "
-                others[at] = f"; {also}if {self.headers[earlier].strip()!r} is blank" + others.get(at, "")
+                others[at] = f"; {also}if {clean_name(self.headers[earlier])!r} is blank" + others.get(at, "")
         rows = zip(self.headers, self.codes, self.reasons or [""] * len(self.headers), strict=True)
         return [
-            (header.strip(), IGNORE if code is None else code, f"{reason}{others.get(at, '')}")
+            (clean_name(header), IGNORE if code is None else code, f"{reason}{others.get(at, '')}")
             for at, (header, code, reason) in enumerate(rows)
         ]
 
@@ -206,7 +206,7 @@ def map_columns(
 
 def can_map_all(headers: Sequence[str], overrides: Mapping[str, str]) -> bool:
     """True if no column and no override needs the workspace's fields."""
-    chosen = {column.strip(): code for column, code in overrides.items()}
+    chosen = {clean_name(column): code for column, code in overrides.items()}
     if not all(_is_known(code, ()) for code in chosen.values()):
         return False
     mapper = ColumnMapper.of(headers, {name: code or None for name, code in chosen.items()}, ())
@@ -230,13 +230,13 @@ class ColumnMapper:
         samples: Sequence[str] = (),
     ) -> ColumnMapper:
         export = detect_export(headers)
-        rest = [header for header in headers if header.strip() not in chosen]
+        rest = [header for header in headers if clean_name(header) not in chosen]
         export_codes = export.match_columns(rest, {code for code in chosen.values() if code}) if export else {}
         return cls(chosen, export, export_codes, _create_workspace_tiers(fields), dict(zip(headers, samples, strict=False)))
 
     def rank(self, header: str, code: str) -> int | None:
         """Return the place of a column in the order of preference; `None` if it maps to its field only by its name."""
-        if (name := header.strip()) in self.overrides:
+        if (name := clean_name(header)) in self.overrides:
             return [*self.overrides].index(name)
         folded = fold_column_name(header)
         if self.export is None or self.export_codes.get(folded) != code:
@@ -277,7 +277,7 @@ class ColumnMapper:
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
-        if (name := header.strip()) in self.overrides:
+        if (name := clean_name(header)) in self.overrides:
             return self.overrides[name], "override"
         if export := self.export:
             folded = fold_column_name(header)
@@ -313,9 +313,9 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
         column, sign, code = text.rpartition("=")
         if not sign:
             raise InvalidRequest(f"map: expected Column=code, got {text!r}; write, for example, --map Company=company_name")
-        if column.strip() in overrides:
-            raise InvalidRequest(f"map: expected each column once, got {column.strip()!r} twice; remove one of them")
-        overrides[column.strip()] = code.strip()
+        if (name := clean_name(column)) in overrides:
+            raise InvalidRequest(f"map: expected each column once, got {name!r} twice; remove one of them")
+        overrides[name] = code.strip()
     return overrides
 
 
@@ -347,7 +347,7 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
         if codes := index.get(normalise(header)):
             if len(codes) > 1:
                 column = f"column {header!r}{describe_sample(samples.get(header, ''))}"
-                remedy = f"choose one of them, as in --map {shlex.quote(f'{header.strip()}={min(codes)}')}"
+                remedy = f"choose one of them, as in {map_option(header, min(codes))}"
                 raise InvalidRequest(f"{column} matches {' and '.join(map(repr, sorted(codes)))}; {remedy}")
             return min(codes)
     return ""
@@ -371,13 +371,13 @@ def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
 def _resolve_overrides(
     headers: Sequence[str], overrides: Mapping[str, str], fields: Sequence[WorkspaceField]
 ) -> dict[str, str | None]:
-    names = [header.strip() for header in headers]
+    names = [*map(clean_name, headers)]
     chosen: dict[str, str | None] = {}
     if open_ := [column for column, code in overrides.items() if code == CODE]:
         what = f"expected the code of a field, or 'ignore', got the placeholder {CODE} for {format_count(len(open_), 'column')}"
         raise InvalidRequest(f"map: {what}, such as {open_[0]!r}; replace it")
     for column, code in overrides.items():
-        if column.strip() not in names:
+        if clean_name(column) not in names:
             similar = _suggest_similar(column, names)
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
@@ -386,7 +386,7 @@ def _resolve_overrides(
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
             )
-        chosen[column.strip()] = None if code in {"", IGNORE} else code
+        chosen[clean_name(column)] = None if code in {"", IGNORE} else code
     return chosen
 
 

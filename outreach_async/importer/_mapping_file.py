@@ -12,6 +12,7 @@ from typing import Any, Final
 from outreach_async._files.toml import parse_toml
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._unmapped import CODE, IGNORE, UnmappedColumns, order_columns
 
 _TABLE: Final = "columns"
@@ -33,7 +34,7 @@ def read_mapping(path: str | Path) -> dict[str, str]:
     for column, code in columns.items():
         if not isinstance(code, str):
             raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes, got {code!r}; {_EXAMPLE}")
-    return {column.strip(): code.strip() for column, code in columns.items()}
+    return {clean_name(column): code.strip() for column, code in columns.items()}
 
 
 def is_mapping(path: Path) -> bool:
@@ -45,7 +46,7 @@ def is_mapping(path: Path) -> bool:
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the part of a saved mapping that applies to the columns of a file."""
-    names = {header.strip() for header in headers}
+    names = {*map(clean_name, headers)}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking
 
@@ -55,23 +56,32 @@ def merge_mappings(overrides: Mapping[str, str], saved: Mapping[str, str]) -> di
     return {**overrides, **{column: code for column, code in saved.items() if column not in overrides}}
 
 
-def mapping_text(columns: Columns, name: str) -> str:
-    notes = [f"The file was recognised as an export from {columns.export}."] if columns.export else []
+def decisions_in_order(columns: Columns) -> list[tuple[str, str, str]]:
+    """Return the decisions about all columns, as in the file, except that the columns of one field are in order of preference."""
     # A column is listed with its own field, also if another field uses it where its own column is blank.
     own = [[at for at in places if columns.codes[at] == code] for code, places in columns.sources.items()]
     decisions = columns.decisions()
-    return _write_mapping(name, notes, [decisions[at] for at in order_columns(len(decisions), own)])
+    return [decisions[at] for at in order_columns(len(decisions), own)]
+
+
+def mapping_text(columns: Columns, name: str) -> str:
+    notes = [f"The file was recognised as an export from {columns.export}."] if columns.export else []
+    return _write_mapping(name, notes, decisions_in_order(columns))
 
 
 def draft_text(error: UnmappedColumns, headers: Sequence[str], name: str) -> str:
     """Return the mapping of a file with unknown columns, for a user to complete: a placeholder is refused by `map_columns`."""
     rows = {
-        at: (header.strip(), IGNORE if decision[0] is None else decision[0], decision[1])
+        at: (clean_name(header), IGNORE if decision[0] is None else decision[0], decision[1])
         for at, (header, decision) in enumerate(zip(headers, error.decisions, strict=True))
         for decision in [decision or (None, "unknown, ignored")]
     }
     for column in error.columns:
-        rows[column.number - 1] = (column.header.strip(), column.proposals[0], f"check this line: {'; '.join(column.comments)}")
+        rows[column.number - 1] = (
+            clean_name(column.header),
+            column.proposals[0],
+            f"check this line: {'; '.join(column.comments)}",
+        )
     notes = [f"Check the marked lines, and replace each {CODE} with the code of a field, or with {IGNORE}."]
     return _write_mapping(name, notes, [rows[at] for at in error.order])
 

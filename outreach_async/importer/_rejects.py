@@ -17,12 +17,14 @@ import attrs
 
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._service.values import read_value
 from outreach_async._vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS, Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk._rows import rejection_message
 from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 
@@ -327,14 +329,16 @@ def locate_outcomes(
     """Yield the outcomes of a journal, in the order of their index, each with its row if the file is known."""
     records = enumerate(file.records() if file else ())
     headers = file.headers if file else ()
-    email = next((at for at, header in enumerate(headers) if mapping.get(header.strip()) == "email"), None)
+    names = [*map(clean_name, headers)]
+    emails = [names.index(column) for column, code in mapping.items() if code == "email" and column in names]
     for outcome in outcomes:
         number, address, cells = number_record(outcome.index), find_email(outcome), tuple[str, ...]()
         if file is not None:
             line, cells, _ = next(record for index, record in records if index == outcome.index)
             if unit == "line":
                 number = RowNumber("line", line)
-                address = cells[email].strip() if email is not None and email < len(cells) else ""
+                sent = (read_value("email", cells[at])[0].strip() for at in emails if at < len(cells))
+                address = next(filter(None, sent), "")
         yield LocatedRow(outcome, number, address, cells)
 
 

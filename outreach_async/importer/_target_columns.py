@@ -13,7 +13,7 @@ from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._known_exports import find_ambiguous, fold_name
+from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
 from outreach_async.importer._rows import Row, RowFinding
 from outreach_async.importer._table import File
 
@@ -24,15 +24,15 @@ _MAX_VALUES: Final = 10_000  # maximum number of different values in a column th
 
 async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> dict[str, str]:
     """Return codes for the columns with names such as "Campaign" whose values are all ids or known names."""
-    chosen = {column.strip(): code for column, code in overrides.items()}
+    chosen = {clean_name(column): code for column, code in overrides.items()}
     places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
     for at, header in enumerate(file.headers):
         # The table of common names takes time to load, and most files need no name of it.
         meanings = None if fold_name(header) in _FIELD_NAMES else find_ambiguous(header)
-        code = chosen.get(header.strip(), meanings.may_be[0] if meanings else None)
+        code = chosen.get(clean_name(header), meanings.may_be[0] if meanings else None)
         if code in places:
             places[code].append(at)
-    found = {file.headers[at].strip(): code for code, several in places.items() for at in several}
+    found = {clean_name(file.headers[at]): code for code, several in places.items() for at in several}
     found = {column: code for column, code in found.items() if column not in chosen}
     if not found or any(len(several) > 1 for several in places.values()):
         return {}

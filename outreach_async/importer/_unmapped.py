@@ -13,7 +13,7 @@ import attrs
 from outreach_async._service.validation import masked_repr
 from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
-from outreach_async.importer._known_exports import find_ambiguous, fold_name
+from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
 
 IGNORE: Final = "ignore"
 """The code that ignores a column. An empty code has the same meaning.
@@ -39,7 +39,7 @@ _MIN_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 
 
 def map_option(header: str, code: str) -> str:
     """Return the option that maps a column, quoted for a shell."""
-    return f"--map {shlex.quote(f'{header.strip()}={code}')}"
+    return f"--map {shlex.quote(f'{clean_name(header)}={code}')}"
 
 
 def describe_sample(sample: str) -> str:
@@ -73,7 +73,7 @@ class UnmappedColumn:
     @property
     def remark(self) -> str:
         """What is special about the column; empty for any other unknown column."""
-        if not self.header.strip():
+        if not clean_name(self.header):
             return f"column {self.number} has no name"
         if not {*CONSENT_CODES}.isdisjoint(self.proposals):
             return "looks like a column that says who must not be written to"
@@ -93,8 +93,8 @@ class UnmappedColumn:
     def __str__(self) -> str:
         others = f" (or {', '.join(self.proposals[1:])})" if len(self.proposals) > 1 else ""
         name = f"{self.remark or 'unknown'} column {self.header!r}"
-        if not self.header.strip() or self.remark.startswith("looks"):
-            name = f"column {self.header!r} {self.remark}" if self.header.strip() else self.remark
+        if not clean_name(self.header) or self.remark.startswith("looks"):
+            name = f"column {self.header!r} {self.remark}" if clean_name(self.header) else self.remark
         return f"{name}{describe_sample(self.sample)}: {self.option()}{others}"
 
 

@@ -30,6 +30,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns, map_columns
 from outreach_async.importer._formats import open_file
+from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Row
 from outreach_async.importer._table import File
 from outreach_async.importer._target_columns import recognise_targets
@@ -381,7 +382,7 @@ def plan(
             yield each
 
     targets = Targets(Target(workspace, campaign), list_campaigns and list_known, workspaces)
-    given = {column.strip(): code for column, code in (overrides or {}).items()}
+    given = {clean_name(column): code for column, code in (overrides or {}).items()}
     mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
     planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
     with open_temporary_file() as keys:
@@ -398,7 +399,7 @@ def plan(
             planned.append(PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks))
             require_version(location, version)
         flags = index.find_repeats()
-    if unused := given.keys() - {header.strip() for file in planned for header in file.headers}:
+    if unused := given.keys() - {clean_name(header) for file in planned for header in file.headers}:
         raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
@@ -431,7 +432,7 @@ def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> 
 def _map_columns(
     file: File, *, overrides: Mapping[str, str], targets: Targets, fields: tuple[WorkspaceField, ...], ignore_unknown: bool
 ) -> Columns:
-    names = {header.strip() for header in file.headers}
+    names = {*map(clean_name, file.headers)}
     own = {column: code for column, code in overrides.items() if column in names}
     own |= _run_here(recognise_targets(file, own, targets))
     try:

@@ -134,6 +134,17 @@ def test_a_column_that_may_say_who_opted_out_is_not_ignored_unless_told_so(serve
     assert served("import", path, "--ignore-unknown", "--map", "Unsub flag=opt_out", *served.options).code == 0
 
 
+@pytest.mark.parametrize("journal", [False, True], ids=["", "journal"])
+def test_results_have_the_address_that_was_sent_of_several_columns(served: Served, journal: bool) -> None:
+    path, results = served.save("Home,Work\nh@a.example,w@a.example\ni@a.example,\n"), served.folder / "results.csv"
+    options = ("--map", "Work=email", "--map", "Home=email", "--results", str(results), *served.options)
+    options += ("--journal", str(served.folder / "run.db")) if journal else ()
+    assert served("import", path, *options).code == 0
+    addresses = ["w@a.example", "i@a.example"]
+    assert [row["email"] for row in table(results)] == addresses
+    assert [contact["email"] for contact in served.service.contacts("space_1")] == addresses
+
+
 def test_a_file_without_a_known_column_is_told_about_its_header(shell: Shell, tmp_path: Path) -> None:
     err = shell("import", save_contacts(tmp_path, "shape\nround\n"), "--dry-run").err
     assert err.startswith("outreach-async: 1 unknown column; ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 
 import pytest
 from hypothesis import given
@@ -260,3 +261,28 @@ async def test_without_a_client_nothing_is_looked_up() -> None:
 async def test_a_refused_lookup_raises_the_error_of_the_service(client: OutreachClient) -> None:
     with pytest.raises(StatusError):
         await columns_for(client.with_options(workspace="space_none"), ["email", "plan"])
+
+
+ODD_HEADERS = [
+    "Unsub\nflag",
+    "It's",
+    'The "best"',
+    " two  blanks ",
+    "a=b",
+    "\u200ehidden",
+    "nb\u00a0sp",
+    "-dash",
+    "$HOME `x`",
+    "ü\r\nzz",
+]
+
+
+def test_each_option_of_an_error_names_its_column_also_with_odd_characters() -> None:
+    with pytest.raises(UnmappedColumns) as caught:
+        map_columns(["email", *ODD_HEADERS])
+    options = [shlex.split(column.option()) for column in caught.value.columns]
+    assert all(text.isprintable() for _, text in options)
+    overrides = parse_overrides(text.replace(f"={CODE}", "=ignore") for _, text in options)
+    columns = map_columns(["email", *ODD_HEADERS], overrides)
+    assert columns.codes == ("email", "opt_out", *[None] * (len(ODD_HEADERS) - 1))
+    assert columns.headers == ("email", *ODD_HEADERS)

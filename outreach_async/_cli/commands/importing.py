@@ -54,8 +54,10 @@ from outreach_async.errors import BulkStopped, Excluded, OutreachError, format_c
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
+from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import (
     apply_mapping,
+    decisions_in_order,
     draft_text,
     mapping_text,
     merge_mappings,
@@ -181,7 +183,7 @@ async def prepare(
         raise
     if recognised:
         pairs = zip(columns.headers, columns.reasons, strict=True)
-        columns = attrs.evolve(columns, reasons=tuple(REASON if name.strip() in recognised else old for name, old in pairs))
+        columns = attrs.evolve(columns, reasons=tuple(REASON if clean_name(name) in recognised else old for name, old in pairs))
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
@@ -285,7 +287,7 @@ def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
-    return {column: code for column, code, _ in columns.decisions()}
+    return {column: code for column, code, _ in decisions_in_order(columns)}
 
 
 async def _import_file(options: Options, job: ImportJob) -> int:

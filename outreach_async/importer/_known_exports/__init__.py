@@ -26,6 +26,11 @@ def fold_name(text: str) -> str:
     return "".join(char for char in folded if char.isalnum() and not combining(char))
 
 
+def clean_name(name: str) -> str:
+    """Return the name of a column as people type it, in one line. Options, saved mappings and journals name columns by it."""
+    return " ".join("".join(char if char.isprintable() else " " for char in name).split())
+
+
 # Exports of other tools.
 
 
