@@ -204,6 +204,7 @@ def _build_pattern(region: str) -> re.Pattern[str]:
 
 
 SUGGESTION: Final = "; did you mean "  # what follows in a message differs from row to row
+_MAX_SUGGESTED: Final = 3
 _NOT_ISO: Final = {"uk": "GB", "el": "GR"}  # common codes, with those of ISO 3166
 
 
@@ -246,8 +247,9 @@ def _resolve_country(text: str) -> tuple[str | None, str | None]:
 
 
 def _suggest(name: str, known: Mapping[str, str], cutoff: float = 0.8) -> str:
-    near = get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"{SUGGESTION}{known[near[0]]!r}?" if near else ""
+    # The most similar name may be another one than the one that is meant: 'W Virginia' is more similar to Virginia.
+    near = dict.fromkeys(known[match] for match in get_close_matches(name, known, n=_MAX_SUGGESTED, cutoff=cutoff))
+    return f"{SUGGESTION}{' or '.join(map(repr, near))}?" if near else ""
 
 
 @cache
@@ -283,19 +285,47 @@ def check_date(text: str) -> str | None:
     return None
 
 
+_ANY_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?\s*([+\-\u2212])\s*(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE)
+_WESTERNMOST, _EASTERNMOST = -12 * 60, 14 * 60  # minutes
+_WITHOUT_SUMMER_TIME: Final = {"EST": "America/New_York", "MST": "America/Denver"}
+"""Names in the time zone database that are not what people mean by them."""
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
 def check_timezone(text: str) -> str | None:
     """Return the problem with a time zone; `None` for a name in the time zone database, or an offset such as `UTC+05:30`."""
     names = _load_timezones()
-    if not names or names.get(text.casefold()) == text or _OFFSET.fullmatch(text):
+    if not names or _OFFSET.fullmatch(text):
         return None
-    meant = _suggest(text.casefold().replace(" ", "_"), names, cutoff=0.7)
-    return f"expected a name in the time zone database, such as 'Europe/Berlin'{meant}"
+    if meant := _WITHOUT_SUMMER_TIME.get(text):
+        return f"{text} has no summer time{SUGGESTION}{meant!r}?"
+    if names.get(text.casefold()) == text:
+        return None
+    expected = "expected a name in the time zone database, such as 'Europe/Berlin'"
+    if offset := _ANY_OFFSET.fullmatch(text.strip()):
+        return f"{expected}, or an offset, such as UTC+05:30{_propose_offset(*offset.groups('0'))}"
+    folded = text.strip().casefold().replace(" ", "_")
+    known = {folded: names[folded]} if folded in names else _load_regions()
+    return expected + _suggest(folded, known, cutoff=0.85)
+
+
+def _propose_offset(sign: str, hours: str, minutes: str) -> str:
+    """Propose the notation that is accepted: in names of the time zone database, `Etc/GMT+2` is two hours behind UTC."""
+    total = (int(hours) * 60 + int(minutes)) * (1 if sign == "+" else -1)
+    if not _WESTERNMOST <= total <= _EASTERNMOST:
+        return ""
+    return f"{SUGGESTION}'UTC{'-' if total < 0 else '+'}{abs(total) // 60:02}:{abs(total) % 60:02}'?"
 
 
 @cache
 def _load_timezones() -> Mapping[str, str]:  # empty if neither the system nor tzdata has the database
     return {name.casefold(): name for name in available_timezones()}
+
+
+@cache
+def _load_regions() -> Mapping[str, str]:
+    """Return the names of places: an abbreviation or an offset that looks similar may be many hours away."""
+    return {folded: name for folded, name in _load_timezones().items() if "/" in name and not name.startswith("Etc/")}
 
 
 _LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"

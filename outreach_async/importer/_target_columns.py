@@ -22,8 +22,11 @@ _FIELD_NAMES: Final = frozenset(map(fold_name, ("email", *STANDARD_FIELDS)))
 _MAX_VALUES: Final = 10_000  # maximum number of different values in a column that is recognised
 
 
-async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> dict[str, str]:
-    """Return codes for the columns with names such as "Campaign" whose values are all ids or known names."""
+async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> tuple[dict[str, str], dict[str, str]]:
+    """Return codes for the columns with names such as "Campaign" whose values are all ids or known names.
+
+    If a value is unknown, return no codes, and for the columns what is wrong with the first such value.
+    """
     chosen = {clean_name(column): code for column, code in overrides.items()}
     places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
     for at, header in enumerate(file.headers):
@@ -35,22 +38,22 @@ async def recognise_targets(file: File, overrides: Mapping[str, str], targets: T
     found = {clean_name(file.headers[at]): code for code, several in places.items() for at in several}
     found = {column: code for column, code in found.items() if column not in chosen}
     if not found or any(len(several) > 1 for several in places.values()):
-        return {}
+        return {}, {}
     columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
     seen: set[tuple[str, ...]] = set()
-    for _, cells, fault in file.records():
+    for line, cells, fault in file.records():
         pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
         if fault is not None or pair in seen:
             continue
         if len(seen) == _MAX_VALUES:
-            return {}
+            return {}, {}
         seen.add(pair)
         try:
             await targets.apply(targets.find, Target(*pair))
-        except InvalidRequest:
+        except InvalidRequest as error:
             if not targets.refuses(Target(*pair)):
-                return {}
-    return found
+                return {}, dict.fromkeys(found, f"line {line}: {str(error).partition('; ')[0]}; such rows are rejected")
+    return found, {}
 
 
 def named_target(row: Row) -> Target:

@@ -69,6 +69,8 @@ class UnmappedColumn:
     proposals: tuple[str, ...]
     ambiguous: bool
     sample: str = ""
+    doubt: str = ""
+    """Why the column is not recognised by its values."""
 
     @property
     def remark(self) -> str:
@@ -82,7 +84,7 @@ class UnmappedColumn:
     @property
     def comments(self) -> list[str]:
         """What a user needs to know to choose a code, to be written behind the proposal."""
-        comments = [self.remark, describe_sample(self.sample)[2:-1]]
+        comments = [self.remark, self.doubt or describe_sample(self.sample)[2:-1]]
         comments += [f"or {', '.join(self.proposals[1:])}"] if len(self.proposals) > 1 else []
         return [comment for comment in comments if comment]
 
@@ -106,6 +108,10 @@ class UnmappedColumns(InvalidRequest):
     order: tuple[int, ...] = ()  # of the columns: those of one field are in order of preference
     draft: Path | None = None
     draft_existed: bool = False
+
+    def explain(self, doubts: Mapping[str, str]) -> None:
+        """Say of columns, by name, why they are not recognised by their values."""
+        self.columns = tuple(attrs.evolve(each, doubt=doubts.get(clean_name(each.header), "")) for each in self.columns)
 
     @property
     def ambiguous(self) -> int:

@@ -434,7 +434,7 @@ def _map_columns(
 ) -> Columns:
     names = {*map(clean_name, file.headers)}
     own = {column: code for column, code in overrides.items() if column in names}
-    own |= _run_here(recognise_targets(file, own, targets))
+    own |= _run_here(recognise_targets(file, own, targets))[0]
     try:
         return map_columns(file.headers, own, fields, ignore_unknown=ignore_unknown)
     except InvalidRequest as error:

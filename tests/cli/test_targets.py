@@ -113,6 +113,59 @@ def test_a_column_whose_values_are_unknown_is_never_ignored(header: str, served:
     assert not served.service.contacts("space_1")
 
 
+def test_a_column_with_an_unknown_name_says_which(served: Served) -> None:
+    people = served.save(BAD.replace("campaign name", "Campaign"))
+    reason = "line 3: campaign: expected the name of a campaign in space_1, got 'Sprnig'; such rows are rejected"
+    assert f"  --map Campaign=campaign  # ambiguous; {reason}; or ignore\n" in served.refused("import", people, *served.options)
+    checked = served("import", people, *served.options, "--map", "Campaign=campaign", "--dry-run")
+    assert "2 of 3 rows can be sent" in checked.out
+
+
+@pytest.mark.parametrize("campaign", ["Autumn", " camp_2 "])
+def test_a_campaign_is_an_id_or_a_name(campaign: str, served: Served) -> None:
+    options = (*served.options, "--campaign", campaign)
+    people, journal = served.save("email\nann@x.example\n"), str(served.folder / "run.db")
+    assert served("import", people, *options, "--dry-run").code == 0
+    assert served("import", people, *options, "--journal", journal).code == 0
+    assert enrolled(served.service) == {"ann@x.example": {"camp_2"}}
+    for same in "camp_2", "Autumn":
+        assert served("import", people, *served.options, "--campaign", same, "--journal", journal, "--resume").code == 0
+        ledger = served("import", people, *served.options, "--campaign", same, "--ledger", str(served.folder / "l"), *OVERWRITE)
+        assert ledger.out.splitlines()[-1] == f"ledger: 1 {'new' if same == 'camp_2' else 'unchanged'}"
+
+
+@pytest.mark.thorough
+def test_a_resumed_import_knows_which_campaign_its_name_meant(served: Served) -> None:
+    people, journal = served.save("email\nann@x.example\nbo@x.example\n"), str(served.folder / "run.db")
+    options = (*served.options, "--campaign", "Autumn", "--journal", journal)
+    assert served("import", people, *options).code == 0
+    served.service.add_campaign("space_1", id="camp_3", name="Autumn")
+    assert served("import", people, *options, "--resume").code == 0
+
+
+@pytest.mark.parametrize(
+    ("campaign", "message"),
+    [
+        ("Autum", "expected the name of a campaign in space_1, got 'Autum'; did you mean 'Autumn'?"),
+        ("Twin", "expected one campaign named 'Twin' in space_1, got 2 with this name (camp_3, camp_4); use an id"),
+        (" ", "expected a string starting with 'camp_', got a blank string; pass the id or the name of a campaign, or omit"),
+        ("space_1", "expected a string starting with 'camp_', got what looks like a workspace id (space_...); pass the id or"),
+    ],
+)
+def test_a_campaign_that_is_not_known_is_refused_before_anything_is_sent(campaign: str, message: str, served: Served) -> None:
+    for id_ in "camp_3", "camp_4":
+        served.service.add_campaign("space_1", id=id_, name="Twin")
+    for more in ((), ("--dry-run",)):
+        error = served.refused("import", served.save("email\nann@x.example\n"), *served.options, "--campaign", campaign, *more)
+        assert error.startswith(f"outreach-async: --campaign: {message}")
+    assert not served.service.contacts("space_1")
+
+
+def test_the_name_of_a_campaign_needs_a_service(served: Served) -> None:
+    error = served.refused("import", served.save("email\nann@x.example\n"), "--campaign", "Autumn", "--dry-run")
+    assert error.startswith("outreach-async: --campaign: expected an id, because no service is given, got 'Autumn'; also pass")
+
+
 def test_two_columns_of_campaigns_are_not_recognised(served: Served) -> None:
     people = served.save("email,Campaign,Campaign ID\nann@x.example,Spring,camp_1\n")
     done = served("import", people, *served.options)

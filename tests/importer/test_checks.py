@@ -202,7 +202,7 @@ def test_all_countries_are_known_and_their_names_are_unique() -> None:
 def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
     for state in (("WA", "US"), ("Ontario", "CA"), ("nsw", "AU"), ("Québec", "CA"), ("Bayern", "DE"), ("XX", None)):
         assert checks.check_state(state) is None
-    assert checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA'?"
+    assert checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA' or 'DC'?"
     assert checks.check_state(("Bayern", "US")) == "not a state of US"
     counts = {country: len(set(states.values())) for country, states in checks._load_states().items()}
     assert counts == {"US": 60, "CA": 13, "AU": 8}
@@ -223,6 +223,45 @@ def test_time_zones_of_the_database_and_offsets_are_accepted() -> None:
         assert checks.check_timezone(text) is None
     assert (checks.check_timezone("europe/berlin") or "").endswith("; did you mean 'Europe/Berlin'?")
     assert checks.check_timezone("Mars") == "expected a name in the time zone database, such as 'Europe/Berlin'"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("GMT+2", "UTC+02:00"),  # `Etc/GMT+2` is two hours behind UTC
+        ("GMT+12", "UTC+12:00"),
+        ("UTC-5", "UTC-05:00"),
+        ("utc +5:30", "UTC+05:30"),
+        ("+0200", "UTC+02:00"),
+        ("\u22123", "UTC-03:00"),
+        ("GMT+2:00", "UTC+02:00"),
+        ("+15", None),
+        ("CEST", None),  # similar to EST
+        ("EST", "America/New_York"),
+        ("MST", "America/Denver"),
+        ("etc/gmt+2", "Etc/GMT+2"),
+        ("america/new york", "America/New_York"),
+        ("Europe/Berln", "Europe/Berlin"),
+    ],
+)
+def test_no_proposed_time_zone_is_hours_away(text: str, meant: str | None) -> None:
+    found = checks.check_timezone(text)
+    assert found is not None
+    assert found.partition("; did you mean ")[2] == (f"{meant!r}?" if meant else "")
+
+
+def test_every_proposed_offset_is_accepted() -> None:
+    for minutes in range(-14 * 60, 15 * 60, 15):
+        text = f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60}:{abs(minutes) % 60:02}"
+        found = checks.check_timezone(text) or ""
+        if proposed := found.partition("; did you mean ")[2].strip("'?"):
+            assert checks.check_timezone(proposed) is None
+            assert proposed.startswith(f"UTC{text[0]}")
+
+
+def test_names_that_may_mean_two_places_propose_both() -> None:
+    assert (checks.check_state(("W Virginia", "US")) or "").endswith("; did you mean 'VA' or 'WV'?")
+    assert (checks.check_country("Nigeri") or "").endswith("; did you mean 'NG' or 'NE'?")
 
 
 def test_a_website_is_a_url_or_a_host() -> None:

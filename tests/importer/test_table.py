@@ -62,7 +62,7 @@ def test_what_only_looks_garbled_causes_no_warning(text: str) -> None:
 def test_a_number_in_scientific_form_is_not_sent_as_a_phone_but_elsewhere(cell: str) -> None:
     (remark,) = row(cell, "work_phone").warnings
     assert (remark.kind, remark.value, "work_phone" in row(cell, "work_phone")) == ("scientific", "", False)
-    assert remark.message.startswith(f"'{cell.strip()}' is a long number that a spreadsheet shortened, and its digits are lost")
+    assert remark.message.startswith(f"{cell!r} is a long number that a spreadsheet shortened, and its digits are lost")
     elsewhere = row(cell, "custom_1")
     assert (elsewhere.fault, [remark.kind for remark in elsewhere.warnings]) == (None, ["scientific"])
     assert dict(elsewhere)["custom_1"] == cell
@@ -72,7 +72,8 @@ def test_a_number_in_scientific_form_is_not_sent_as_a_phone_but_elsewhere(cell: 
 @pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "a lone surrogate (half a character)")])
 def test_a_cell_with_invalid_characters_is_not_sent_unless_it_is_ignored(cell: str, what: str) -> None:
     (remark,) = row(cell, "city").warnings
-    assert (remark.message, "city" in row(cell, "city")) == (f"the cell contains {what}, so it is not sent; remove it", False)
+    message = f"{cell!r} contains {what}, so it is not sent; remove it"
+    assert (remark.message, "city" in row(cell, "city")) == (message, False)
     assert row(cell, "ignore").warnings == ()
 
 
@@ -142,7 +143,7 @@ def test_every_text_format_has_the_same_findings() -> None:
     for cell in ("#N/A", "NULL"):
         assert str(read_row(map_columns(["email"]), cell).fault).startswith(f"email: '{cell}' ")
     assert "city" not in read(json.dumps({"email": "a@b.example", "city": "\ud83d"}).encode())[1][0]
-    cells = {"email": "a@b.example", "first_name": "NULL", "company_name": "#N/A", "zip": "75001.0"}
+    cells = {"email": "a@b.example", "city": "NULL", "company_name": "#N/A", "zip": "75001.0"}
     _, from_csv = read(f"{','.join(cells)}\n{','.join(cells.values())}\n".encode(), format="csv")
     _, from_jsonl = read(json.dumps({**cells, "zip": 75001.0}).encode())
     for (one,) in (from_csv, from_jsonl):

@@ -10,7 +10,7 @@ import attrs
 
 from outreach_async._cli import files
 from outreach_async._cli.values import MAX_IN_FLIGHT
-from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async._vocabulary import ID_PREFIXES, DuplicatePolicy
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest, JournalError
@@ -39,6 +39,8 @@ class ImportJob:
     ignore_unknown: bool = False
     duplicates: DuplicatePolicy = "skip"
     campaign: str | None = None
+    campaign_names: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
+    """The id of the campaign that the command names, by its workspace and name."""
     workspaces: Mapping[str, str] = attrs.field(factory=dict)
     refused: Mapping[str, str] = attrs.field(factory=dict)
     strict: bool = True
@@ -69,6 +71,11 @@ class ImportJob:
     @kept.default
     def _find_kept(self) -> KeptColumns:
         return keep_columns(self.keeps, self.file.headers)
+
+    @property
+    def names_campaign(self) -> bool:
+        """True if the option `--campaign` has a name, whose id must be found first."""
+        return self.campaign is not None and not self.campaign.startswith(ID_PREFIXES["campaign"])
 
     @property
     def spools(self) -> bool:

@@ -10,11 +10,21 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
+from outreach_async._service.validation import require_id, trim
+from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._source import Rereadable
 from outreach_async.importer import Row
 from outreach_async.importer._mapping_file import is_mapping
 from outreach_async.importer._rejects import is_rejects_file
+
+
+def read_campaign(value: str | None) -> str | None:
+    """Return the id or the name in the option `--campaign`, without blanks around it."""
+    name = value and trim(value)
+    if value is None or (name and not name.startswith(tuple(ID_PREFIXES.values()))):
+        return name or None
+    return require_id("--campaign", value, "campaign", "pass the id or the name of a campaign, or omit the option")
 
 
 def require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:

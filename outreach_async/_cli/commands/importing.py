@@ -16,7 +16,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_options import FileRows, require_files, require_fitting
+from outreach_async._cli.commands.import_options import FileRows, read_campaign, require_files, require_fitting
 from outreach_async._cli.commands.import_report import (
     FailedRows,
     list_outcomes,
@@ -45,12 +45,12 @@ from outreach_async._cli.process import (
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._files.atomic import atomic_write, partial_path
 from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS, require_id
+from outreach_async._service.validation import TARGET_FIELDS, show_name
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import BulkStopped, Excluded, OutreachError, format_count
+from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, OutreachError, format_count
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
@@ -93,15 +93,13 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 
 def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
     open_input = files.pop_open_input(settings)
+    settings["campaign"] = read_campaign(settings["campaign"])
     if dask is not None:
         from outreach_async._cli.commands.spreading import import_in_parts
 
         return import_in_parts(options, file, dask, open_input.keywords, {**settings, "dry_run": dry_run, "force": force})
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
-    if settings["campaign"] is not None:
-        remedy = "pass the id of a campaign, or omit the option"
-        settings["campaign"] = require_id("--campaign", settings["campaign"], "campaign", remedy)
     require_fitting(settings, dry_run=dry_run)
     settings["resume"] |= settings["earlier"] == "unknown"
     require_files(file, settings, dry_run=dry_run, force=force)
@@ -151,6 +149,34 @@ def _create_job(
     )
 
 
+def _create_targets(client: OutreachClient | None, job: ImportJob) -> Targets:
+    """Return the targets that rows may name."""
+    if client is None:
+        targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
+    else:
+        from outreach_async.resources import targets_of
+
+        targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
+    if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
+        from outreach_async.bulk.journal._store import recorded_names
+
+        targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
+    targets.names.update(job.campaign_names)
+    return targets
+
+
+async def find_campaign(client: OutreachClient | None, job: ImportJob) -> ImportJob:
+    """Return the job with the id of its campaign, whose name the command may have."""
+    if not job.names_campaign:
+        return job
+    if client is None:
+        got = show_name(job.campaign)
+        raise InvalidRequest(f"campaign: expected an id, because no service is given, got {got}; also pass --base-url URL")
+    targets = _create_targets(client, attrs.evolve(job, campaign=None))
+    found = await targets.apply(targets.find, Target(campaign=job.campaign))
+    return attrs.evolve(job, campaign=found.campaign, campaign_names=targets.names)
+
+
 async def prepare(
     client: OutreachClient | None,
     job: ImportJob,
@@ -163,21 +189,13 @@ async def prepare(
     """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
     print_notes(screen, job.notes)  # before the columns are mapped, because a note may explain why this fails
     samples = job.file.samples()
-    if client is None:
-        targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
-    else:
-        from outreach_async.resources import targets_of
-
-        targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
-    if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
-        from outreach_async.bulk.journal._store import recorded_names
-
-        targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
-    recognised = await recognise_targets(job.file, job.overrides, targets)
+    targets = _create_targets(client, job)
+    recognised, doubts = await recognise_targets(job.file, job.overrides, targets)
     overrides = {**job.overrides, **recognised}
     try:
         columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
     except UnmappedColumns as error:
+        error.explain(doubts)
         if job.save_mapping is not None:
             _save_draft(job.save_mapping, error, job.file)
         raise
@@ -238,12 +256,13 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     screen, started_at = options.screen(), monotonic()
     async with AsyncExitStack() as stack:
         client = None
+        # Only the service knows the fields of the workspace, and the ids of its campaigns.
         known = can_map_all(job.file.headers, job.overrides) and {*TARGET_FIELDS}.isdisjoint(job.overrides.values())
-        if options.base_url and not known:  # only the service knows the fields of the workspace, and the ids of its campaigns
+        if options.base_url and (job.names_campaign or not known):
             from outreach_async._cli.connection import open_client
 
             client = await stack.enter_async_context(open_client(options))
-        end = RunState()
+        job, end = await find_campaign(client, job), RunState()
         failed = FailedRows()
         with open_rejects(job.rejects, job.file, end) as write_reject:
 
@@ -295,6 +314,7 @@ async def _import_file(options: Options, job: ImportJob) -> int:
 
     screen = options.screen()
     async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
+        job = await find_campaign(client, job)
         return await run_import(
             client, job, screen, lambda report, _, details: screen.print_result({**report.to_dict(), **details})
         )
@@ -304,7 +324,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, clo
     from outreach_async.bulk._run.bulk_run import with_names
 
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
-    names: Mapping[tuple[str, str], str] = {}
+    names = job.campaign_names
     failed = FailedRows()
     if earlier is not None and earlier.state == "finished":
         heading = f"The run in {job.journal} had already finished, so nothing was sent. Its results:"

@@ -181,7 +181,7 @@ def _look_up(
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
     saved, _ = apply_mapping(read_mapping(mapping) if mapping else {}, file.headers)
     overrides = {**saved, **parse_overrides(maps)}
-    overrides |= anyio.run(recognise_targets, file, overrides, Targets())
+    overrides |= anyio.run(recognise_targets, file, overrides, Targets())[0]
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)

@@ -22,7 +22,10 @@ from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
+from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async.bulk._targets import Targets
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
@@ -73,7 +76,7 @@ def import_in_parts(
         ignore_unknown=settings["ignore_unknown"],
         duplicates=settings["duplicates"],
         strict_validation=settings["strict"],
-        campaign=settings["campaign"],
+        campaign=_find_campaign(options, connection.workspace, settings["campaign"]),
         repeats=settings["repeats"],
         **file_options,
     )
@@ -170,6 +173,15 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
 def _read_fields(options: Options) -> list[WorkspaceField]:
     with open_sync_client(options) as client:
         return client.workspaces.fields()
+
+
+def _find_campaign(options: Options, workspace: str, name: str | None) -> str | None:
+    """Return the id of the campaign with an id or a name."""
+    if name is None or name.startswith(ID_PREFIXES["campaign"]):
+        return name
+    targets = Targets(Target(workspace))
+    targets.add_campaigns(workspace, _list_campaigns(options, workspace))
+    return targets.find(Target(campaign=name)).campaign
 
 
 def _list_campaigns(options: Options, workspace: str) -> list[Campaign]:
