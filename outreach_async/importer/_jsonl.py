@@ -133,7 +133,7 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
             cells[at] = value
         elif isinstance(value, bool):
             cells[at] = str(value).upper()
-        elif value is not None:
+        elif value:  # an empty array says as little as null
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
             issues.append((at, Change("nested", message, damaged=True)))

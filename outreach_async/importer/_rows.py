@@ -299,7 +299,7 @@ class RowReader:
         if faults:
             cells = [("",) * width if at in faults else each for at, each in enumerate(cells)]
         draft = _Draft(columns := [*zip(*cells, strict=True)], [*columns])
-        excluded = self._find_excluded(columns) if self._levels["consent"] != "off" else {}
+        excluded = self._find_excluded(columns, block) if self._levels["consent"] != "off" else {}
         issues = _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
         for code, places in self._columns.sources.items():
             self._read_field(draft, code, places, issues)
@@ -308,16 +308,26 @@ class RowReader:
         self._require_sendable(draft)
         return self._assemble(block, draft, faults, excluded)
 
-    def _find_excluded(self, columns: Sequence[Sequence[str]]) -> dict[int, RowFinding]:
-        """Return a finding for each row of a person who may not be written to."""
+    def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
+        """Return a finding for each row of a person who may not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
         for at, code in self._columns.consent:
             header = self._columns.headers[at]
+            name = f"column {header.strip()!r}"
             reasons = {text: find_exclusion(code, header, text) for text in {*columns[at]}}
-            for row, reason in enumerate(map(reasons.get, columns[at])) if any(reasons.values()) else ():
-                if reason is not None:
-                    finding = RowFinding("consent", self._levels["consent"], code, f"column {header.strip()!r}", reason)
-                    found.setdefault(row, finding)
+            said = (
+                {row: reason for row, text in enumerate(columns[at]) if (reason := reasons[text])}
+                if any(reasons.values())
+                else {}
+            )
+            unread = {
+                row: f"{name}: {change.message}"
+                for row, issues in block.issues.items()
+                for place, change in issues
+                if place == at and change.kind == "nested"
+            }
+            for row, reason in {**said, **unread}.items():
+                found.setdefault(row, RowFinding("consent", self._levels["consent"], code, name, reason))
         return found
 
     def _read_field(self, draft: _Draft, code: str, places: Sequence[int], issues: _Issues) -> None:

@@ -181,8 +181,11 @@ class ReadTools:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
         except UnmappedColumns as error:
             proposed = {**(columns or {}), **{column.header: column.proposals[0] for column in error.columns}}
+            named = "; ".join(
+                f"{column.header!r} {column.remark}" for column in error.columns if column.remark.startswith("looks")
+            )
             raise InvalidRequest(
-                f"columns: expected known columns, got {len(error.columns):,} unknown or ambiguous; "
+                f"columns: expected known columns, got {len(error.columns):,} unknown or ambiguous{named and f' ({named})'}; "
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace {CODE}, or pass 'ignore' if the column is not needed"
             ) from None

@@ -45,9 +45,7 @@ def test_a_number_keeps_its_spelling_and_a_boolean_becomes_a_word(number: str) -
     assert rows_of('{"email": true, "city": null, "state": false}')[0].cells == ("TRUE", "", "FALSE")
 
 
-@pytest.mark.parametrize(
-    ("value", "what"), [('{"a": 1}', "an object"), ("{}", "an object"), ("[]", "an array"), ('["a"]', "an array")]
-)
+@pytest.mark.parametrize(("value", "what"), [('{"a": 1}', "an object"), ('["a"]', "an array")])
 def test_a_nested_value_is_not_sent_and_causes_a_warning_unless_ignored(value: str, what: str) -> None:
     lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
     plain, nested = rows_of(*lines)
@@ -56,6 +54,12 @@ def test_a_nested_value_is_not_sent_and_causes_a_warning_unless_ignored(value: s
     assert (plain.warnings, remark.message, dict(nested)) == ((), expected, {"email": "b@b.example"})
     _, rows = read("\n".join(lines).encode(), {"City": "ignore"})
     assert not any(row.warnings for row in rows)
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", "null"])
+def test_an_empty_value_is_a_blank_cell(value: str) -> None:
+    (row,) = rows_of(f'{{"email": "b@b.example", "City": {value}}}')
+    assert (row.warnings, dict(row)) == ((), {"email": "b@b.example"})
 
 
 @pytest.mark.parametrize(
@@ -137,3 +141,14 @@ def test_the_encoding_can_be_given(tmp_path: Path) -> None:
     file = open_file(path, encoding="cp1252")
     assert file.notes == ("encoding cp1252, as specified",)
     assert next(file.rows(map_columns(file.headers)))["city"] == "Köln"
+
+
+def test_consent_that_cannot_be_read_excludes_its_row_and_an_empty_array_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "people.jsonl"
+    values = ['{"reason": "hard"}', "[]", "true", "false", "null"]
+    path.write_text("\n".join(f'{{"email": "a@a.example", "bounced": {value}}}' for value in values))
+    file = open_file(path)
+    excluded = [row.excluded for row in file.rows(map_columns(file.headers))]
+    assert excluded[0] is not None
+    assert excluded[0].startswith("column 'bounced': expected a single value for the key 'bounced', got an object")
+    assert excluded[1:] == [None, "column 'bounced' says 'TRUE'", None, None]

@@ -293,6 +293,16 @@ async def test_columns_can_be_mapped_and_the_error_shows_how(assistant: Assistan
     assert 'columns={"Zzz": "city", "Titel": "title"}' in error
 
 
+async def test_a_contact_that_must_not_be_written_to_is_not_sendable(assistant: Assistant) -> None:
+    rows = [{"email": "ann@a.example", "Unsub flag": "x"}, {"email": "bo@a.example", "Unsub flag": "no"}]
+    error = await assistant.fail("check_contacts", contacts=rows)
+    assert "('Unsub flag' looks like a column that says who must not be written to)" in error
+    assert 'columns={"Unsub flag": "opt_out"}' in error
+    answer = await assistant.ask("check_contacts", contacts=rows, columns={"Unsub flag": "opt_out"})
+    assert [row["sendable"] for row in answer["contacts"]] == [False, True]
+    assert answer["contacts"][0]["reason"] == "column 'Unsub flag' says 'x'"
+
+
 @pytest.mark.parametrize("rows", [[], [{"email": "a@a.example"}] * 51])
 async def test_a_call_checks_1_to_50_rows(assistant: Assistant, rows: list[Any]) -> None:
     error = await assistant.fail("check_contacts", contacts=rows)
