@@ -29,11 +29,19 @@ The command `outreach-async import` does this and everything below, with a summa
 
 Formats
 -------
-`open_file` reads CSV (it detects the delimiter and a byte order mark), JSON Lines, Parquet (extra `parquet`) and workbooks (extra
-`xlsx`); CSV and JSON Lines may be gzipped. The suffix determines the format; if the suffix is unknown, the first bytes do.
-`format=` overrides the detected format, `encoding=` sets the encoding of text, `sheet=` selects a sheet of a workbook, and
-`header_row=` is the line or row of the column names if a title is above them. Pass `"-"` for standard input, or a binary stream.
-For text that is not UTF-8, the error shows a cell in each possible encoding. `file.notes` contains notes for the user.
+`open_file` reads CSV, JSON Lines, Parquet (extra `parquet`) and workbooks (extra `xlsx`); CSV and JSON Lines may be gzipped. The
+suffix determines the format; if the suffix is unknown, the first bytes do. `format=` overrides the detected format, `encoding=`
+sets the encoding of text, `sheet=` selects a sheet of a workbook, and `header_row=` is the line or row of the column names if a
+title is above them. Pass `"-"` for standard input, or a binary stream. For text that is not UTF-8, the error shows a cell in each
+possible encoding. `file.notes` contains notes for the user.
+
+The delimiter of a CSV file (comma, semicolon, tab or `|`) is detected; `delimiter=` is any other. Quotes that backslashes escape,
+quotes beside blanks, apostrophes as quotes, and lines that are one quoted cell each are read with a note, if the first 100 lines
+fit their header better so. A row with fewer cells than the header is rejected, because a line break without quotes may have
+divided it; `short_rows="pad"` adds the blank cells that some programs, such as Outlook, omit at the end of a row.
+
+In a workbook, rows and columns that are hidden, for example by a filter, are read like the others, with a note;
+`hidden="skip"` leaves the rows out. Only XLSX and XLSM state what is hidden. Each row of merged cells gets their value.
 
 A whole workbook is read in a separate Python process. It may need 384 MiB of memory (about 300,000 people in 13 columns); save a
 larger one as CSV. In an async program, open it in a thread: `await anyio.to_thread.run_sync(open_file, "people.xlsx")`. Any file
@@ -121,9 +129,14 @@ with `cells=off`, every cell is sent as it is.
 Rejects
 -------
 A rejects file contains the failed rows (outcome `rejected`, `not_applied` or `unknown`), with the columns of the input and the
-reason. Fix the rows and import the rejects file; the import ignores the columns that this file adds. With a journal, `rejects_of`
-finds the failed rows after the run, as its example shows. A journal with `fingerprint=file.fingerprint()` is never resumed with a
-file that has changed since the first run. If `create_many` stored the rows in the journal (`spool=True`),
+reason. Fix the rows and import the rejects file; the import ignores the columns that this file adds. If the cells do not show
+the row, the column `_text` does: the text of a line that does not fit the header or is not CSV or JSON, or of a row with a
+damaged value. Such a row is rejected until its `_text` is blank: correct the cells, and clear `_text`. If only blank cells are
+missing at the end of the row, clear it alone.
+
+With a journal, `rejects_of` finds the failed rows after the run, as its example shows. A journal with
+`fingerprint=file.fingerprint()` is never resumed with a file that has changed since the first run, or of which other rows are
+read (`sheet`, `header_row`, `hidden`). If `create_many` stored the rows in the journal (`spool=True`),
 `spooled_rejects(journal)` returns the failed rows from the journal.
 """
 

@@ -25,15 +25,12 @@ class _LineFinder:
     """Finds the text of lines that cannot be parsed. Each search continues where the last one ended."""
 
     def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = enumerate(lines, 1)
+        self._lines = lines
+        self._last = 0
 
     def find(self, first: int, last: int) -> str:
-        found: list[str] = []
-        for number, line in self._lines:
-            if number >= first:
-                found.append(line)
-            if number == last:
-                break
+        found = islice(self._lines, first - 1 - self._last, last - self._last)
+        self._last = last
         return "".join(found).rstrip("\r\n")
 
 
@@ -64,7 +61,9 @@ class CsvFile(File):
                 if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
                     break
         dialect = detect_dialect(sample, delimiter)
-        bare = cls(source=source, dialect=dialect, encoding=codec, above=above + dialect.skip, pads=pads)
+        selection = f"above {above}" if above else ""
+        above += dialect.skip
+        bare = cls(source=source, dialect=dialect, encoding=codec, above=above, pads=pads, selection=selection)
         header = next((block.cells[0] for block in bare._read_all(1, 0)), ())
         if header_row is None and delimiter is None and not dialect.skip:
             require_header(source.name, sample, dialect)

@@ -227,11 +227,6 @@ class ByteSource:
         with self.open_raw() as file:
             return file_digest(cast("io.BufferedReader", file), partial(blake2b, digest_size=16)).hexdigest()
 
-    def require_content(self, fingerprint: str) -> None:
-        """Check that the bytes still have an earlier fingerprint, even if a program changed them and restored their time."""
-        if self.fingerprint() != fingerprint:
-            raise InputChanged(f"{self.name}: the file changed after it was opened: its content is another")
-
     def require_path(self) -> None:
         """Check that no other file has replaced the file. A file that was only moved or deleted is not replaced."""
         with self.lend_descriptor() as descriptor:

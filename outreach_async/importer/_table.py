@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._rows import Block, Record, Row, RowReader, describe_misfit, join_cells
-from outreach_async.importer._source import ByteSource
+from outreach_async.importer._source import ByteSource, InputChanged
 
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
@@ -60,6 +61,8 @@ class File(ABC):
     _added: int = 0
     _has_text: bool = False
     """Whether the last of the added columns is `_text`."""
+    _selection: str = ""
+    """The options that decide which rows a file has: with others, the rows of a journal would be those of other people."""
     _pads: bool = False
     """Whether rows that are shorter than the header get blank cells."""
 
@@ -79,7 +82,7 @@ class File(ABC):
         return self._added > 0
 
     def fingerprint(self) -> str:
-        r"""Return a digest of the file's bytes.
+        r"""Return a digest of the file's bytes, and of the options that decide which rows are read from them.
 
         Example:
             ```python
@@ -87,7 +90,8 @@ class File(ABC):
             journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
             ```
         """
-        return self.source.fingerprint()
+        digest = self.source.fingerprint()
+        return blake2b(f"{digest} {self._selection}".encode(), digest_size=16).hexdigest() if self._selection else digest
 
     def count(self) -> int:
         r"""Read the whole file and return the number of rows.
@@ -200,6 +204,12 @@ class File(ABC):
 def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
     """Yield the records of a file in blocks, without building a row of each."""
     return file._read_mapped(columns, size, _MAX_CHUNK_LENGTH)  # noqa: SLF001 - of this module
+
+
+def require_content(file: File, fingerprint: str) -> None:
+    """Check that a file still has an earlier fingerprint, even if a program changed its bytes and restored its time."""
+    if file.fingerprint() != fingerprint:
+        raise InputChanged(f"{file.name}: the file changed after it was opened: its content is another")
 
 
 def read_records(file: File) -> Iterator[Record]:

@@ -82,7 +82,8 @@ class WorkbookFile(File):
         if options.skips_hidden and not result.marked:
             expected = "expected XLSX or XLSM, which state the hidden rows"
             raise InvalidRequest(f"hidden: {expected}, got {source.name}; save it as XLSX, or omit --hidden")
-        bare = cls(source=source, sheet=result.sheet, spool=spool)
+        selection = repr((result.sheet, options.header_row, options.skips_hidden))
+        bare = cls(source=source, sheet=result.sheet, spool=spool, selection=selection)
         header = next((record.cells for record in _decode_records(spool)), ())
         try:
             file = with_header(bare, header)

@@ -22,7 +22,7 @@ from outreach_async.importer._rejects import (
 )
 from outreach_async.importer._rows import RowUnit
 from outreach_async.importer._source import InputChanged
-from outreach_async.importer._table import read_rows
+from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ImportJob:
         if self.fingerprint is None:
             return None
         try:
-            self.file.source.require_content(self.fingerprint)
+            require_content(self.file, self.fingerprint)
         except InvalidRequest as error:  # also if the file can no longer be read
             return InputChanged(str(error).partition("; ")[0])
         return None

@@ -261,7 +261,8 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     if path := wanted.input or (run.source if wanted.flag else None):
         run = attrs.evolve(run, file=(file := wanted.open_input(path)))
         if figures.fingerprint != file.fingerprint():
-            text = f"{path} has changed since the run began, or is not the input of the run; restore or pass the original file"
+            text = f"{path} has changed since the run began, or is read with other options or is not the input of the run"
+            text = f"{text}; pass the original file, and --sheet, --header-row and --hidden of the run"
             raise InvalidRequest(f"{'--input' if wanted.input else wanted.flag}: {text}")
     details = wanted.write({"": run})
     _print_report(wanted.screen, figures, run.source)
