@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import KEY, Served, Shell, on_terminal, save_contacts
-from support.results import UNCERTAIN
+from support.results import UNCERTAIN, read_results
 
 from outreach_async import Journal, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
@@ -182,6 +182,26 @@ async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, se
     assert "\nfrom " not in shell("report", str(tmp_path / "run.db")).out
     listed = shell("report", str(tmp_path / "run.db"), "--uncertain", "--input", save_contacts(tmp_path, PEOPLE))
     assert (listed.code, "--input: the journal records no input file" in listed.err) == (2, True)
+
+
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_a_journal_has_the_people_who_may_not_be_written_to(served: Served, source: str) -> None:
+    text, files = (
+        "email,Unsubscribed\nann@x.example,\nbo@x.example,yes\n",
+        [str(served.folder / f"{name}.jsonl") for name in "ab"],
+    )
+    options = (*served.options, "--journal", journal := str(served.folder / "run.db"), "--results", files[0])
+    people = served.save(text)
+    done = served("import", people, *options) if source == "file" else served.piped(text, "import", "-", *options)
+    again = served("report", journal, "--results", files[1])
+    ended = "excluded rows: 1; nothing is sent to these people, and --results FILE has the reasons"
+    for shown in (done, again):
+        assert (shown.code, ended in shown.out.splitlines()) == (0, True)
+    for path in files:
+        bo = read_results(Path(path))[1]
+        assert (bo["email"], bo["status"], bo["error"]) == ("bo@x.example", "excluded", "column 'Unsubscribed' says 'yes'")
+    assert served.json("report", journal)[1]["outcomes"]["excluded"] == 1
+    assert [contact["email"] for contact in served.service.contacts("space_1")] == ["ann@x.example"]
 
 
 def test_repeats_last_sends_one_row_per_email_and_exits_0(served: Served) -> None:

@@ -65,6 +65,25 @@ def test_a_row_with_a_fault_is_not_gone(served: Served, ledger: str) -> None:
     assert done.out.endswith("To import more rows:\n  1 row: --check phone=drop imports them without the phone\n")
 
 
+@pytest.mark.thorough
+def test_a_person_who_opts_out_for_some_nights_is_neither_sent_nor_forgotten(served: Served, ledger: str) -> None:
+    path = served.folder / "out.jsonl"
+    options = (*served.options, "--ledger", ledger, *OVERWRITE, "--results", str(path))
+    known, out = ("ledger: 2 unchanged", "unchanged"), ("ledger: 1 unchanged, 1 excluded", "excluded")
+    nights = [("", "ledger: 2 new", "added"), ("", *known), ("true", *out), ("2026-05-04", *out), ("no", *known)]
+    for cell, summary, label in nights:
+        people = served.save(f"email,Unsubscribed\nann@x.example,\nbo@x.example,{cell}\n")
+        dry = served("import", people, *options, "--dry-run")
+        assert (dry.code, summary in dry.out.splitlines()) == (0, True)
+        done = served("import", people, *options)
+        assert (done.code, summary in done.out.splitlines()) == (0, True)
+        assert ("\nexcluded rows: 1; " in done.out) is (label == "excluded")
+        bo = read_results(path)[1]
+        reason = f"column 'Unsubscribed' says '{cell}'" if label == "excluded" else None
+        assert (bo["status"], bo["certain"], bo["error"], bo["remedy"]) == (label, True, reason, None)
+    assert ", 0 gone from the last input" in served("report", ledger).out
+
+
 def test_a_dry_run_compares_with_an_empty_ledger_and_creates_none(served: Served, ledger: str) -> None:
     path = served.save(FIRST)
     code, report = served.json("import", path, *served.options, "--ledger", ledger, *OVERWRITE, "--dry-run", "--check", "off")

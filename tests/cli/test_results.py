@@ -13,7 +13,7 @@ from support.cli import COMMAND, KEY, Served, start_command, wait_for_end
 from support.results import read_results
 from tools.journal_child import outcome
 
-from outreach_async import InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
+from outreach_async import Excluded, InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
 from outreach_async._cli.commands.results import open_results
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
@@ -190,6 +190,7 @@ INVALID, REFUSED = (
     ("status", "error", "expected"),
     [
         ("added", None, (None, None)),
+        ("excluded", Excluded("a; b"), ("a; b", None)),
         ("rejected", INVALID, ("email: missing", "give it")),
         ("rejected", InvalidRequest("email: missing"), ("email: missing", "correct the row, and import it again")),
         ("rejected", REFUSED, ("list: 422; b", "correct the row, and import it again")),

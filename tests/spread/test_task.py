@@ -63,6 +63,16 @@ def test_parts_create_the_contacts_and_report_failures_by_line(
     assert sorted(path.name for path in folder.glob("*.db")) == ["00000.db", "repeats.db"]
 
 
+def test_a_part_reports_people_who_may_not_be_written_to_as_no_failure(connection: Connection, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(f"E-mail,{ROW},Unsubscribed\nann@x.example,0,\nbo@x.example,1,true\n", encoding="utf-8")
+    (part,) = plan([path]).parts
+    report = import_part(part, tmp_path, connection)
+    assert (report.rows, report.failed, report.failures, report.outcomes[Outcome.EXCLUDED]) == (2, 0, (), 1)
+    (bo,) = [row for row in results_of(part, tmp_path) if row["email"] == "bo@x.example"]
+    assert (bo["status"], bo["error"], bo["remedy"]) == ("excluded", "column 'Unsubscribed' says 'true'", None)
+
+
 @pytest.mark.parametrize("place", ["{}", "file://{}/"])
 def test_a_finished_part_sends_nothing_and_reports_the_same(
     made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path, place: str

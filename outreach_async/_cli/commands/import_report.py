@@ -191,6 +191,8 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
         screen.print_line(f"outcomes: {list_outcomes(report.outcomes)}")
     elif occurred:
         screen.print_table(("outcome", "rows"), occurred)
+    if excluded := report.outcomes.get(Outcome.EXCLUDED):
+        screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and --results FILE has the reasons")
     if len(report.targets) <= 1:
         return
     few = _MAX_TARGETS if not screen.console or room is None else min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2)
@@ -220,7 +222,9 @@ def print_report(
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
     if report.repeats and report.ledger is None:
-        screen.print_line(f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail was sent")
+        screen.print_line(
+            f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail counts instead"
+        )
     print_ledger(screen, report.ledger, repeats)
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
