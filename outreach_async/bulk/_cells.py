@@ -198,6 +198,13 @@ def find_lost(value: str, changes: Iterable[Change]) -> Change | None:
     return next((change for change in changes if change.damaged or (not value and change.kind in _LOST)), None)
 
 
+def count_kept(row: Any, width: int) -> int:
+    """Return the number of blank fields of a row that are not sent: of a row of a file, or of a table with `width` fields."""
+    if width and type(row) is dict:
+        return width - len(row.keys() - TARGET_FIELDS)
+    return len(getattr(row, "blanks", ()))
+
+
 def is_csv(rows: object) -> TypeGuard[DictReader[str]]:
     """Return whether rows are those of `csv.DictReader`: texts of cells, by the names of columns."""
     return isinstance(rows, DictReader)

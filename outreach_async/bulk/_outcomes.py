@@ -248,6 +248,8 @@ class LedgerCounts:
         excluded: Rows that are not sent, because the person may not be written to. What the ledger knows of the contact stays.
         gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
         repeated: Rows with the e-mail and the target of another row; `None` if the input cannot be read twice.
+        kept: Fields, not rows: those without a value in the changed rows of a file, a data frame or a `csv.DictReader`. What the
+            service has for them stays, with `duplicates="overwrite"`, too. The ledger does not know which of them had a value.
 
     Example:
         ```python
@@ -266,6 +268,7 @@ class LedgerCounts:
     excluded: int = 0
     gone: int | None = None
     repeated: int | None = None
+    kept: int = 0
 
 
 Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]  # the number of rows for each target and outcome

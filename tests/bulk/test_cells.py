@@ -387,3 +387,26 @@ async def test_the_message_about_a_number_names_a_remedy_that_loses_nothing() ->
         "zip: expected a string or None, got int; convert it with str()",
         "zip: expected a string or None, got float32; convert it with str()",
     ]
+
+
+# What a ledger can say about values that were emptied
+
+
+@virtual_time
+async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(folder: Path) -> None:
+    async def check(name: str, make: Callable[[Table], Any], options: dict[str, Any], kept: list[int]) -> None:
+        ledger, found = Ledger(folder / f"{name} {options}", inline=True), list[int]()
+        async with client_of(service()) as client:
+            for table in (*NIGHTS, NIGHTS[-1]):
+                report = await client.contacts.create_many(make(table), ledger=ledger, duplicates="overwrite", **options)
+                found.append(0 if report.ledger is None else report.ledger.kept)
+        assert found == kept
+        assert all("kept" not in counts for _, _, counts in ledger.report().runs)
+
+    tables = TABLES
+    rows: list[tuple[str, Callable[[Table], Any], dict[str, Any], list[int]]] = [
+        *((name, make, {}, [0, 5, 3, 0]) for name, make in tables.items()),
+        *((name, make, {"blank": "clear"}, [0, 0, 0, 0]) for name, make in TABLES.items()),
+        *((name, make, {}, [0, 0, 0, 0]) for name, make in OTHERS.items()),
+    ]
+    await check_rows_async(rows, check)

@@ -157,10 +157,14 @@ def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> N
     if counts is None:
         return
     found = {name: count for name, count in attrs.asdict(counts).items() if count}
-    repeated = found.pop("repeated", 0)
+    repeated, kept = found.pop("repeated", 0), found.pop("kept", 0)
     screen.print_line(f"ledger: {', '.join(f'{count:,} {name}' for name, count in found.items()) or 'no rows'}")
     if repeated:
         screen.print_line(f"--repeats {repeats}: {repeated:,} rows have the e-mail of another row; {_POLICIES[repeats]}")
+    if kept:
+        blank = format_count(kept, "blank cell")
+        remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
+        screen.print_line(f"the changed rows have {blank}; what the service has for them is kept; {remedy}")
 
 
 def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._vocabulary import Outcome
+from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RecentEmails, Repeats, RowParser, email_of
@@ -83,8 +84,16 @@ class Comparer:
     """Compares rows with the entries of a ledger. It remembers which entries the run's own rows have made out of date."""
 
     def __init__(
-        self, options: LedgerOptions, entries: Generation, parser: RowParser, now: float, *, only_counts: bool = False
+        self,
+        options: LedgerOptions,
+        entries: Generation,
+        parser: RowParser,
+        now: float,
+        *,
+        only_counts: bool = False,
+        width: int = 0,
     ) -> None:
+        """Create a comparer of rows that, before their blank fields were left out, had `width` fields, if that is known."""
         self.counts = LedgerCounts()
         self.unchanged: Counter[Target] = Counter()
         """The number of unchanged rows for each target, if nobody receives their outcomes."""
@@ -100,6 +109,7 @@ class Comparer:
         self._only_counts = only_counts
         self._fresh = fresh_times(now, options.max_age)
         self._ignores_changes = options.ignore_changes
+        self._width = width
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
@@ -259,6 +269,8 @@ class Comparer:
             row.maybe_sent = standing is Standing.UNCERTAIN
             row.rejected_before = self._entries.was_rejected(key)
             setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
+            if standing is Standing.CHANGED:  # perhaps because a value was emptied
+                self.counts.kept += count_kept(row.original, self._width)
             self.marked.append(MarkedRow(row, encode_row(key, mark, self.targets[target]), standing, place))
             self._remember(key, mark)
         return row
@@ -372,12 +384,13 @@ class LedgerFeed(WindowedFeed):
         window_size: Callable[[], int],
         *,
         only_counts: bool,
+        width: int,
     ) -> None:
         super().__init__(ledger.journal, source, parser, window_size)
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
         run = ledger.run
-        self.comparer = Comparer(ledger.options, run.entries, parser, ledger.started_at, only_counts=only_counts)
+        self.comparer = Comparer(ledger.options, run.entries, parser, ledger.started_at, only_counts=only_counts, width=width)
         self._marked_count = 0
         self._share = 1.0
         self._policy = ledger.options.repeats or "serial"

@@ -180,7 +180,7 @@ class Pipeline:
         else:
             arguments = source, plan.parser, self._next_window_size
             if isinstance(opened, OpenLedger):
-                rows = LedgerFeed(opened, *arguments, only_counts=only_counts and not engine.observer)
+                rows = LedgerFeed(opened, *arguments, only_counts=only_counts and not engine.observer, width=plan.source.width)
                 recorder: JournalRecorder = LedgerRecorder(opened, rows, self._deliver)
             else:
                 recorder = JournalRecorder(opened, WindowedFeed(opened, *arguments), self._deliver)

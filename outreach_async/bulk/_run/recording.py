@@ -175,7 +175,7 @@ class LedgerRecorder(JournalRecorder):
         numbers = PossiblySent.of(self.feed.numbers[index] for index in indexes)
         super()._end(state, numbers)
         comparer = self.feed.comparer
-        counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count}
+        counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count and name != "kept"}
         # Only a run that has read its whole input shows which contacts are gone from it.
         seen = comparer.seen if state == "finished" else None
         comparer.counts.gone = self._run.fold(numbers, counts, seen, comparer.compared_targets)

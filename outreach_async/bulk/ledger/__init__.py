@@ -46,6 +46,11 @@ another run took over. So an uncertain row stays uncertain, and is sent again, i
 these. This assumes that the service carries out a request within a minute after its timeout, less the difference between the
 clocks of two machines.
 
+A value that is emptied in the input makes its row a changed one, but a blank value is not sent, so the contact keeps what it
+has. `blank="clear"` (`--blank clear`) clears the fields of blank values, also of those that were emptied before: the first run
+with it sends each row that has a blank value. The ledger has a digest of each row, not its values, so it cannot tell which of
+them had a value: `BulkReport.ledger.kept` counts the fields without a value in the changed rows.
+
 If a contact has several rows in one input, the ledger compares them together, in their order: rows that come in the same order
 again are unchanged, and a row that was added at the end is sent alone. If one of them changes, it and the later ones are sent.
 `repeats="last"` or `"first"` sends only one of the rows with an e-mail and a target; the others are `not_applied`. With
