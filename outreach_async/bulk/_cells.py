@@ -35,6 +35,15 @@ Example:
     ```
 """
 
+
+def require_clearing(blank: Blank | None, duplicates: str) -> None:
+    if blank == "clear" and duplicates != "overwrite":
+        raise InvalidRequest(
+            f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
+            ' pass duplicates="overwrite", or omit blank'
+        )
+
+
 _CHUNK_SIZE: Final = 250  # rows of a CSV file that are read ahead
 _LINGER: Final = 0.002  # seconds after which fewer rows are read ahead
 _MAX_GROUPS: Final = 100  # groups of findings that a run remembers
@@ -66,10 +75,11 @@ class _Group:
 class CellReader:
     """Reads the values of rows. It counts what it changed or found, by field and kind."""
 
-    def __init__(self, columns: Collection[str] | None = None, *, normalise: bool, blank: Blank) -> None:
+    def __init__(self, columns: Collection[str] | None = None, *, normalise: bool, blank: Blank, logs: bool = True) -> None:
         """Create a reader of rows that all have these columns or, by default, of rows that may have any fields."""
         self._columns = columns
         self._normalises = normalise
+        self._logs = logs
         self._blank: Any = None if blank == "clear" else _LEFT_OUT
         self._count = 0
         self._groups: dict[tuple[str, str], _Group] = {}
@@ -184,7 +194,8 @@ class CellReader:
                 self._ungrouped += 1
                 return
             group = self._groups[key] = _Group(index, shorten(mask_keys(change.message), _MAX_MESSAGE_LENGTH))
-            LOGGER.warning("create_many: %s", _describe(code, group))
+            if self._logs:
+                LOGGER.warning("create_many: %s", _describe(code, group))
         group.count += 1
 
 
@@ -196,6 +207,12 @@ def _describe(code: str, group: _Group) -> str:
 def find_lost(value: str, changes: Iterable[Change]) -> Change | None:
     """Return the change that says that a value is lost: it is not sent, but the cell is not blank. `None` for any other value."""
     return next((change for change in changes if change.damaged or (not value and change.kind in _LOST)), None)
+
+
+def is_blank(code: str, text: str) -> bool:
+    """Return whether a cell has no value: it is empty, or has a text that stands for a missing value, and nothing was lost."""
+    value, changes = read_value(code, text)
+    return (not value or value.isspace()) and find_lost(value, changes) is None
 
 
 def count_kept(row: Any, width: int) -> int:

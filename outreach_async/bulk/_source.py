@@ -81,13 +81,16 @@ class Source:
         *,
         normalise: bool | None = None,
         blank: Blank | None = None,
+        is_first: bool = True,
     ) -> None:
+        """Open the rows. Only a reading that `is_first` logs what it changes in them."""
         _require_reading(numbers, normalise, blank)
         self.total: int | None = None
         with suppress(TypeError):  # before a frame is read, because DuckDB runs one query at a time
             self.total = len(rows)  # type: ignore[arg-type]
         self._found: tuple[str, ...] = ()
         self.cells: CellReader | None = None
+        self._logs = is_first
         self.freeze: Callable[[Any], Any] = freeze
         self.stream: AsyncIterator[Any] | None = None
         self.iterator: Iterator[Any] = iter(())
@@ -96,7 +99,7 @@ class Source:
         if isinstance(rows, Rereadable):
             self.read_again = rows.read_again
         elif _is_rereadable(rows):
-            self.read_again = lambda: Source(rows, numbers, normalise=normalise, blank=blank).iterator
+            self.read_again = lambda: Source(rows, numbers, normalise=normalise, blank=blank, is_first=False).iterator
         if isinstance(rows, ReadRows):
             self.read_again = rows.source.read_again
             self.cells, self._found, self.stream = rows.source.cells, rows.source._found, rows  # noqa: SLF001 - of this class
@@ -111,7 +114,7 @@ class Source:
             columns, chunks = csv_columns(rows), read_csv(rows, freeze)
         else:
             chunks, self._found, columns = read_frame(rows, numbers, cleans=normalise, nulls=blank == "clear")
-        self.cells = CellReader(columns, normalise=normalise, blank=blank)
+        self.cells = CellReader(columns, normalise=normalise, blank=blank, logs=self._logs)
         self.iterator = self.cells.read_table(chunks)
 
     def _read_rows(self, rows: Any, *, normalise: bool | None, blank: Blank | None) -> None:
@@ -120,7 +123,7 @@ class Source:
         if not isinstance(rows, AsyncIterable | Iterable):
             raise InvalidRequest(f"rows: expected an iterable of contacts, got {type_name(rows)}; {_REMEDY}")
         if normalise or blank:
-            self.cells = CellReader(normalise=bool(normalise), blank=blank or "keep")
+            self.cells = CellReader(normalise=bool(normalise), blank=blank or "keep", logs=self._logs)
             self.freeze = partial(freeze, read=self.cells.read)
         if isinstance(rows, AsyncIterable):
             self.stream = aiter(rows)

@@ -95,8 +95,8 @@ class Columns:
                 sources[code] = (*sources.get(code, ()), at)
         sources |= {cast("str", self.codes[places[0]]): places for places in self.fallbacks}
         consent = tuple((at, code) for at, code in enumerate(self.codes) if code in CONSENT_CODES)
-        known = tuple((first, code) for code, (first, *_) in sources.items() if _is_contact_member(code))
-        extra = tuple((first, code) for code, (first, *_) in sources.items() if not _is_contact_member(code))
+        known = tuple((first, code) for code, (first, *_) in sources.items() if is_contact_member(code))
+        extra = tuple((first, code) for code, (first, *_) in sources.items() if not is_contact_member(code))
         names = order_fields(tuple(code for _, code in known))
         pick = itemgetter(*(sources[name][0] for name in names)) if len(names) > 1 else None  # itemgetter(1) returns no tuple
         plain = (names, pick) if pick and not extra else None
@@ -353,7 +353,7 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
     return ""
 
 
-def _is_contact_member(code: str) -> bool:
+def is_contact_member(code: str) -> bool:
     """Return whether a code belongs to a target, or a standard or custom field. Values of all others are sent in `extra`."""
     return code in _STANDARD_CODES or code in TARGET_FIELDS or code.startswith(CUSTOM_PREFIX)
 

@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from outreach_async._service.validation import masked_repr, require_encodable
+from outreach_async._service.validation import TARGET_FIELDS, masked_repr, require_encodable
 from outreach_async._service.values import DIGIT_FIELDS, Change, find_suspects, read_value
+from outreach_async.bulk._cells import is_blank
 from outreach_async.errors import Excluded, InvalidRequest, shorten
 from outreach_async.importer._checks import (
     CHECK_OF_FIELD,
@@ -24,7 +25,7 @@ from outreach_async.importer._checks import (
     find_impossible_phones,
     find_problems,
 )
-from outreach_async.importer._columns import Columns
+from outreach_async.importer._columns import Columns, is_contact_member
 from outreach_async.importer._consent import find_exclusion
 
 _MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
@@ -184,6 +185,35 @@ class Row(Mapping[str, Any]):
             return None
         codes, pick = columns.plain
         return codes, pick(self.sent)
+
+    @property
+    def blanks(self) -> tuple[str, ...]:
+        """The codes of the fields that are not sent because their cells are blank, not because their value is damaged."""
+        members, columns = self.members, self._columns
+        if columns is None or not self.sent or self.fault is not None or self.excluded is not None:
+            return ()
+        known = {*members, *members.get("extra", ()), *TARGET_FIELDS}
+        known.update(remark.code for remark in self.warnings if remark.kind == "error")  # a workbook has no text of an error
+        absent = ((code, places) for code, places in columns.sources.items() if code not in known)
+        return tuple(code for code, places in absent if all(is_blank(code, self.cells[at]) for at in places))
+
+    def clear_blanks(self) -> Row:
+        r"""Return the row with `None` for each field whose cells are blank, as `create_many` sends it with `blank="clear"`.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,\n")
+            file = open_file("people.csv")
+            print([dict(row.clear_blanks()) for row in file.rows(map_columns(file.headers))])
+            # -> [{'email': 'ann@company.example', 'city': None}]
+            ```
+        """
+        if not (blanks := self.blanks):
+            return self
+        members = {**self.members, **{code: None for code in blanks if is_contact_member(code)}}
+        if extra := {code: None for code in blanks if not is_contact_member(code)}:
+            members["extra"] = {**members.get("extra", {}), **extra}
+        return attrs.evolve(self, members=members)
 
     def __getitem__(self, code: str) -> Any:
         return self._require_readable()[code]

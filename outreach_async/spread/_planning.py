@@ -24,6 +24,7 @@ from outreach_async._service.contacts import Target
 from outreach_async._service.validation import require_choice, require_id, require_upload_options, type_name
 from outreach_async._service.values import read_value
 from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.bulk._cells import Blank, require_clearing
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk._targets import Targets
@@ -65,6 +66,7 @@ class SpreadOptions:
     hidden: str | None = None
     workspaces: Mapping[str, str] = attrs.field(factory=dict)
     """Ids of the workspaces that rows may name, by name."""
+    blank: Blank = "keep"
 
     def open(self, location: str, version: FileVersion) -> File:
         names = ("format", "encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
@@ -158,7 +160,8 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
             # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
             names = part.options.workspaces
             id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
-            yield planned, row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
+            named = row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
+            yield planned, named.clear_blanks() if part.options.blank == "clear" else named
 
 
 def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
@@ -329,6 +332,7 @@ def plan(
     delimiter: str | None = None,
     short_rows: str | None = None,
     hidden: str | None = None,
+    blank: Blank = "keep",
     workspace: str | None = None,
     workspaces: Mapping[str, str] = MappingProxyType({}),
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
@@ -341,7 +345,7 @@ def plan(
             `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names of campaigns. A
             column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
         fields, ignore_unknown: As for `map_columns`; `fields` are needed if a column is named after a label.
-        duplicates, strict_validation, campaign, repeats: As for `create_many`.
+        duplicates, strict_validation, campaign, repeats, blank: As for `create_many`.
         format, encoding, sheet, header_row, delimiter, short_rows, hidden: As for `open_file`.
         workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
         workspaces: Ids of workspaces by the names that rows may use.
@@ -360,6 +364,8 @@ def plan(
     """
     campaign = require_upload_options(duplicates, strict_validation, campaign)
     require_choice("repeats", repeats, get_args(Repeats))
+    require_choice("blank", blank, get_args(Blank))
+    require_clearing(blank, duplicates)
     options = SpreadOptions(
         duplicates=duplicates,
         strict_validation=strict_validation,
@@ -369,6 +375,7 @@ def plan(
         encoding=encoding,
         sheet=sheet,
         header_row=header_row,
+        blank=blank,
         delimiter=delimiter,
         short_rows=short_rows,
         hidden=hidden,

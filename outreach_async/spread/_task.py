@@ -257,6 +257,7 @@ def run_part(
                 concurrency=connection.concurrency,
                 # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
                 repeats=options.repeats if part.repeated else "serial",
+                blank="clear" if options.blank == "clear" else None,  # the rows of a file have no blank values to keep
                 journal=record,
                 resume=True,
                 earlier=earlier,

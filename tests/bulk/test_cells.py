@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from decimal import Decimal
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
@@ -112,8 +112,8 @@ def expected(nights: list[Table], blank: str) -> dict[str, dict[str, str]]:
 
 MEANINGS: list[tuple[dict[str, Any], str, list[Callable[[Table], Any]]]] = [
     ({}, "keep", [*TABLES.values(), file_of]),
-    ({"blank": "keep"}, "keep", [*TABLES.values(), *OTHERS.values()]),
-    ({"blank": "clear"}, "clear", [*TABLES.values(), *OTHERS.values()]),
+    ({"blank": "keep"}, "keep", [*TABLES.values(), file_of, *OTHERS.values()]),
+    ({"blank": "clear"}, "clear", [*TABLES.values(), file_of, *OTHERS.values()]),
     ({"normalise": True}, "keep", [*OTHERS.values()]),
     ({"normalise": False}, "keep", [*TABLES.values()]),
     ({"normalise": False, "blank": "clear"}, "clear", [reader_of, stream_of]),
@@ -162,7 +162,7 @@ async def test_a_blank_value_has_the_same_meaning_with_a_journal_and_a_ledger(
 
 
 def test_the_synchronous_client_gives_a_blank_value_the_same_meaning() -> None:
-    for make in reader_of, TABLES["polars"], dicts_of:
+    for make in reader_of, TABLES["polars"], dicts_of, file_of:
         for blank in "keep", "clear":
             fake = service()
             with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
@@ -233,14 +233,17 @@ async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
 
 @virtual_time
 async def test_a_value_that_is_lost_never_clears_a_field() -> None:
-    fake = service()
-    before, after = (["ann@a.example", "Lyon", "01234", plan] for plan in ("gold", "#REF!"))
-    async with client_of(fake) as client:
-        for row in before, after:
-            await client.contacts.create_many(reader_of([row]), duplicates="overwrite", blank="clear")
-        assert stored(fake)["ann@a.example"]["custom_1"] == "gold"
-        await client.contacts.create_many(reader_of([[*before[:3], "NULL"]]), duplicates="overwrite", blank="clear")
-    assert "custom_1" not in stored(fake)["ann@a.example"]
+    async def check(make: Callable[[Table], Any], lost: str) -> None:
+        fake = service()
+        before = ["ann@a.example", "Lyon", "01234", "gold"]
+        async with client_of(fake) as client:
+            for row in before, [*before[:3], lost]:
+                await client.contacts.create_many(make([row]), duplicates="overwrite", blank="clear")
+            assert stored(fake)["ann@a.example"]["custom_1"] == "gold"
+            await client.contacts.create_many(make([[*before[:3], "NULL"]]), duplicates="overwrite", blank="clear")
+        assert "custom_1" not in stored(fake)["ann@a.example"]
+
+    await check_rows_async(product((reader_of, TABLES["polars"], file_of), ("#REF!", "\0")), check)
 
 
 # csv.DictReader
@@ -403,10 +406,10 @@ async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(folder
         assert found == kept
         assert all("kept" not in counts for _, _, counts in ledger.report().runs)
 
-    tables = TABLES
+    tables = TABLES | {"a file": file_of}
     rows: list[tuple[str, Callable[[Table], Any], dict[str, Any], list[int]]] = [
         *((name, make, {}, [0, 5, 3, 0]) for name, make in tables.items()),
-        *((name, make, {"blank": "clear"}, [0, 0, 0, 0]) for name, make in TABLES.items()),
+        *((name, make, {"blank": "clear"}, [0, 0, 0, 0]) for name, make in tables.items()),
         *((name, make, {}, [0, 0, 0, 0]) for name, make in OTHERS.items()),
     ]
     await check_rows_async(rows, check)

@@ -32,7 +32,7 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
     code, report = served.json("import", served.save(SECOND), *options)
     assert (code, report["outcomes"]["added"], report["outcomes"]["overwriten"], report["outcomes"]["rejected"]) == (3, 1, 1, 1)
     assert report["ledger"] == {
-        **dict.fromkeys(("expired", "uncertain", "unchanged", "excluded", "repeated"), 0),
+        **dict.fromkeys(("expired", "uncertain", "unchanged", "excluded", "repeated", "kept"), 0),
         "new": 1,
         "changed": 1,
         "gone": 1,
@@ -45,6 +45,36 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
         "bo@x.example": "Bern",
         "cy@x.example": "Oslo",
     }
+
+
+def test_a_cell_that_was_emptied_keeps_its_value_unless_blank_cells_clear(served: Served, ledger: str) -> None:
+    full, emptied = "email,city,zip\nann@x.example,Lyon,#REF!\n", "email,city,zip\nann@x.example,,#REF!\n"
+    options = (*served.options, "--ledger", ledger, *OVERWRITE)
+    remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
+    note = f"note: the changed rows have 1 blank cell, and what the service has for them is kept; {remedy}"
+
+    def night(text: str, *more: str) -> tuple[list[str], dict[str, str]]:
+        done = served("import", served.save(text), *options, *more)
+        (contact,) = served.service.contacts("space_1")
+        return done.out.splitlines()[-2:], contact["fields"]
+
+    night(full)
+    assert night(emptied, "--dry-run") == (["ledger: 1 changed", note], {"city": "Lyon"})
+    assert night(emptied) == (["ledger: 1 changed", note], {"city": "Lyon"})
+    lines, fields = night(emptied, *remedy.split(" pass ")[1].split())
+    assert (lines[-1], fields) == ("ledger: 1 changed", {})
+    for more in (), ("--dry-run",):
+        assert night(emptied, "--blank", "clear", *more)[0][-1] == "ledger: 1 unchanged"
+    found = served(
+        "report", ledger, "--input", served.save(emptied), "--results", str(served.folder / "ids.csv"), "--blank", "clear"
+    )
+    assert "ledger: 1 unchanged\n" in found.out
+    refused = served("import", served.save(emptied), *served.options, "--blank", "clear")
+    assert refused.code == 2
+    assert (
+        "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite"
+        in refused.err
+    )
 
 
 @pytest.mark.thorough
@@ -131,7 +161,17 @@ def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger:
     assert (code, report["contacts"], report["input"]) == (
         0,
         3,
-        {"new": 1, "changed": 1, "expired": 0, "uncertain": 1, "unchanged": 1, "excluded": 0, "gone": 0, "repeated": 0},
+        {
+            "new": 1,
+            "changed": 1,
+            "expired": 0,
+            "uncertain": 1,
+            "unchanged": 1,
+            "excluded": 0,
+            "gone": 0,
+            "repeated": 0,
+            "kept": 0,
+        },
     )
     assert [(row["line"], row["email"], row["status"], row["id"]) for row in read_results(path)] == [
         (2, "ann@x.example", "unchanged", ids["ann@x.example"]),

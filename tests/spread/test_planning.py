@@ -224,6 +224,15 @@ def test_rows_of_a_part_are_encoded_from_their_cells(tmp_path: Path) -> None:
     assert row.plain == (("city", "email"), ("Lyon", "ann@x.example"))  # several times as fast as `members`
 
 
+def test_blank_cells_of_a_part_clear_their_fields_if_the_plan_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("E-mail,City,ZIP\nann@x.example,,#REF!\n", encoding="utf-8")
+    kept, cleared = (plan([path], blank=blank, duplicates="overwrite").parts[0] for blank in ("keep", "clear"))
+    ((_, row),) = planned_rows(ImportPlan.from_json(attrs.evolve(plan([path]), options=cleared.options).to_json()).parts[0])
+    assert dict(row) == {"email": "ann@x.example", "city": None}
+    assert kept.fingerprint() != cleared.fingerprint()
+
+
 REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     ([], {}, "files: expected at least one file, got none"),
     ("a.csv", {}, "files: expected an iterable of paths or URLs, got one str"),
@@ -235,6 +244,8 @@ REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     (["a.csv"], {"duplicates": "replace"}, "duplicates: expected one of"),
     (["a.csv"], {"campaign": "spring"}, "campaign: "),
     (["a.csv"], {"repeats": "never"}, "repeats: expected one of"),
+    (["a.csv"], {"blank": "drop"}, "blank: expected one of"),
+    (["a.csv"], {"blank": "clear"}, 'blank: expected duplicates="overwrite" with "clear", got \'skip\''),
     (["a.csv"], {"sheet": "People"}, "sheet: expected xlsx"),
 )
 

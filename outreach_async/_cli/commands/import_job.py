@@ -26,7 +26,7 @@ from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import Journal, ObjectJournal, Repeats
+    from outreach_async.bulk import Blank, Journal, ObjectJournal, Repeats
     from outreach_async.bulk.journal import JournalReport
     from outreach_async.bulk.journal._records import Earlier
     from outreach_async.bulk.ledger import Changed
@@ -50,6 +50,7 @@ class ImportJob:
     ledger: files.JournalLocation | None = None
     max_age: float | None = None
     changed: Changed = "send"
+    blank: Blank | None = None
     stop_after_rejects: int | None = 50
     resume: bool = False
     earlier: Earlier = "known"
@@ -134,4 +135,5 @@ class ImportJob:
 
     def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
         """Return the rows of the file as the check has judged them, with the ids of their campaigns."""
-        return with_ids(read_rows(self.file, columns, self.checks), columns, targets)
+        rows = with_ids(read_rows(self.file, columns, self.checks), columns, targets)
+        return map(Row.clear_blanks, rows) if self.blank == "clear" else rows

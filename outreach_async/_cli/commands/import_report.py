@@ -161,10 +161,10 @@ def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> N
     screen.print_line(f"ledger: {', '.join(f'{count:,} {name}' for name, count in found.items()) or 'no rows'}")
     if repeated:
         screen.print_line(f"--repeats {repeats}: {repeated:,} rows have the e-mail of another row; {_POLICIES[repeats]}")
-    if kept:
+    if kept:  # perhaps because they were emptied in the file
         blank = format_count(kept, "blank cell")
         remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
-        screen.print_line(f"the changed rows have {blank}; what the service has for them is kept; {remedy}")
+        screen.print_line(f"note: the changed rows have {blank}, and what the service has for them is kept; {remedy}")
 
 
 def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:

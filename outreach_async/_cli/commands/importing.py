@@ -94,6 +94,10 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
     open_input = files.pop_open_input(settings)
     settings["campaign"] = read_campaign(settings["campaign"])
+    if settings["blank"] == "clear" and settings["duplicates"] != "overwrite":
+        raise click.UsageError(
+            "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite, too."
+        )
     if dask is not None:
         from outreach_async._cli.commands.spreading import import_in_parts
 
@@ -354,6 +358,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, clo
         ledger=job.ledger,
         max_age=job.max_age,
         changed=job.changed,
+        blank="clear" if job.blank == "clear" else None,  # the rows of a file have no blank values to keep
         stop_after_rejects=job.stop_after_rejects,
         order="completion" if job.rejects is None and job.results is None else "input",
         resume=job.resume,

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +31,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.importer import File, map_columns, parse_overrides
+from outreach_async.importer import File, Row, map_columns, parse_overrides
 from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import apply_mapping, read_mapping
 from outreach_async.importer._rejects import (
@@ -158,7 +157,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
         rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, wanted.keeps, **mapping)
-        print_ledger(screen, attrs.evolve(known, repeated=None), "serial")
+        print_ledger(screen, attrs.evolve(known, repeated=None, kept=0), "serial")
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
     screen.print_result({**found.to_dict(), **details})
@@ -175,6 +174,7 @@ def _look_up(
     maps: Sequence[str],
     mapping: Path | None,
     ignore_unknown: bool,
+    blank: str | None,
     workspace: str | None,
     campaign: str | None,
 ) -> tuple[int, LedgerCounts]:
@@ -186,10 +186,12 @@ def _look_up(
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
     written, kept = count(), keep_columns(keeps, file.headers)
+
+    def read_all() -> Iterator[Row]:
+        return (row.clear_blanks() if blank == "clear" else row for row in file.rows(columns))
+
     with files.explain_write_errors("--results", results), open_outcomes(results, file, kept=kept) as write:
-        counts = count_changes(
-            partial(file.rows, columns), options, Targets(target), lambda outcome: (next(written), write(outcome))
-        )
+        counts = count_changes(read_all, options, Targets(target), lambda outcome: (next(written), write(outcome)))
     return next(written), counts
 
 

@@ -78,6 +78,7 @@ def import_in_parts(
         strict_validation=settings["strict"],
         campaign=_find_campaign(options, connection.workspace, settings["campaign"]),
         repeats=settings["repeats"],
+        blank=settings["blank"] or "keep",
         **file_options,
     )
     for file in made.files:

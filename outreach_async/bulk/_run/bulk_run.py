@@ -18,7 +18,7 @@ from outreach_async._files.objects import is_url, open_objects
 from outreach_async._service.contacts import Target
 from outreach_async._service.operations import ContactRequests
 from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
-from outreach_async.bulk._cells import Blank
+from outreach_async.bulk._cells import Blank, require_clearing
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._progress import BulkProgress
@@ -72,7 +72,7 @@ def create_run(
     require_choice("repeats", options.repeats, get_args(Repeats))
     require_choice("earlier", options.earlier, get_args(Earlier))
     source = Source(rows, options.numbers, normalise=options.normalise, blank=options.blank)
-    _require_clearing(options.blank, contact_requests.duplicates)
+    require_clearing(options.blank, contact_requests.duplicates)
     for finding in source.findings:
         LOGGER.warning("create_many: %s", finding)
     throttle = JournalledThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
@@ -94,14 +94,6 @@ def create_run(
     ledger_options = _create_ledger_options(options, identity, address, call_options.timeout, source)
     journal_options = None if ledger_options else _create_journal_options(options, identity, address)
     return BulkRun(plan, journal_options, ledger_options)
-
-
-def _require_clearing(blank: Blank | None, duplicates: str) -> None:
-    if blank == "clear" and duplicates != "overwrite":
-        raise InvalidRequest(
-            f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
-            ' pass duplicates="overwrite", or omit blank'
-        )
 
 
 def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
