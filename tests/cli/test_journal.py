@@ -49,14 +49,14 @@ def test_without_a_journal_a_long_wait_is_an_incomplete_import(served: Served) -
 
 @pytest.mark.thorough
 def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: Served) -> None:
-    path, journal = served.save("email,Plan\na@a.example,gold\nnone,\n"), str(served.folder / "run.db")
+    path, journal = served.save("email,Plan\na@a.example,gold\nnobody,\n"), str(served.folder / "run.db")
     first = served("import", path, *served.options, "--journal", journal)
     requests_before = len(served.service.requests)
     second = served("import", path, *served.options, "--journal", journal, "--resume")
     assert (first.code, second.code, len(served.service.requests)) == (3, 3, requests_before)
     assert "Plan" in first.out + first.err
     assert "Plan" not in second.out + second.err
-    failure = first.out.index("line 3: none: rejected: ")
+    failure = first.out.index("line 3: nobody: rejected: ")
     assert second.out == f"The run in {journal} had already finished, so nothing was sent. Its results:\n{first.out[failure:]}"
     assert served.json("import", path, *served.options, "--journal", journal, "--resume")[1]["rows"] == 2
     assert served("report", journal, "--uncertain").out.splitlines()[0] == "record\tstatus\tpossible\tattempts\tid\terror\tremedy"
@@ -93,7 +93,7 @@ def test_the_report_names_the_campaigns_of_uncertain_rows_if_they_differ(served:
 
 def test_the_report_adds_lines_and_emails_from_the_input(served: Served) -> None:
     served.service.faults.script("create_contact", ok, commit_then(reset()), ok)
-    path, journal = served.save('City,Mail\n"x\ny",a@a.example\n\nz, b@b.example\n'), str(served.folder / "run.db")
+    path, journal = served.save('personal_note,Mail\n"x\ny",a@a.example\n\nz, b@b.example\n'), str(served.folder / "run.db")
     served("import", path, *served.options, "--journal", journal, "--concurrency", "1")
     moved = (served.folder / "people.csv").rename(served.folder / "moved.csv")
     _, value = served.json("report", journal, "--uncertain", "--input", str(moved))

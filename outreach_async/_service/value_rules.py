@@ -1,0 +1,508 @@
+r"""What is done to a text before it is a value: small rules, each for one thing that spreadsheets and people do to cells.
+
+A rewrite returns another text, and why it is meant; a judge only reports. Rewrites run in the order of `REWRITES`, again and
+again until none applies, and then the judges: so a value that was read once is not changed by reading it again.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable
+from datetime import date, timedelta
+from html.entities import name2codepoint
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from outreach_async._service.value_words import ERRORS, MISSING, PLACEHOLDER, SURNAMES
+
+FieldKind: TypeAlias = Literal["email", "phone", "zip", "date", "url", "name", "place", "text", "note", "custom"]
+
+
+class RuleFinding(NamedTuple):
+    """What a rule found: its kind, what is the matter, and the remedy. Without a `value`, the text is sent as it is."""
+
+    kind: str
+    what: str
+    remedy: str
+    value: str | None = None
+    damaged: bool = False
+    detail: str = ""  # of this text alone
+
+
+Rule: TypeAlias = Callable[[FieldKind, str], RuleFinding | None]
+
+_CODES: Final = frozenset({"email", "phone", "zip", "date", "url"})  # fields whose values have a form of their own
+_LITERAL: Final = frozenset({"note", "custom"})  # fields whose values are sent to the letter, except for what is never meant
+_DIGITS: Final = frozenset({"phone", "zip"})
+
+# Characters.
+
+_SPACES: Final = "".join(filter(str.isspace, map(chr, range(0x3001))))  # also tabs, line breaks and the separators 0x1C to 0x1F
+_INVISIBLE: Final = "\xad\u061c\u180e\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+_FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and symbols without ink
+_JOINERS: Final = "\u200c\u200d"  # parts of words in Persian and in Indic scripts, and of emoji
+AROUND: Final = _SPACES + _INVISIBLE + _FILLERS
+_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]")
+_HIDDEN_IN_CODES: Final = re.compile(f"[{_INVISIBLE}{_JOINERS}]")
+_ESCAPED: Final = re.compile(r"(?<!_x005F)_x(00[01][0-9A-F]|00[789][0-9A-F]|00A0|200B|FEFF)_", re.IGNORECASE)
+_BREAKS: Final = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+_LITERAL_BREAKS: Final = re.compile(r"[\v\f]|\r(?!\n)")
+_CONTROLS: Final = re.compile(r"[\x01-\x08\x0e-\x1f\x7f]")
+_C1: Final = re.compile("[\x80-\x84\x86-\x9f]")
+_WIDE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # the ASCII characters that East Asian keyboards write
+_DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"), "-")
+_BLANKS: Final = dict.fromkeys(map(ord, "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))), " ")
+
+
+def _unescape(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if "_x" not in text or (value := _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)) == text:
+        return None
+    return RuleFinding("escape", "has characters in the notation of workbooks, such as _x000D_", "remove them", value)
+
+
+def _unquote(kind: FieldKind, text: str) -> RuleFinding | None:
+    """Remove the quotes around a code, and those that follow a blank, which a reader of CSV takes for a part of the cell."""
+    plain = text.strip(AROUND)
+    if kind in _CODES:
+        inner = plain[1:-1] if len(plain) > 1 and plain[0] + plain[-1] in _QUOTES else plain
+    else:
+        inner = quoted[1] if text[:1].isspace() and (quoted := _QUOTED.fullmatch(plain)) else plain
+    if inner == plain:
+        return None
+    return RuleFinding("quotes", "has quotes around it", "remove them", inner.replace('""', '"'))
+
+
+_QUOTES: Final = frozenset({'""', "''", "``", "\u201c\u201d", "\u201e\u201c", "\u2018\u2019", "\xab\xbb"})
+_QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"', re.DOTALL)
+
+
+def _trim(kind: FieldKind, text: str) -> RuleFinding | None:
+    value = text.strip(AROUND + _JOINERS if kind in _CODES else AROUND).lstrip(_JOINERS)
+    # A joiner at the end is a letter of some scripts, but never of Latin script.
+    if value[-1:] in {*_JOINERS} and value.rstrip(_JOINERS).isascii():
+        value = value.rstrip(_JOINERS)
+    return None if value == text else RuleFinding("blanks", "has blanks or invisible characters around it", "remove them", value)
+
+
+def _show_hidden(kind: FieldKind, text: str) -> RuleFinding | None:
+    if text.isascii() or kind in _LITERAL:
+        return None
+    value = (_HIDDEN_IN_CODES if kind in _CODES else _HIDDEN).sub("", text)
+    return None if value == text else RuleFinding("hidden", "has invisible characters", "remove them", value)
+
+
+def _narrow(kind: FieldKind, text: str) -> RuleFinding | None:
+    """Write a code, or the blanks in the name of a place, with the characters of ASCII that are meant."""
+    if text.isascii() or kind not in _CODES | {"place"}:
+        return None
+    value = text.translate(_BLANKS)
+    if kind in _CODES:
+        value = value.translate(_WIDE)
+    if kind in {"phone", "zip", "date"}:
+        value = "".join(str(int(sign)) if sign.isdecimal() else sign for sign in value.translate(_DASHES))
+    what = "has digits, signs or blanks other than those of ASCII"
+    return None if value == text else RuleFinding("width", what, "write them as on an English keyboard", value)
+
+
+def _join_lines(kind: FieldKind, text: str) -> RuleFinding | None:
+    if kind in _LITERAL:
+        value = _LITERAL_BREAKS.sub("\n", text)
+    else:
+        value = " ".join(part.strip(" ") for part in _BREAKS.split(text)) if _BREAKS.search(text) else text
+    return None if value == text else RuleFinding("lines", "has a line break or a tab", "write it in one line", value)
+
+
+def _drop_controls(_kind: FieldKind, text: str) -> RuleFinding | None:
+    value = _CONTROLS.sub("", text)
+    return None if value == text else RuleFinding("control", "has control characters", "remove them", value)
+
+
+def _restore_signs(kind: FieldKind, text: str) -> RuleFinding | None:
+    # Bytes of Windows-1252 that were read as Latin-1: quotes, dashes and the euro sign became control characters.
+    if text.isascii() or kind in _CODES or not _C1.search(text):
+        return None
+    value = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", "ignore") or found[0], text)
+    what = "was read in the wrong encoding"
+    return None if value == text else RuleFinding("mojibake", what, "export the file again as UTF-8", value)
+
+
+# Guards of spreadsheets, and the labels of other programs.
+
+_FORMULA: Final = re.compile(r'"?=\s*(?:(?P<quotes>"{1,4})(?P<bare>[^"]*)(?P=quotes)"{0,4}|"(?P<quoted>(?:[^"]|"")*)")\s*')
+_TEXT_FORMULA: Final = re.compile(r'=\s*(?:T|TEXT|TRIM|CLEAN)\(\s*"([^"]*)"[^"()]*(?:"[^"]*")?\s*\)', re.IGNORECASE)
+_HYPERLINK: Final = re.compile(r'=\s*HYPERLINK\(\s*"([^"]*)"\s*(?:[,;]\s*"([^"]*)"\s*)?\)', re.IGNORECASE)
+_APOSTROPHE: Final = re.compile(r"'(?=[=+@-]|[0-9][0-9 .,/()+-]*\Z)")
+_CODE_GUARD: Final = re.compile(r"\A(?:['\u2018\u2019`\xb4]+(?=[^'\u2018\u2019`\xb4])|=+\s*(?=[+(0-9]))")
+
+
+def _unguard(kind: FieldKind, text: str) -> RuleFinding | None:
+    """Remove what keeps a spreadsheet from changing a text: an apostrophe, or a formula whose result is the text."""
+    value = text
+    if "=" in text and (formula := _FORMULA.fullmatch(text)):
+        value = formula["bare"] if formula["quotes"] else formula["quoted"].replace('""', '"')
+    elif "=" in text and (formula := _TEXT_FORMULA.fullmatch(text)):
+        value = formula[1]
+    elif "=" in text and (formula := _HYPERLINK.fullmatch(text)):
+        value = formula[1] if kind in {"email", "url"} else formula[2] or formula[1]
+    elif kind in {"phone", "zip", "date"}:
+        value = _CODE_GUARD.sub("", text, count=1)
+    elif _APOSTROPHE.match(text) and not text.endswith("'"):
+        value = text[1:]
+    what = "has an apostrophe or a formula before it, which keeps a spreadsheet from changing it"
+    return None if value == text else RuleFinding("guard", what, "remove it", value)
+
+
+_PHONE_WORDS: Final = (
+    r"telephone|telefono|telefon|t\xe9l\xe9phone|t\xe9l|tel|phone|ph|mobile|mobil|mob|cellphone|cell|handy|work|home|office"
+    r"|direct|main|whatsapp|callto|sms"
+)
+_PHONE_LABEL: Final = re.compile(rf"(?:(?:{_PHONE_WORDS})[\s.:]*|[ptmhwo]\s*[.:]+\s*)(?=[+(0-9<{{])", re.IGNORECASE)
+_PHONE_NOTE: Final = re.compile(rf"(?<=[0-9])\s*[(\[](?:{_PHONE_WORDS}|[ptmhwo])[)\]]\Z", re.IGNORECASE)
+_ZIP_LABEL: Final = re.compile(r"z(?:ip)?\s*:\s*", re.IGNORECASE)
+
+
+def _unlabel(kind: FieldKind, text: str) -> RuleFinding | None:
+    if kind == "phone":
+        value = _PHONE_NOTE.sub("", _PHONE_LABEL.sub("", text, count=1) if _PHONE_LABEL.match(text) else text)
+    else:
+        value = text[label.end() :] if (label := _ZIP_LABEL.match(text)) else text
+    return None if value == text else RuleFinding("label", "has a label", "keep only the number", value)
+
+
+# Notations of HTML and of mail.
+
+_ENTITY: Final = re.compile(
+    r"&(?:amp;|#0*38;|#[xX]0*26;)*(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,7});"  # also encoded several times
+)
+_TAG: Final = re.compile(r"</?(?:a|b|i|u|p|br|div|span|strong|em|ul|ol|li|h[1-6]|img|table|tr|td|font)\b[^<>]*>", re.IGNORECASE)
+_LAST_LETTER: Final = 0x2100  # the characters above are symbols of mathematics, which nobody writes by name in a cell
+_NAMES: Final = {name: chr(code) for name, code in name2codepoint.items() if code < _LAST_LETTER} | {
+    "apos": "'",
+    "trade": "\u2122",
+}
+_WORD: Final = re.compile(r"=\?([A-Za-z0-9_.:-]+)(?:\*[A-Za-z-]+)?\?([bBqQ])\?([^?]*)\?=")
+_BETWEEN_WORDS: Final = re.compile(r"(?<=\?=)\s+(?==\?)")
+
+
+def _decode_entities(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if "&" not in text or "://" in text or text.startswith("www.") or _TAG.search(text):  # a link, or HTML
+        return None
+    value = _ENTITY.sub(_decode_entity, text)
+    return None if value == text else RuleFinding("entity", "has characters in the notation of HTML", "write them as text", value)
+
+
+def _decode_entity(found: re.Match[str]) -> str:
+    name = found[1]
+    if not name.startswith("#"):
+        return _NAMES.get(name, found[0])
+    char = html.unescape(f"&{name};")
+    return char if char and char != "\ufffd" else found[0]
+
+
+def _decode_words(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if "=?" not in text or not _WORD.search(text):
+        return None
+    try:
+        value = _WORD.sub(_decode_word, _BETWEEN_WORDS.sub("", text))
+    except (LookupError, ValueError):
+        return None
+    return RuleFinding("encoded", "is in the notation of headers of e-mails", "write it as text", value)
+
+
+def _decode_word(found: re.Match[str]) -> str:
+    import binascii
+
+    charset, notation, text = found[1], found[2].upper(), found[3].encode("ascii")
+    if notation == "B":
+        return binascii.a2b_base64(text + b"=" * (-len(text) % 4)).decode(charset)
+    return binascii.a2b_qp(text, header=True).decode(charset)
+
+
+# Texts that are no value.
+
+
+def _empty(kind: FieldKind, text: str) -> RuleFinding | None:
+    if text in ERRORS:
+        return RuleFinding("error", "is an error of a spreadsheet", "fix the formula, or clear the cell", "")
+    if text in MISSING[kind]:
+        return RuleFinding("missing", "stands for a missing value", "clear the cell", "")
+    if kind not in _LITERAL and PLACEHOLDER.fullmatch(text):
+        return RuleFinding("placeholder", "is a placeholder that was never filled", "clear the cell", "")
+    return None
+
+
+# Numbers and dates.
+
+# The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
+_DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
+_SCIENTIFIC: Final = re.compile(r"[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}", re.IGNORECASE)  # the form that spreadsheets write
+_MIDNIGHT: Final = re.compile(
+    r"([0-9]{1,4}([-./])[0-9]{1,2}\2[0-9]{1,4})[T ]+(?:0{1,2}:00(?::00(?:[.,]0+)?)?|12:00(?::00)? ?AM)"
+    r"(?: ?(?:Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}))?",
+    re.IGNORECASE,
+)
+_SERIAL: Final = re.compile(r"[2-5][0-9]{4}(?:\.[0-9]+)?")
+_FIRST_DAY: Final = date(1899, 12, 30)  # of the serial numbers of spreadsheets
+
+
+def _drop_decimals(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if number := _DECIMAL.fullmatch(text):
+        what = "is a number with decimals, so leading zeros or a plus sign may be lost,"
+        return RuleFinding("decimal", what, "format the cell as text", number[1])
+    return None
+
+
+def _drop_midnight(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if found := _MIDNIGHT.fullmatch(text):
+        return RuleFinding("time", "is a date with the time of midnight", "keep only the date", found[1])
+    return None
+
+
+# Addresses and numbers inside other text.
+
+_ADDRESS: Final = r"[^\s@,;|<>()\[\]\"]+@[^\s@,;|<>()\[\]\"/&:?]+\.[^\s@,;|<>()\[\]\"/&:?]+"
+_ONE_ADDRESS: Final = re.compile(_ADDRESS)
+_IN_ANGLES: Final = re.compile(rf"<\s*(?:mailto:)?\s*({_ADDRESS})\s*(?:\?[^<>]*)?(?:>|\Z)", re.IGNORECASE)
+_MARKDOWN: Final = re.compile(rf"\[[^\[\]]*\]\(\s*<?(?:mailto:)?({_ADDRESS})(?:\?[^()]*)?>?\s*\)", re.IGNORECASE)
+_MAILTO: Final = re.compile(rf"mailto:\s*({_ADDRESS})(?:\?.*)?", re.IGNORECASE)
+_HREF: Final = re.compile(rf"<a\s[^<>]*href=[\"']?mailto:({_ADDRESS})[^<>]*>.*", re.IGNORECASE | re.DOTALL)
+_COMMENTED: Final = re.compile(rf"({_ADDRESS})\s*\([^()@]*\)")
+_LINK: Final = re.compile(r"(?:\[[^\[\]]*\]\(|<)\s*([^\s<>()]+)\s*[)>]")
+_SEPARATORS: Final = re.compile(r"[\s,;|]+|:::")
+_AND: Final = frozenset({"and", "or", "und", "oder", "et", "ou", "y", "o", "e", "&", "/", "+"})
+_SEVERAL: Final = ":::"  # the separator with which Google Contacts writes several values into one cell
+_PHONE_SEPARATORS: Final = re.compile(r"\s*(?:[\n\r,;|/&]|:::|\b(?:and|or|und|oder|et|ou)\b)\s*", re.IGNORECASE)
+_LEAST_DIGITS, _MOST_DIGITS, _LEAST_WITH_AREA = 7, 15, 9  # of a phone number
+
+
+def _take_address(_kind: FieldKind, text: str) -> RuleFinding | None:
+    """Take an e-mail address out of `Name <a@b>`, of a link, and of the punctuation of the list that it was copied from."""
+    value = text.strip(",;").rstrip(".")
+    for form in (_MARKDOWN, _MAILTO, _HREF, _COMMENTED):
+        if found := form.fullmatch(value.strip()):
+            value = found[1]
+            break
+    else:
+        if len(addresses := _IN_ANGLES.findall(value)) == 1:
+            value = addresses[0]
+    return None if value == text else RuleFinding("address", "has more than the address", "keep only the address", value)
+
+
+def _take_link(_kind: FieldKind, text: str) -> RuleFinding | None:
+    value = text.strip(",;")
+    if (found := _LINK.fullmatch(value)) and "." in found[1]:
+        value = found[1]
+    return None if value == text else RuleFinding("address", "has more than the address", "keep only the address", value)
+
+
+def _take_first(kind: FieldKind, text: str) -> RuleFinding | None:
+    if len(values := _split_values(kind, text)) < (1 if _SEVERAL in text else 2):
+        return None
+    return RuleFinding("several", "has several values", "keep one value in a cell", values[0])
+
+
+def _split_values(kind: FieldKind, text: str) -> list[str]:
+    """Return the values of a cell if it has several; fewer than two if it has one, or may have one."""
+    if _SEVERAL in text:
+        return [value.strip() for value in text.split(_SEVERAL) if value.strip()]
+    if kind == "email":
+        if len(values := _IN_ANGLES.findall(text)) > 1:
+            return values
+        return _keep_all(_ONE_ADDRESS, (part for word in _SEPARATORS.split(text) for part in _split_addresses(word)))
+    if kind == "url":
+        return _keep_all(_ONE_LINK, _SEPARATORS.split(text))
+    if kind == "phone":
+        values = [value for value in _PHONE_SEPARATORS.split(text) if value]
+        least = _LEAST_WITH_AREA if "/" in text else _LEAST_DIGITS  # a slash also separates an area code from a number
+        return values if all(least <= _count_digits(value) <= _MOST_DIGITS for value in values) else []
+    return []
+
+
+_ONE_LINK: Final = re.compile(r"(?:https?://|www\.)[^\s,;|]+", re.IGNORECASE)
+
+
+def _split_addresses(word: str) -> list[str]:
+    return word.split("/") if word.count("@") > 1 else [word]
+
+
+def _keep_all(form: re.Pattern[str], words: Iterable[str]) -> list[str]:
+    values = [word for word in words if word and word not in _AND]
+    return values if all(map(form.fullmatch, values)) else []
+
+
+def _count_digits(text: str) -> int:
+    return sum(map(str.isdecimal, text))
+
+
+# The notations of phone numbers.
+
+_PHONE: Final = re.compile(rf"[0-9]{{{_LEAST_DIGITS},{_MOST_DIGITS}}}")
+_PHONE_MARKS: Final = dict.fromkeys(map(ord, "+() -."))
+_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
+_OTHER_EXTENSION: Final = re.compile(r"[\s(\[,;/-]*(?:extension|extn|ext|x)\s*[.:=#]?\s*([0-9]{1,7})\s*[)\]]?\Z", re.IGNORECASE)
+_AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?)\s*/\s*([0-9][0-9 .-]{3,})")
+_MOST_OF_AREA: Final = 7  # digits of an area code with the calling code of its country
+
+
+def _write_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
+    value = text
+    if not _EXTENSION.search(text) and (extension := _OTHER_EXTENSION.search(text)):
+        value = f"{text[: extension.start()]} ext. {extension[1]}"
+    elif (parts := _AREA_CODE.fullmatch(text)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
+        value = f"{parts[1]} {parts[2]}"
+    what = "is a number in a notation that few services know"
+    return None if value == text else RuleFinding("notation", what, "write it as in +1 206 555 0100 ext. 7", value)
+
+
+def _judge_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
+    number = _EXTENSION.sub("", text)
+    if any(_PHONE.fullmatch(each.translate(_PHONE_MARKS)) for each in (text, number)):
+        return None
+    digits = _count_digits(number)
+    if any(map(str.isalpha, number)):
+        return RuleFinding("phone", "has letters, and is no phone number", "enter the number again", damaged=True)
+    if not _LEAST_DIGITS <= digits <= _MOST_DIGITS:
+        what = f"has fewer than {_LEAST_DIGITS} digits" if digits < _LEAST_DIGITS else f"has more than {_MOST_DIGITS} digits"
+        return RuleFinding("phone", f"{what}, and is no phone number", "enter the number again", damaged=True)
+    return RuleFinding("notation", "has signs other than digits, blanks and + ( ) - .", "write it as in +1 206 555 0100")
+
+
+# Other judges.
+
+_UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
+# UTF-8 read as Windows-1252: the first byte of a Latin, Cyrillic, punctuation or emoji character, then its continuation bytes.
+_CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'ignore')}]"
+_MOJIBAKE: Final = re.compile(
+    f"[\xc2-\xc5]{_CONTINUATION}|(?:[\xd0\xd1]{_CONTINUATION}){{2,}}|\xe2{_CONTINUATION}{{2}}|\xf0{_CONTINUATION}{{3}}"
+)
+_ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
+MOST_CHARACTERS: Final = 1000
+"""Length of the longest value of a standard field, as services validate it."""
+_ANY_ENTITY: Final = re.compile(r"&#?[A-Za-z0-9]{2,8};")
+
+
+def _judge_characters(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if not (found := _UNSENDABLE.search(text)):
+        return None
+    what = "a NUL character" if found[0] == "\0" else "a lone surrogate (half a character)"
+    return RuleFinding("unsendable", f"contains {what}", "remove it", damaged=True)
+
+
+def _judge_number(kind: FieldKind, text: str) -> RuleFinding | None:
+    if not _SCIENTIFIC.fullmatch(text):
+        return None
+    what = "is a long number that a spreadsheet shortened, and its digits are lost"
+    return RuleFinding("scientific", what, "enter it again as text", damaged=kind in _DIGITS)
+
+
+def find_mojibake(text: str) -> tuple[str, str] | None:
+    """Return the first characters that were read in the wrong encoding, and what is probably meant."""
+    for garbled in _MOJIBAKE.finditer(text):
+        # Windows-1252 does not define some bytes. It is assumed that such a byte was decoded as Latin-1.
+        try:
+            bytes_read = (char.encode("cp1252" if ord(char) > 0xFF else "latin-1") for char in garbled[0])  # noqa: PLR2004 - a byte
+            return garbled[0], b"".join(bytes_read).decode()
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def _judge_encoding(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if text.isascii():
+        return None
+    if garbled := find_mojibake(text):
+        detail = f": {garbled[0]!r} is probably {garbled[1]!r}"
+        return RuleFinding("mojibake", "was read in the wrong encoding", "export the file again as UTF-8", detail=detail)
+    if _C1.search(text):
+        return RuleFinding("control", "has control characters", "remove them, or export the file again as UTF-8")
+    return None
+
+
+def _judge_notation(kind: FieldKind, text: str) -> RuleFinding | None:
+    if kind == "email" and text.startswith("'"):
+        return RuleFinding("guard", "begins with an apostrophe", "remove it, unless it is a part of the address")
+    if kind in {"email", "url"}:
+        if _ANY_ENTITY.search(text):
+            return RuleFinding(
+                "entity", "has characters that may be in the notation of HTML, such as &#64;", "write them as text"
+            )
+    elif "=?" in text and _WORD.search(text):
+        return RuleFinding("encoded", "is in the notation of headers of e-mails, in an unknown encoding", "write it as text")
+    return None
+
+
+def _judge_words(kind: FieldKind, text: str) -> RuleFinding | None:
+    if text not in SURNAMES.get(kind, frozenset()):
+        return None
+    return RuleFinding("missing", "may stand for a missing value", "clear the cell, unless it is meant")
+
+
+def _judge_date(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if not _SERIAL.fullmatch(text):
+        return None
+    day = _FIRST_DAY + timedelta(int(text[:5]))
+    what = "may be the number of a date in a spreadsheet"
+    return RuleFinding("serial", what, "format the cell as a date, and export it as YYYY-MM-DD", detail=f": {day}")
+
+
+def _judge_zip(_kind: FieldKind, text: str) -> RuleFinding | None:
+    if _ZIP.fullmatch(text):
+        return None
+    return RuleFinding("form", "is more than 12 letters, digits, blanks and hyphens", "keep only the postal code")
+
+
+def _judge_link(_kind: FieldKind, text: str) -> RuleFinding | None:
+    return RuleFinding("form", "has blanks in it", "keep only the address") if " " in text else None
+
+
+def _judge_text(kind: FieldKind, text: str) -> RuleFinding | None:
+    if len(text) > MOST_CHARACTERS:
+        return RuleFinding("long", f"is longer than {MOST_CHARACTERS:,} characters", "shorten it")
+    if kind == "note" and _BREAKS.search(text):
+        return RuleFinding(
+            "lines", "has a line break or a tab, which a service that validates strictly refuses", "write it in one line"
+        )
+    return None
+
+
+_ALL: Final[frozenset[FieldKind]] = frozenset({"email", "phone", "zip", "date", "url", "name", "place", "text", "note", "custom"})
+_TEXTS: Final[frozenset[FieldKind]] = frozenset({"name", "place", "text", "note", "custom"})
+_SINGLE: Final[frozenset[FieldKind]] = _ALL - {"note", "custom"}
+_PHONE_ONLY: Final[frozenset[FieldKind]] = frozenset({"phone"})
+
+REWRITES: Final[tuple[tuple[Rule, frozenset[FieldKind]], ...]] = (
+    (_unescape, _ALL),
+    (_unquote, _ALL),
+    (_trim, _ALL),
+    (_unguard, _ALL),
+    (_show_hidden, _SINGLE),
+    (_narrow, _SINGLE),
+    (_take_first, _SINGLE),
+    (_restore_signs, _TEXTS),
+    (_join_lines, _ALL),
+    (_drop_controls, _ALL),
+    (_unlabel, frozenset({"phone", "zip"})),
+    (_decode_entities, _ALL - {"email", "url"}),
+    (_decode_words, _ALL),
+    (_empty, _ALL),
+    (_drop_decimals, frozenset({"phone", "zip"})),
+    (_drop_midnight, frozenset({"date"})),
+    (_take_address, frozenset({"email"})),
+    (_take_link, frozenset({"url"})),
+    (_write_phone, _PHONE_ONLY),
+)
+"""The rules that change a text, in order, and the kinds of fields that each is for."""
+
+JUDGES: Final[tuple[tuple[Rule, frozenset[FieldKind]], ...]] = (
+    (_judge_characters, _ALL),
+    (_judge_number, _TEXTS | {"phone", "zip"}),
+    (_judge_phone, _PHONE_ONLY),
+    (_judge_encoding, _ALL),
+    (_judge_notation, _ALL),
+    (_judge_words, _ALL),
+    (_judge_date, frozenset({"date"})),
+    (_judge_zip, frozenset({"zip"})),
+    (_judge_link, frozenset({"url"})),
+    (_judge_text, frozenset({"name", "place", "text", "note"})),
+)
+"""The rules that report what is sent as it is, or what is lost."""
