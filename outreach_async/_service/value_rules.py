@@ -336,8 +336,6 @@ def _count_digits(text: str) -> int:
 
 # The notations of phone numbers.
 
-_PHONE: Final = re.compile(rf"[0-9]{{{_LEAST_DIGITS},{_MOST_DIGITS}}}")
-_PHONE_MARKS: Final = dict.fromkeys(map(ord, "+() -."))
 _EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
 _OTHER_EXTENSION: Final = re.compile(r"[\s(\[,;/-]*(?:extension|extn|ext|x)\s*[.:=#]?\s*([0-9]{1,7})\s*[)\]]?\Z", re.IGNORECASE)
 _AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?)\s*/\s*([0-9][0-9 .-]{3,})")
@@ -356,15 +354,13 @@ def _write_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
 
 def _judge_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
     number = _EXTENSION.sub("", text)
-    if any(_PHONE.fullmatch(each.translate(_PHONE_MARKS)) for each in (text, number)):
-        return None
     digits = _count_digits(number)
     if any(map(str.isalpha, number)):
         return RuleFinding("phone", "has letters, and is no phone number", "enter the number again", damaged=True)
     if not _LEAST_DIGITS <= digits <= _MOST_DIGITS:
         what = f"has fewer than {_LEAST_DIGITS} digits" if digits < _LEAST_DIGITS else f"has more than {_MOST_DIGITS} digits"
         return RuleFinding("phone", f"{what}, and is no phone number", "enter the number again", damaged=True)
-    return RuleFinding("notation", "has signs other than digits, blanks and + ( ) - .", "write it as in +1 206 555 0100")
+    return None
 
 
 # Other judges.
@@ -375,9 +371,6 @@ _CONTINUATION: Final = f"[\x80-\x9f{bytes(range(0x80, 0xC0)).decode('cp1252', 'i
 _MOJIBAKE: Final = re.compile(
     f"[\xc2-\xc5]{_CONTINUATION}|(?:[\xd0\xd1]{_CONTINUATION}){{2,}}|\xe2{_CONTINUATION}{{2}}|\xf0{_CONTINUATION}{{3}}"
 )
-_ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
-MOST_CHARACTERS: Final = 1000
-"""Length of the longest value of a standard field, as services validate it."""
 _ANY_ENTITY: Final = re.compile(r"&#?[A-Za-z0-9]{2,8};")
 
 
@@ -445,26 +438,6 @@ def _judge_date(_kind: FieldKind, text: str) -> RuleFinding | None:
     return RuleFinding("serial", what, "format the cell as a date, and export it as YYYY-MM-DD", detail=f": {day}")
 
 
-def _judge_zip(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if _ZIP.fullmatch(text):
-        return None
-    return RuleFinding("form", "is more than 12 letters, digits, blanks and hyphens", "keep only the postal code")
-
-
-def _judge_link(_kind: FieldKind, text: str) -> RuleFinding | None:
-    return RuleFinding("form", "has blanks in it", "keep only the address") if " " in text else None
-
-
-def _judge_text(kind: FieldKind, text: str) -> RuleFinding | None:
-    if len(text) > MOST_CHARACTERS:
-        return RuleFinding("long", f"is longer than {MOST_CHARACTERS:,} characters", "shorten it")
-    if kind == "note" and _BREAKS.search(text):
-        return RuleFinding(
-            "lines", "has a line break or a tab, which a service that validates strictly refuses", "write it in one line"
-        )
-    return None
-
-
 _ALL: Final[frozenset[FieldKind]] = frozenset({"email", "phone", "zip", "date", "url", "name", "place", "text", "note", "custom"})
 _TEXTS: Final[frozenset[FieldKind]] = frozenset({"name", "place", "text", "note", "custom"})
 _SINGLE: Final[frozenset[FieldKind]] = _ALL - {"note", "custom"}
@@ -501,8 +474,5 @@ JUDGES: Final[tuple[tuple[Rule, frozenset[FieldKind]], ...]] = (
     (_judge_notation, _ALL),
     (_judge_words, _ALL),
     (_judge_date, frozenset({"date"})),
-    (_judge_zip, frozenset({"zip"})),
-    (_judge_link, frozenset({"url"})),
-    (_judge_text, frozenset({"name", "place", "text", "note"})),
 )
 """The rules that report what is sent as it is, or what is lost."""

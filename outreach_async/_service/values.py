@@ -10,7 +10,6 @@ from outreach_async._service.validation import show_name
 from outreach_async._service.value_rules import (
     AROUND,
     JUDGES,
-    MOST_CHARACTERS,
     REWRITES,
     FieldKind,
     Rule,
@@ -56,6 +55,7 @@ def _rules_by_kind(table: Iterable[tuple[Rule, frozenset[FieldKind]]]) -> Mappin
 
 _REWRITES: Final = _rules_by_kind(REWRITES)
 _JUDGES: Final = _rules_by_kind(JUDGES)
+_MOST_CHARACTERS: Final = 1000  # of an e-mail address, a number or a date
 _MOST_ROUNDS: Final = 8  # more than this, and somebody nested notations to keep the processor busy
 
 
@@ -91,7 +91,7 @@ def _select(found: Mapping[str, RuleFinding], value: str) -> Collection[RuleFind
 def _rewrite(kind: FieldKind, text: str) -> tuple[str, Mapping[str, RuleFinding]] | None:
     """Return a text that no rewrite changes, and the first finding of each kind that led to it; `None` for a hopeless text."""
     found: dict[str, RuleFinding] = {}
-    if len(text) > MOST_CHARACTERS and kind in {"email", "phone", "zip", "date"}:
+    if len(text) > _MOST_CHARACTERS and kind in {"email", "phone", "zip", "date"}:
         return None
     for _ in range(_MOST_ROUNDS):
         if not text.isascii() and find_mojibake(text):  # its blanks and soft hyphens are halves of letters
@@ -161,7 +161,6 @@ _ODD: Final = re.compile(
 )
 _CODES: Final = frozenset({"email", "phone", "zip", "date", "url"})
 _PHONE_LENGTHS: Final = frozenset(range(7, 16))
-_ZIP_LENGTHS: Final = frozenset(range(1, 13))
 _DATE_LENGTHS: Final = frozenset({len("2024"), len("2024-05"), len("2024-05-01")})
 _FEW: Final = 8  # texts
 
@@ -205,16 +204,14 @@ def _have_plain_forms(kind: FieldKind, encoded: bytes, values: Sequence[str]) ->
         case "phone":
             digits = encoded.translate(None, b" ()+.-")[1:-1].split(b"\n")
             return _PHONE_LENGTHS.issuperset(map(len, digits)) and b".0\n" not in encoded and b".00\n" not in encoded
-        case "zip":
-            return _ZIP_LENGTHS.issuperset(map(len, values))
         case "date":
             return _DATE_LENGTHS.issuperset(map(len, values))
-        case "url" | "custom":
-            return True
-        case "email" if b".\n" in encoded:
-            return False
+        case "email":
+            return b".\n" not in encoded and max(map(len, values)) <= _MOST_CHARACTERS
+        case "zip":
+            return max(map(len, values)) <= _MOST_CHARACTERS
         case _:
-            return len(encoded) <= MOST_CHARACTERS or max(map(len, values)) <= MOST_CHARACTERS
+            return True
 
 
 # What readers of files find, which know the type of a cell.

@@ -102,11 +102,8 @@ _CACHE_SIZE: Final = 1 << 14
 _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
-_MIN_DIGITS, _MAX_DIGITS = 7, 15  # of a telephone number with or without its calling code
-_POSSIBLE: Final = rf"[+ ().-]*(?:[0-9][ ().-]*){{{_MIN_DIGITS},{_MAX_DIGITS}}}"
-_POSSIBLE_LINES: Final = re.compile(rf"(?:(?:{_POSSIBLE})?\n)*")
 _EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
-_PLAIN_PHONE: Final = re.compile(_POSSIBLE)
+_PLAIN_PHONE: Final = re.compile(r"[+ ().-]*(?:[0-9][ ().-]*){7,15}")
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")  # of nearly all people; the fast check recognises no other kinds
 _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
@@ -114,24 +111,6 @@ _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 def check_phone(number: tuple[str, str | None]) -> str | None:
     text, country = number
     return None if not text or _is_plainly_valid(text, country or None) else _validate_phone(text, country or None)
-
-
-def find_impossible_phones(texts: Collection[str]) -> dict[str, str]:
-    """Return the texts that are no telephone number in any notation, each with the reason."""
-    lines = "\n".join((*texts, ""))
-    if lines.count("\n") == len(texts) and _POSSIBLE_LINES.fullmatch(lines):
-        return {}
-    return {text: reason for text in texts if (reason := _find_impossible(text))}
-
-
-def _find_impossible(text: str) -> str | None:
-    number = _EXTENSION.sub("", text.strip())
-    if any(map(str.isalpha, number)):
-        return "letters cannot be dialled"
-    count = sum(map(str.isdecimal, number))
-    if text.strip() and not _MIN_DIGITS <= count <= _MAX_DIGITS:
-        return f"expected {_MIN_DIGITS} to {_MAX_DIGITS} digits, got {count}"
-    return None
 
 
 def _is_plainly_valid(text: str, country: str | None) -> bool:

@@ -22,7 +22,6 @@ from outreach_async.importer._checks import (
     VALUE_CHECKS,
     CheckPolicy,
     Level,
-    find_impossible_phones,
     find_problems,
 )
 from outreach_async.importer._columns import Columns, is_contact_member
@@ -386,8 +385,8 @@ class RowReader:
             return {}, {}
         distinct = {*texts} if len(rows) == len(texts) else {texts[row] for row in rows}
         known = {text: read_value(code, text) for text in find_suspects(code, distinct)}
-        if code in PHONE_FIELDS and self._drops_phones:
-            known |= _find_impossible({text: known.get(text, (text, ())) for text in distinct})
+        if code in PHONE_FIELDS and not self._drops_phones:
+            known = {text: read for text, read in known.items() if not any(each.kind == "phone" for each in read[1])}
         found = {row: known[text] for row in rows if (text := texts[row]) in known} if known else {}
         for row in rows if issues else ():
             if given := [each for each in issues.get(row, ()) if _is_relevant(each, code, texts[row])]:
@@ -479,18 +478,3 @@ def _by_column(block: Block, faults: Mapping[int, str]) -> _Issues:
 
 def _is_relevant(change: Change, code: str, cell: str) -> bool:
     return change.kind != "number" or code in DIGIT_FIELDS or len(cell.lstrip("-")) >= _MIN_PHONE_DIGITS
-
-
-def _find_impossible(known: Mapping[str, tuple[str, tuple[Change, ...]]]) -> dict[str, tuple[str, tuple[Change, ...]]]:
-    """Return, for each text whose value cannot be a telephone number, no value and the reason."""
-    reasons = find_impossible_phones({value for value, _ in known.values()})
-    return {
-        text: ("", (*changes, _impossible_change(value, reasons[value])))
-        for text, (value, changes) in (known.items() if reasons else ())
-        if value in reasons and not any(each.damaged for each in changes)
-    }
-
-
-def _impossible_change(value: str, reason: str) -> Change:
-    shown = masked_repr(shorten(value, _MAX_VALUE_LENGTH))
-    return Change("phone", f"{shown} is not a telephone number: {reason}; correct or clear it", "", damaged=True)

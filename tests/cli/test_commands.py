@@ -215,7 +215,7 @@ def test_demo_as_json_contains_its_parts_and_exits_0(
     value = json.loads(ended.out)
     assert list(value) == ["import", "second_import", "audit", "brief"]
     assert value["import"]["rows"] == sum(value["import"]["outcomes"].values()) == 3044
-    assert value["import"]["outcomes"]["rejected"] == 72
+    assert value["import"]["outcomes"]["rejected"] == 65
     assert value["import"]["outcomes"]["overwriten"] >= 150
     assert value["second_import"]["outcomes"]["unchanged"] > 2500
     assert value["audit"]["mailboxes"] == value["brief"]["mailboxes"] == 340

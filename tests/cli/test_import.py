@@ -18,7 +18,7 @@ from outreach_async.importer import map_columns
 
 PEOPLE = """E-mail,Country,Work Phone,Plan
 ann@a.example,US,+1 206 555 0100,Gold
-bo@@gamil.com,Germny,1234567,
+bo@@gamil.com,Germny,12,
 info@c.example,DE,,
 ann@a.example,US,,Silver
 """

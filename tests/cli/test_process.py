@@ -62,8 +62,8 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     assert "Renewals, first quarter (paused, was live): " in done.out
     assert " 400 new contacts." in done.out
     assert "No DKIM: 4 mailboxes on northwind-team.example\n" in done.out
-    assert "\n  first night: 2,812 added, 160 overwritten, 72 rejected\n" in done.out
-    assert "\n  next night:  3 added, 330 overwritten, 72 rejected, 2,642 unchanged\n" in done.out
+    assert "\n  first night: 2,819 added, 160 overwritten, 65 rejected\n" in done.out
+    assert "\n  next night:  3 added, 20 overwritten, 65 rejected, 2,959 unchanged\n" in done.out
     begin = "  python -m outreach_async "
     suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
     assert [words[0] for words in suggested] == ["brief", "audit", "campaigns", "import", "serve"]
@@ -86,9 +86,9 @@ def test_a_verbose_demo_shows_the_whole_brief_both_imports_and_the_audit() -> No
         "Mailbox audit: ",
     )
     assert sorted(titles, key=done.out.index) == list(titles)
-    assert "\nadded\t2812\noverwritten\t160\nrejected\t72\n3,044 rows" in done.out
-    assert "\nledger: 59 new, 330 changed, 2,642 unchanged\n" in done.out
-    assert done.out.count("\nrejected: 35 rows: email must be an e-mail address (the service answered 422)\n") == 2
+    assert "\nadded\t2819\noverwritten\t160\nrejected\t65\n3,044 rows" in done.out
+    assert "\nledger: 45 new, 20 changed, 2,959 unchanged\n" in done.out
+    assert done.out.count("\nrejected: 21 rows: email must be an e-mail address (the service answered 422)\n") == 2
 
 
 def test_suggested_commands_use_the_name_the_program_was_called_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,16 +123,11 @@ REPORTED = [
     ("email", "bo&#64;acme.example", "entity"),
     ("email", "'ann@acme.example", "guard"),
     ("website", "https://acme.example/?a=1&amp;b=2", "entity"),
-    ("website", "acme.example or acme.test", "form"),
     ("city", "Orl\xc3\xa9ans", "mojibake"),
     ("city", "Lyon\x81", "control"),
     ("city", "=?UNKNOWN?Q?a?=", "encoded"),
     ("city", "=?utf-8?B?/w==?=", "encoded"),
     ("job_start_date", "45356", "serial"),
-    ("zip", "SW1A 1AA, London", "form"),
-    ("title", "x" * 1001, "long"),
-    ("personal_note", "a\nb", "lines"),
-    ("work_phone", "+44*20*7946*0018", "notation"),
     ("custom_1", "4.1E+11", "scientific"),
 ]
 
@@ -201,7 +196,7 @@ PLAIN = {
         "#1",
     ],
     "campaign": ["Spring launch"],
-    "personal_note": ["Met at the fair: likes tea, 100 % sure"],
+    "personal_note": ["Met at the fair: likes tea, 100 % sure", "a\nb"],
 }
 
 

@@ -111,7 +111,7 @@ def test_a_postal_code_with_a_decimal_point_is_sent_without_it(cell: str, sent: 
 
 @pytest.mark.parametrize("cell", ["206.555.0101", "2065550101.5"])
 def test_other_numbers_with_points_are_sent_unchanged(cell: str) -> None:
-    assert seen(cell, "zip") == ([], cell, None)
+    assert seen(cell, "work_phone") == ([], cell, None)
 
 
 @pytest.mark.parametrize("cell", ["a@b.example ::: c@d.example", "::: a@b.example :::c@d.example"])
