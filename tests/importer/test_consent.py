@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
+from support.exports import EXPORTS, write_export
 from support.tables import check_rows
 
-from outreach_async.importer import map_columns
-from outreach_async.importer._consent import find_exclusion, guess_kinds, load_consent_headers
+from outreach_async.importer import map_columns, open_file
+from outreach_async.importer._consent import find_exclusion, guess_kinds, is_about_telephones, load_consent_headers
+from outreach_async.importer._known_exports import load_common_fields, load_exports
 from outreach_async.importer._unmapped import UnmappedColumns
+from outreach_async.models import WorkspaceField
 
 CELLS = {
     ("opt_out", True): """
@@ -90,3 +95,43 @@ def test_an_unknown_column_that_looks_like_one_is_never_only_ignored() -> None:
 @pytest.mark.parametrize("header", ["Do Not Call", "DoNotCall", "Accepts SMS Marketing", "Nicht anrufen", "Phone Verified"])
 def test_a_column_about_telephones_is_ignored_with_that_reason(header: str) -> None:
     assert map_columns(["email", header]).decisions()[1] == (header, "ignore", "about telephones, not e-mail")
+
+
+def test_consent_counts_before_a_field_of_the_workspace_and_a_likeness_after_it() -> None:
+    fields = [
+        WorkspaceField(label=name, code=f"custom_{at}", searchable=[]) for at, name in enumerate(["Unsubscribed", "Bounce rate"])
+    ]
+    assert map_columns(["email", "Unsubscribed", "Bounce rate"], fields=fields).codes == ("email", "opt_out", "custom_1")
+    assert map_columns(["email", "Unsubscribed"], {"Unsubscribed": "custom_0"}, fields).consent == ()
+
+
+def test_no_known_name_of_a_field_looks_like_consent() -> None:
+    names = [name for export in load_exports() for columns in export.fields.values() for name in columns]
+    assert [name for name in (*names, *load_common_fields()) if guess_kinds(name) or is_about_telephones(name)] == []
+
+
+FORBIDDEN_ROWS = [
+    ("hubspot", "Unsubscribed from all email", "true", "false"),
+    ("salesforce-api", "EmailBouncedReason", "550 mailbox unavailable", ""),
+    ("salesforce-api", "IsDeleted", "1", "0"),
+    ("apollo", "Stage", "Do Not Contact", "Cold"),
+    ("suitecrm", "Email Opt Out", "1", "0"),
+    ("shopify", "Accepts Email Marketing", "no", "yes"),
+    ("mailchimp", "UNSUB_TIME", "2024-01-01 10:00:00", ""),
+    ("klaviyo", "Email Marketing Consent", "NEVER_SUBSCRIBED", "SUBSCRIBED"),
+    ("klaviyo", "Email Suppressions", "[{reason: HARD_BOUNCE}]", "[]"),
+    ("pipedrive", "Person - Marketing status", "unsubscribed", "subscribed"),
+    ("evaboot", "Email Status", "invalid", "safe"),
+]
+
+
+@pytest.mark.parametrize(("key", "column", "forbids", "permits"), FORBIDDEN_ROWS)
+def test_a_row_of_an_export_is_excluded_if_its_person_declined(key: str, column: str, forbids: str, permits: str) -> None:
+    header = EXPORTS[key][1]
+    columns = map_columns(header.split(","))
+    _, line = write_export(header, columns.codes).splitlines()
+    at = columns.headers.index(column)
+    lines = [",".join([*(cells := line.split(","))[:at], text, *cells[at + 1 :]]) for text in (forbids, permits)]
+    rows = list(open_file(BytesIO("\n".join([header, *lines]).encode()), format="csv").rows(columns))
+    assert [row.excluded for row in rows] == [f"column '{column}' says '{forbids}'", None]
+    assert column not in {columns.headers[places[0]] for places in columns.sources.values()}

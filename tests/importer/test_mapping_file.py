@@ -14,7 +14,7 @@ from support.files import refused
 from outreach_async.importer import map_columns
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._mapping_file import apply_mapping, mapping_text, read_mapping
+from outreach_async.importer._mapping_file import apply_mapping, mapping_text, merge_mappings, read_mapping
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=12)
 
@@ -53,6 +53,15 @@ def test_a_saved_mapping_describes_itself_and_the_reason_for_each_column() -> No
 def test_unnamed_columns_are_saved_once() -> None:
     columns = map_columns(["email", "", " "], ignore_unknown=True)
     assert mapping_text(columns, "x").count('"" = "ignore"') == 1
+
+
+def test_the_order_of_a_mapping_is_that_of_preference_and_options_come_first(tmp_path: Path) -> None:
+    path = saved(tmp_path, '[columns]\n"Work" = "email"\n"Home" = "email"\n"Rest" = "city"\n')
+    known = read_mapping(path)
+    assert map_columns(["Home", "Work", "Rest"], known).sources["email"] == (1, 0)
+    assert list(merge_mappings({"Rest": "email"}, known).items()) == [("Rest", "email"), ("Work", "email"), ("Home", "email")]
+    path = saved(tmp_path, mapping_text(map_columns(["Home", "Rest", "Work"], known), "x"))
+    assert map_columns(["Home", "Rest", "Work"], read_mapping(path)).sources["email"] == (2, 0)
 
 
 def test_a_mapping_ignores_columns_that_the_file_lacks() -> None:
