@@ -27,6 +27,7 @@ from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
+from outreach_async.importer._unmapped import IGNORE
 
 if TYPE_CHECKING:
     from outreach_async.bulk.journal import JournalStore
@@ -176,10 +177,13 @@ def reject(
     return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number), text)
 
 
-def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line") -> Iterator[Reject]:
+def rejects_of(
+    file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "line", mapping: Mapping[str, str] | None = None
+) -> Iterator[Reject]:
     r"""Yield the failed rows of a file, given the outcomes of its rows in the order of their index.
 
-    Rows are numbered by the line on which they begin or, with the `unit` `"record"`, by their position, both from 1.
+    Rows are numbered by the line on which they begin or, with the `unit` `"record"`, by their position, both from 1. With the
+    `mapping` of a journal's report, a damaged value in a column that is ignored is no reason for a row to be rejected again.
 
     Raises:
         InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
@@ -194,11 +198,12 @@ def rejects_of(file: File, outcomes: Iterable[ContactOutcome], unit: RowUnit = "
         ```
     """
     numbers, records = array("Q"), read_records(file)
+    ignored = {at for at, header in enumerate(file.headers) if mapping and mapping.get(header.strip()) == IGNORE}
     for outcome in filter(is_reject, outcomes):
         while len(numbers) <= outcome.index:
             record = next(records)
             numbers.append(record.line if unit == "line" else len(numbers) + 1)
-        text = text_of(record, len(file.headers))
+        text = text_of(record, len(file.headers), ignored)
         yield reject(numbers[outcome.index], record.cells, outcome, lambda index: RowNumber(unit, numbers[index]), text)
 
 
@@ -237,7 +242,10 @@ def export_rejects(
     path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line", *, is_finished: bool = True
 ) -> int:
     """Write the failed rows of a run to a rejects file, and return their number."""
-    headers, rows = spooled_rejects(journal) if file is None else (file.headers, rejects_of(file, journal.outcomes(), unit))
+    if file is None:
+        headers, rows = spooled_rejects(journal)
+    else:
+        headers, rows = file.headers, rejects_of(file, journal.outcomes(), unit, journal.report().mapping)
     return write_rejects(path, headers, rows, is_finished=is_finished)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -80,10 +80,11 @@ class Block(NamedTuple):
         return Record(self.lines[at], cells, self.faults.get(at), self.issues.get(at, ()), self.texts.get(at, ""))
 
 
-def text_of(record: Record, width: int) -> str:
+def text_of(record: Record, width: int, ignored: Collection[int] = ()) -> str:
     """Return the text of a row for its rejects; empty if the cells, read again, have the same faults as the row."""
-    is_shown = len(record.cells) == width and not any(change.damaged for _, change in record.issues)
-    return record.text or ("" if is_shown else join_cells(record.cells))
+    is_damaged = any(change.damaged for at, change in record.issues if at not in ignored)
+    is_shown = not (record.fault or is_damaged) and len(record.cells) == width
+    return "" if is_shown else record.text or join_cells(record.cells)
 
 
 def join_cells(cells: Sequence[str]) -> str:
@@ -446,9 +447,11 @@ class RowReader:
             draft.findings[row] = [finding] if finding.level == "error" else [*draft.findings[row], finding]
         errors = {row: found for row, found in draft.findings.items() if any(each.level == "error" for each in found)}
         odd: dict[int, Row] = {}
+        codes = self._columns.codes
+        ignored = {at for at, code in enumerate(codes) if code is None}
         for row in {*faults, *draft.edited, *draft.warnings, *draft.faults, *errors}:
             line, cells = block.lines[row], tuple(block.cells[row])
-            text = text_of(block.record(row), len(self._columns.headers))
+            text = text_of(block.record(row), len(codes), ignored)
             if row in faults:
                 odd[row] = Row(line, cells, faults[row], text=text)
                 continue

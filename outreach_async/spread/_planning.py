@@ -187,6 +187,7 @@ class ImportPlan:
         files: The files, in the order of the input.
         pieces: The pieces of the files, in the order of the input.
         options: The options of the import.
+        notes: Notes on how the files are read, to be shown to the user.
 
     Example:
         ```python
@@ -198,6 +199,7 @@ class ImportPlan:
     files: tuple[PlannedFile, ...]
     pieces: tuple[Piece, ...]
     options: SpreadOptions
+    notes: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -216,7 +218,7 @@ class ImportPlan:
         single = [(at, piece) for at, piece in enumerate(self.pieces) if piece.rows > piece.repeated]
         common: dict[str, Any] = {
             "options": self.options,
-            "plan": blake2b(self.to_json(), digest_size=16).hexdigest(),
+            "plan": blake2b(attrs.evolve(self, notes=()).to_json(), digest_size=16).hexdigest(),
             "of": len(single) + bool(pieces),
         }
         parts = [
@@ -391,13 +393,14 @@ def plan(
     targets = Targets(Target(workspace, campaign), list_campaigns and list_known, workspaces)
     given = {clean_name(column): code for column, code in (overrides or {}).items()}
     mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
-    planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
+    planned, counted, notes = list[PlannedFile](), list[tuple[int, int, int]](), list[str]()
     with open_temporary_file() as keys:
         index = KeyIndex(keys)
         for location in _list_locations(files):
             version = read_version(location)
             file = options.open(location, version)
             columns = mapped(file)
+            notes += (f"{file.name}: {note}" for note in file.notes)
             for number, piece in enumerate(file.split()):
                 before = index.rows
                 for email in _read_emails(piece, columns):
@@ -410,7 +413,7 @@ def plan(
         raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
-    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options)
+    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options, tuple(notes))
 
 
 def _read_emails(piece: File, columns: Columns) -> Iterator[str]:

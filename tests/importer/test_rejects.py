@@ -106,7 +106,8 @@ def import_faults(file: File, folder: Path) -> tuple[list[Row], list[Row]]:
     lines = [line for line, _, _ in file.records()]
     outcomes = (attrs.evolve(by_line[line], index=at) for at, line in enumerate(lines) if line in by_line)
     written = path.read_bytes()
-    write_rejects(path, file.headers, rejects_of(file, outcomes))
+    mapping = {header: code for header, code, _ in columns.decisions()}
+    write_rejects(path, file.headers, rejects_of(file, outcomes, mapping=mapping))
     assert path.read_bytes() == written  # a journal has the outcomes alone, and the file is read again
     return [row for row, _ in refused], list(open_file(path).rows(columns))
 
@@ -144,6 +145,7 @@ def check_rejected_again(content: str, kind: str) -> None:
         ('email,city\n"a"@a.example,x\r\nb@a.example,"y\nz"!\n', ['"a"@a.example,x', 'b@a.example,"y\nz"!']),
         ('{"email": "a@a.example"}\n{"email": "b@a.example"', ['{"email": "b@a.example"']),
         ('{"email": "a@a.example", "city": 1}\n{"email": {"is": "b@a.example"}}\n', ['{"email": {"is": "b@a.example"}}']),
+        ('{"email": "", "city": ["Lyon"], "notes": []}\n', ['{"email": "", "city": ["Lyon"], "notes": []}']),
         (
             '{"email": "a@a.example"}\n[1]\n' + '"' + "x" * 40_000,
             ["[1]", f'"{"x" * 29_999}... (the first 30,000 of 40,001 characters)'],
@@ -156,6 +158,12 @@ def test_a_row_that_its_cells_do_not_show_has_its_text_in_the_rejects(tmp_path: 
     assert {row.fault for row in again} == {
         "_text: expected a blank cell, got the text of a rejected row, which its cells do not show; correct them, and clear _text"
     }
+
+
+def test_a_damaged_value_in_a_column_that_is_ignored_needs_no_correction(tmp_path: Path) -> None:
+    failed, again = import_faults(open_file(io.BytesIO(b'{"email": "", "odd": ["x"]}')), tmp_path)
+    assert ([row.text for row in failed], [row.text for row in again]) == ([""], [""])
+    assert "email: expected an address" in str(again[0].fault)
 
 
 @pytest.mark.parametrize("edit", ["clear", "delete"])

@@ -193,6 +193,17 @@ def test_titles_above_the_header_are_skipped(tmp_path: Path) -> None:
     assert [(file.headers, part.rows) for part in made.parts for file in part.files] == [(("E-mail", "City"), 1)]
 
 
+def test_files_are_read_with_the_options_and_notes_are_no_part_of_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("E-mail;City;Note\nann@x.example;Lyon\n", encoding="utf-8")
+    made = plan([path], delimiter="semicolon", short_rows="pad", overrides={"Note": "ignore"})
+    assert [dict(row) for part in made.parts for _, row in planned_rows(part)] == [{"email": "ann@x.example", "city": "Lyon"}]
+    (part,) = plan([path], short_rows="pad", overrides={"Note": "ignore"}).parts
+    made = plan([path], short_rows="pad", overrides={"Note": "ignore"})
+    assert made.notes == (f"{path}: columns are separated by semicolons",)
+    assert attrs.evolve(made, notes=()).parts == (part,)
+
+
 def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     one, other = tmp_path / "a.csv", tmp_path / "b.csv"
     one.write_text("E-mail,Firm,Plan,Shoes\na@x.example,Acme,gold,x\n", encoding="utf-8")

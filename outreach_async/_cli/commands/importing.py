@@ -419,7 +419,7 @@ class RunEnd:
             # before the first row is sent. If the file changes later, rows that fail in this process follow as they were sent.
             if change is None and (journal := job.find_journal()) is not None:
                 rejects.clear()
-                for row in rejects_of(job.file, journal.outcomes(), job.unit):
+                for row in rejects_of(job.file, journal.outcomes(), job.unit, journal.report().mapping):
                     rejects.add(row)
 
         with ExitStack() as written:

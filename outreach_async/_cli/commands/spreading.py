@@ -81,6 +81,8 @@ def import_in_parts(
         blank=settings["blank"] or "keep",
         **file_options,
     )
+    for note in made.notes:
+        screen.print_line(f"note: {note}")
     for file in made.files:
         for header, code in zip(file.headers, file.codes, strict=True):
             if code in TARGET_FIELDS:
