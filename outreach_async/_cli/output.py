@@ -95,7 +95,7 @@ class Screen:
             print(to_printable(text))  # noqa: T201 - a command prints
 
     def warn(self, text: str) -> None:
-        self._printed.lines += self.height(text)
+        self._printed.lines += self.height(f"outreach-async: {text}")
         print(wrap_error(f"outreach-async: {to_printable(text)}"), file=sys.stderr)  # noqa: T201 - a command prints
 
     def print_lines(self, text: str) -> None:

@@ -47,7 +47,7 @@ add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefi
 Findings of the checks, failed rows and excluded rows are grouped by reason: a thousand rows with one problem are one line with
 their number and three examples. On a terminal, an import prints at most 40 lines, whatever the file; `--verbose` prints every
 column and every reason. `--findings FILE` has every finding, and `--rejects FILE` every failed row. The import ends with the
-changes that would import most of the failed rows, such as `412 rows: --check phone=drop imports them without the phone`. The JSON
+changes that would import most of the failed rows, such as `412 rows: --check phone=drop sends them without the phone`. The JSON
 result has them as `findings`, `failures`, `exclusions` and `remedies`: a group has a field, a reason, a count and examples.
 
 With `--results ids.csv`, a file has the outcome and the contact id of every row. `--keep "Lead ID"` copies a column of the input

@@ -69,15 +69,15 @@ class Groups(Generic[_Key]):
         self._groups: dict[_Key, RowGroup[_Key]] = {}
         self.count = 0
 
-    def add(self, key: _Key, message: str) -> RowGroup[_Key] | None:
-        """Count a member, and return its group if that needs it as an example."""
-        self.count += 1
+    def add(self, key: _Key, message: str, count: int = 1) -> RowGroup[_Key] | None:
+        """Count a member, or `count` of them, and return its group if that needs it as an example."""
+        self.count += count
         if key not in self._groups and len(self._groups) >= MAX_GROUPS:
             key = key._replace(field="", reason=OTHER)
         group = self._groups.setdefault(key, RowGroup(key, message))
         if group.common != message:
             group.common = None
-        group.count += 1
+        group.count += count
         return group if len(group.examples) < MAX_EXAMPLES else None
 
     def ordered(self) -> list[RowGroup[_Key]]:

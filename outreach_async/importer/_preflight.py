@@ -6,6 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -19,7 +20,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._groups import FindingKey, Groups
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
 from outreach_async.importer._rows import Block, Row, RowFinding, RowNumber, RowReader, RowUnit
 from outreach_async.importer._table import File, read_blocks
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
@@ -210,11 +211,14 @@ class _PreflightRun:
         found, count = self.found, self._emails.count()
         found.repeated = count
         if count and reports_repeats and self._repeats != "error":
-            for line, earlier in self._emails.repeats():
+            noted = count if self.note else min(count, MAX_EXAMPLES)
+            for line, earlier in islice(self._emails.repeats(), noted):
                 message = same_address_message(f"{found.unit} {earlier}")
                 finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
                 found.add(finding, line)
                 if self.note is not None:
                     self.note(RowNumber(found.unit, line), finding, ())
+            if count > noted:
+                found.findings.add(FindingKey(*finding[:4]), "", count - noted)
         found.superseded = count if self._repeats in WHOLE_INPUT else 0
         return found

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import shlex
+from io import StringIO
+from pathlib import Path
+from random import Random
+from typing import Any
+
 import pytest
 from support.cli import Served
+from support.results import read_results
 
+from outreach_async.fake import faults
 from outreach_async.fake.faults import status
 from outreach_async.importer._groups import MAX_GROUPS, Groups, RowKey, find_reason
+
+MAX_LINES = 38
+"""Lines on a terminal, besides two progress bars."""
 
 
 @pytest.mark.parametrize(
@@ -44,5 +57,203 @@ def test_a_service_that_gives_every_row_a_reason_of_its_own_fills_no_screen(serv
     path = served.save("email\n" + "".join(f"u{at}@x.example\n" for at in range(300)))
     options = (*served.options, "--stop-after-rejects", "never")
     lines = served.shown("import", path, *options)
-    assert len(lines) <= 40
+    assert len(lines) <= MAX_LINES
     assert sum("more reasons" in line for line in lines) == 1
+
+
+PEOPLE = (
+    "E-mail,Country,Work Phone,Note,Unsubscribed\n"
+    "ann@x.example,Germny,+44 20 7946 0018,,\n"
+    "bo@x.example,Frnace,12,,\n"
+    "cy@x.example,,,key_abcdef123456,yes\n"
+    "bad,DE,abc,,\n"
+    "ANN@x.example,FR,,,\n"
+    "di@x.example\n"
+)
+FOUND = [
+    (2, "country", "warn", "country", "Country", "Germny"),
+    (3, "phone", "drop", "work_phone", "Work Phone", "12"),
+    (3, "country", "warn", "country", "Country", "Frnace"),
+    (4, "consent", "error", "opt_out", "Unsubscribed", "yes"),
+    (5, "phone", "drop", "work_phone", "Work Phone", "abc"),
+    (5, "email", "warn", "email", "E-mail", "bad"),
+    (7, "row", "error", None, None, None),
+    (6, "repeat", "warn", "email", "E-mail", None),
+]
+IGNORED = ("--map", "Note=ignore")
+
+
+@pytest.mark.parametrize("name", ["found.csv", "found.jsonl", "found.parquet"])
+@pytest.mark.parametrize("dry", [("--dry-run",), ()])
+def test_a_file_has_every_finding_with_its_place_and_value(served: Served, name: str, dry: tuple[str, ...]) -> None:
+    people, path = served.save(PEOPLE), served.folder / name
+    served("import", people, *IGNORED, *served.options, "--findings", str(path), *dry)
+    rows = read_findings(path)
+    names = ("line", "check", "level", "field", "column", "value")
+    assert [tuple(row[each] or None for each in names) for row in rows] == FOUND
+    assert {row["file"] for row in rows} == {people}
+    assert all(row["message"] for row in rows)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def read_findings(path: Path) -> list[dict[str, Any]]:
+    if path.suffix != ".csv":
+        return read_results(path)
+    with path.open(encoding="utf-8", newline="") as file:
+        return [{**row, "line": int(row["line"])} for row in csv.DictReader(file)]
+
+
+def test_findings_of_a_file_that_cannot_be_read_to_its_end_stand_beside(served: Served) -> None:
+    path, beside = served.folder / "found.csv", served.folder / "found.partial.csv"
+    chance = Random(1)  # noqa: S311 - no secret
+    lines = "email,country\n" + "".join(f"u{chance.random()}@x.example,Germny\n" for _ in range(600))
+    people = served.folder / "people.csv.gz"
+    people.write_bytes(gzip.compress(lines.encode())[:-500])
+    path.write_text("file,line,record,check\n", encoding="utf-8")
+    done = served("import", str(people), *served.options, "--findings", str(path), "--force")
+    assert (done.code, f"--findings wrote {beside}, and left {path} as it was" in done.err) == (2, True)
+    assert len(read_findings(beside)) > 100
+    served("import", served.save(PEOPLE), *IGNORED, *served.options, "--findings", str(path), "--force")
+    assert (beside.exists(), len(read_findings(path))) == (False, len(FOUND))
+
+
+def test_rows_that_only_a_journal_has_cannot_be_checked_again(served: Served) -> None:
+    path = served.folder / "f.csv"
+    options = (*served.options, "--journal", str(served.folder / "run.db"), "--resume", "--findings", str(path))
+    assert served.piped("email,country\nann@x.example,Germny\n", "import", "-", *options).code == 3
+    with path.open(encoding="utf-8") as file:
+        assert [(row["record"], row["line"], row["value"]) for row in csv.DictReader(file)] == [("1", "", "Germny")]
+    refused = served.piped("", "import", "-", *options)
+    assert (refused.code, "--findings: " in refused.err) == (2, True)
+
+
+def test_excluded_rows_are_grouped_by_the_column_that_says_so(served: Served) -> None:
+    people = "".join(f"u{at}@x.example,{'yes' if at % 2 else 'true'}\n" for at in range(10))
+    code, report = served.json("import", served.save(f"email,unsubscribed\n{people}"), *served.options)
+    (group,) = report["exclusions"]
+    assert (code, group["status"], group["reason"], group["count"]) == (0, "excluded", "column 'unsubscribed'", 10)
+    assert (report["failures"], report["remedies"]) == ([], [])
+    lines = served.shown("import", served.save(f"email,unsubscribed\n{people}"), *served.options)
+    assert "excluded: 10 rows: column 'unsubscribed'" in lines
+    assert "--findings FILE has every excluded row." in lines
+
+
+# Remedies.
+
+NAMES = "email,country,work_phone,zip,website,city\n"
+GOOD = "good@x.example,DE,+44 20 7946 0018,01234,x.example,Rome\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "remedy"),
+    [
+        (["a@x.example,DE,call me,,,"], ("--check", "phone=error"), "--check phone=drop sends them without the phone"),
+        (["a@x.example,Germny,,,,"], (), "--check country=drop sends them without the country"),
+        (["a@x.example,Germny,,,,"], ("--check", "error"), "--check country=drop sends them without the country"),
+        (["a@x.example,,,,,#REF!"], ("--check", "cells=error"), "--check cells=warn sends them"),
+        (["info@x.example,,,,,"], ("--check", "role=error"), "--check role=warn sends them"),
+        (["good@x.example,,,,,"], ("--repeats", "error"), "--repeats serial sends them, too"),
+        (
+            ["a@x.example,Germny,,,,", "b@x.example,,,1234567890123456,,", "c@x.example,,,,no site,"],
+            (),
+            "--check country=drop --check website=drop --check zip=drop sends them without the country, website and zip",
+        ),
+    ],
+)
+@pytest.mark.parametrize("journal", [False, True])
+def test_the_options_of_a_remedy_import_the_rows_that_it_counts(
+    served: Served, rows: list[str], options: tuple[str, ...], remedy: str, journal: bool
+) -> None:
+    path = served.save(NAMES + GOOD + "\n".join(rows))
+    given = ("import", path, *served.options, *options, *(("--journal", str(served.folder / "a run.db")) if journal else ()))
+    code, report = served.json(*given)
+    (found,) = report["remedies"]
+    flags = remedy.partition(" sends")[0]
+    again = f" --journal {shlex.quote(str(served.folder / 'a run-2.db'))}" if journal else ""
+    assert (code, found) == (3, {"rows": len(rows), "remedy": remedy.replace(flags, flags + again, 1)})
+    code, report = served.json(*given, *shlex.split(flags + again))
+    assert (code, report["remedies"]) == (0, [])
+    stored = [contact["email"] for contact in served.service.contacts("space_1")]
+    assert {*stored} == {row.partition(",")[0] for row in [GOOD, *rows]}
+
+
+@pytest.mark.parametrize("journal", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+def test_rows_to_correct_are_written_where_the_remedy_says(
+    served: Served, journal: bool, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(served.folder)
+    path = served.save("email,country\ngood@x.example,DE\nbad,Germny\n")
+    options = [*(("--journal", "run.db") if journal else ()), *(("--rejects", "my rejects.csv") if given else ())]
+    lines = served("import", path, *served.options, *options).out.splitlines()
+    wanted = "'my rejects.csv' has them" if given else "--rejects rejects.csv writes them to a file"
+    wanted = f"outreach-async report run.db {wanted}" if journal and not given else wanted
+    assert lines[-2:] == ["To import more rows:", f"  1 row: {wanted}; correct the email, country there, and import it"]
+    if not given:
+        options += ["--rejects", "rejects.csv"]
+        served(*(("report", "run.db", *options[2:]) if journal else ("import", path, *served.options, *options)))
+    (rejects,) = served.folder.glob("*rejects.csv")
+    rejects.write_text(rejects.read_text(encoding="utf-8").replace("bad,Germny", "bo@x.example,DE"), encoding="utf-8")
+    assert served("import", str(rejects), *served.options).code == 0
+    assert len(served.service.contacts("space_1")) == 2
+
+
+def test_a_run_that_stops_names_the_rejects_beside(served: Served) -> None:
+    path = served.save("email\n" + "bad\n" * 5)
+    options = ("--stop-after-rejects", "2", "--concurrency", "1", "--rejects", str(served.folder / "r.csv"))
+    out = served("import", path, *served.options, *options).out
+    assert f"rows: {served.folder}/r.partial.csv has them; correct the email there, and import it\n" in out
+
+
+# A screen.
+
+WORDS = [
+    "",
+    "x",
+    "bad",
+    "ä" * 40,
+    "漢字" * 30,
+    "Germny",
+    "NULL",
+    "#REF!",
+    "12",
+    "no site",
+    "yes",
+    "a b" * 60,
+    "'",
+    "\x07",
+    "key_1",
+]
+FIELDS = ("country", "work_phone", "zip", "website", "timezone", "job_start_date", "unsubscribed", "title", "city", "state")
+
+
+def draw_file(chance: Random) -> str:
+    """Return a file that has many columns, or columns with many kinds of problems."""
+    count = chance.choice([0, 3, 30, 988])
+    extra = [f"{chance.choice(WORDS[1:])} {at}" for at in range(count)]
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["email", *FIELDS, *extra])
+    for at in range(60 if count < 900 else 5):
+        email = chance.choice([f"u{at}@x.example", "bad", "", "@", "info@gamil.com", "same@x.example"])
+        row = [email, *(chance.choice(WORDS) for _ in FIELDS), *extra]
+        writer.writerow(row[: chance.choice([len(row), len(row), len(row), 3])])
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["none", "limit", "key", "unique", "dry"])
+@pytest.mark.parametrize("seed", range(2))
+def test_an_import_of_any_file_fits_on_a_screen(served: Served, ending: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(served.folder)  # short paths
+    chance = Random(f"{ending} {seed}")  # noqa: S311 - no secret
+    options = [*served.options, "--ignore-unknown", "--check", chance.choice(["warn", "error", "drop"])]
+    options += ["--dry-run"] if ending == "dry" else []
+    options += [] if ending == "limit" else ["--stop-after-rejects", "never"]
+    options += [] if ending == "dry" else ["--results", "ids.csv", "--rejects", "rejects.csv"]
+    if ending == "key":
+        served.service.faults.script("create_contact", faults.status(401))
+    if ending == "unique":
+        bodies = ["".join(chance.choices("abcdefg", k=90)) for _ in range(80)]
+        served.service.faults.script("create_contact", *(status(422, body=f'{{"message": "no {body}"}}') for body in bodies))
+    lines = served.shown("import", served.save(draw_file(chance)), *options)
+    assert 3 < len(lines) <= MAX_LINES, "\n".join(lines)

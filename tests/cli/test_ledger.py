@@ -92,7 +92,7 @@ def test_a_row_with_a_fault_is_not_gone(served: Served, ledger: str) -> None:
     served("import", served.save("email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
     done = served("import", served.save("email,work_phone\nann@x.example,4.92E+11\nbo@x.example,\n"), *options)
     assert (done.code, "ledger: 1 unchanged" in done.out.splitlines()) == (3, True)
-    assert done.out.endswith("To import more rows:\n  1 row: --check phone=drop imports them without the phone\n")
+    assert done.out.endswith("To import more rows:\n  1 row: --check phone=drop sends them without the phone\n")
 
 
 @pytest.mark.thorough

@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any, cast
+from unicodedata import east_asian_width
 
 import attrs
 import pytest
@@ -81,11 +82,29 @@ class Shell:
                 sys.stdin = before
 
     def shown(self, *arguments: str) -> list[str]:
-        """Run the command with a terminal of 80 columns as its standard output, and return the lines that it shows."""
+        """Run the command on a terminal of 80 columns, and return the lines that it shows. Progress bars take two more."""
         with redirect_stdout(_Terminal(BytesIO(), encoding="utf-8")) as terminal:
-            run(arguments)
+            with redirect_stderr(TextIOWrapper(terminal.buffer, encoding="utf-8", write_through=True)) as errors:
+                run(arguments)
+            errors.detach()
             terminal.flush()
-        return _ESCAPE.sub("", cast("BytesIO", terminal.buffer).getvalue().decode()).splitlines()
+        shown = _ESCAPE.sub("", cast("BytesIO", terminal.buffer).getvalue().decode())
+        return [part for line in shown.splitlines() for part in _wrap(line)]
+
+
+def _wrap(line: str) -> Iterator[str]:
+    """Yield the lines of a terminal for a line, which may be too long."""
+    part, width = "", 0
+    for each in line:
+        size = 2 if east_asian_width(each) in "WF" else 1
+        if width + size > _WIDTH:
+            yield part
+            part, width = "", 0
+        part, width = part + each, width + size
+    yield part
+
+
+_WIDTH = 80
 
 
 class _Terminal(TextIOWrapper):

@@ -75,10 +75,13 @@ def _number(example: Mapping[str, Any]) -> str:
     return _join(example.get("file"), f"{unit} {example[unit]}")
 
 
-def print_groups(screen: Screen, groups: Sequence[Shown], noun: str, reserve: int) -> None:
-    """Print groups, the largest first; if they take too many lines, with fewer examples, and then without the last groups."""
+def print_groups(screen: Screen, groups: Sequence[Shown], noun: str, where: str, reserve: int) -> None:
+    """Print groups, the largest first; if they take too many lines, with fewer examples, and then without the last groups.
+
+    `where` is the option with the file that has every member.
+    """
     if screen.is_silent:
-        for line in _listed([each.lines(0)[0] for each in groups], groups, _MAX_SILENT, noun):
+        for line in _listed([each.lines(0)[0] for each in groups], groups, _MAX_SILENT, noun, where):
             screen.warn(line)
         return
     room = screen.room(reserve)
@@ -88,17 +91,17 @@ def print_groups(screen: Screen, groups: Sequence[Shown], noun: str, reserve: in
             break
     else:
         heights = [*accumulate(map(screen.height, lines))]
-        lines = _listed(lines, groups, bisect_left(heights, max(room or 0, _LEAST)), noun)  # the last line counts the rest
+        lines = _listed(lines, groups, bisect_left(heights, max(room or 0, _LEAST)), noun, where)  # the last line counts the rest
     for line in lines:
         screen.print_line(line)
 
 
-def _listed(lines: Sequence[str], groups: Sequence[Shown], few: int, noun: str) -> list[str]:
+def _listed(lines: Sequence[str], groups: Sequence[Shown], few: int, noun: str, where: str) -> list[str]:
     if len(groups) <= few:
         return [*lines]
     count = sum(each.count for each in groups[few:])
     reasons = format_count(len(groups) - few, "more reason" if few else "reason")
-    return [*lines[:few], f"... and {reasons}: {format_count(count, noun)}"]
+    return [*lines[:few], f"... and {reasons}: {format_count(count, noun)}; {where} has all"]
 
 
 def fit_line(screen: Screen, line: str) -> str:

@@ -20,7 +20,7 @@ from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkError, OutreachError, StatusError, format_count, shorten
 from outreach_async.importer import IGNORE, Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS, CheckPolicy
-from outreach_async.importer._groups import Groups, RowKey, row_key
+from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, row_key
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
 from outreach_async.importer._rows import RowNumber, RowReader
@@ -32,7 +32,7 @@ _MAX_ITEMS: Final = 60
 _MAX_ROWS: Final = 5  # of the table of outcomes
 _TABLE_EDGES: Final = 4  # lines of a table besides its rows
 _LEAST: Final = 3
-_AFTER_OUTCOMES: Final = 12  # lines that may follow the outcomes
+_AFTER_OUTCOMES: Final = 20  # lines that may follow the outcomes
 
 
 class FailedRows:
@@ -87,9 +87,12 @@ class FailedRows:
         }
 
     def print(self, screen: Screen, reserve: int) -> None:
-        print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", reserve)
+        few = min(self.exclusions.count, _LEAST)
+        print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", "--rejects FILE", reserve + few + 1)
         if not screen.is_silent:  # that nobody was written to is no warning
-            print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", reserve)
+            print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", "--findings FILE", reserve)
+            if self.exclusions.count > MAX_EXAMPLES:
+                screen.print_footer("--findings FILE has every excluded row.")
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
@@ -113,7 +116,8 @@ def print_columns(screen: Screen, columns: Columns, reserve: int) -> None:
         sent = [f"{_shorten(column)} -> {code}" for column, code, _ in decisions if code != IGNORE]
         ignored = [_shorten(column) for column, code, _ in decisions if code == IGNORE]
         screen.print_line(_enumerate(screen, "sent: ", sent, max(room - _TABLE_EDGES, _LEAST)))
-        screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
+        if ignored:
+            screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
         screen.print_footer("--verbose lists every column, and why it is sent or ignored.")
     elif screen.console or any(column != code for column, code, _ in decisions):
         screen.print_table(("column", "code", "why"), decisions)
@@ -135,14 +139,17 @@ def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int
 def print_findings(screen: Screen, preflight: Preflight, reserve: int) -> None:
     # Rows that a finding rejects or excludes are printed among the failed rows.
     found = [group for group in preflight.findings.ordered() if group.key.level != "error"]
-    if not screen.is_silent:
-        print_groups(screen, [*map(show_finding, found)], "finding", reserve)
-    if any(group.key.check in CHECKS for group in found):
-        screen.print_footer("--check NAME=error rejects rows with this finding; --check NAME=off turns the check off.")
+    below = []
     if preflight.excluded:
-        screen.print_line(f"people who may not be written to: {preflight.excluded:,} of {preflight.rows:,} rows are not sent")
+        below.append(f"people who may not be written to: {preflight.excluded:,} of {preflight.rows:,} rows are not sent")
     if preflight.refused:
-        screen.print_line(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
+        below.append(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
+    if not screen.is_silent:
+        print_groups(screen, [*map(show_finding, found)], "finding", "--findings FILE", reserve + len(below) + 1)
+    if any(group.key.check in CHECKS for group in found):
+        screen.print_footer("--check NAME=error rejects such rows, and NAME=off turns the check off.")
+    for line in below:
+        screen.print_line(line)
 
 
 _POLICIES: Final = {

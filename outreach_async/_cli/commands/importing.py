@@ -83,7 +83,8 @@ if TYPE_CHECKING:
 
 _AFTER_FINDINGS: Final = 18  # lines that may follow the findings
 _AFTER_DRY_RUN: Final = 8
-_MAX_FINDINGS: Final = 4  # lines of findings for which the list of columns leaves room
+_MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
+_FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
 
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
@@ -290,7 +291,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:
             report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
         print_ledger(screen, report.ledger, job.repeats)
-    print_remedies(screen, remedies := failed.remedies(job.rejects, None))
+    print_remedies(screen, remedies := failed.remedies(job.rejects, None), 0)
     found = {"columns": _mapping_of(columns), **failed.to_dict(preflight, remedies)}
     screen.print_result({**report.to_dict(), "dry_run": True, **found})
     return INCOMPLETE if refused else OK
@@ -505,7 +506,7 @@ class RunEnd:
         job, screen = self.job, self.screen
         print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, stopped=stopped)
         settle_partial_files(screen, {"--results": job.results, "--rejects": job.rejects}, is_finished=self.state.is_finished)
-        print_remedies(screen, remedies)
+        print_remedies(screen, remedies, _FAILED_ROWS)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
         """Check that the input file is still the one that was opened."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from outreach_async.importer._rejects import find_field
 from outreach_async.importer._rows import Block, RowFinding, RowReader
 
 _MAX_REMEDIES: Final = 3
+_MAX_SEPARATE: Final = 2  # ways of leaving values out
 _BATCH_SIZE: Final = 500  # rows that are checked at a time: most of their values are the same
 _LOWERED: Final = frozenset({"role", "typo", "cells"})  # checks whose findings can be sent as they are
 _OF_CELLS: Final = frozenset({"cells", "phone"})  # checks of damaged cells, which another check may be strict about
@@ -100,8 +102,12 @@ def _strict_checks(finding: RowFinding, levels: Mapping[str, Level]) -> Iterable
 
 def list_remedies(counts: Mapping[Way, int], rejects: Path | None, journal: Path | str | None) -> list[Remedy]:
     """Return the remedies that import most rows, those of the most rows first."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])[:_MAX_REMEDIES]
-    return [Remedy(rows, _word(way, rejects, journal)) for way, rows in ordered]
+    dropping = [way for way in counts if way.checks and DROPS.issuperset(way.checks)]
+    merged = Counter(counts)
+    if len(dropping) > _MAX_SEPARATE:  # together they import more rows than each alone
+        every = Way(tuple(sorted({check for way in dropping for check in way.checks})))
+        merged[every] += sum(merged.pop(way) for way in dropping if way != every)
+    return [Remedy(rows, _word(way, rejects, journal)) for way, rows in merged.most_common(_MAX_REMEDIES)]
 
 
 def _word(way: Way, rejects: Path | None, journal: Path | str | None) -> str:
@@ -111,14 +117,13 @@ def _word(way: Way, rejects: Path | None, journal: Path | str | None) -> str:
     if way.checks:
         options = " ".join(f"--check {check}={'drop' if check in DROPS else 'warn'}" for check in way.checks)
         dropped = [check.replace("_", " ") for check in way.checks if check in DROPS]
-        without = f" without the {' and the '.join(dropped)}" if dropped else ""
-        return f"{options}{again} imports them{without}"
-    path = "rejects.csv" if rejects is None else shlex.quote(str(rejects))
-    what = f"correct {way.fields or 'the rows'}" if way.status == Outcome.REJECTED else "keep the rows"
-    if rejects is None:
-        written = f"outreach-async report {shlex.quote(str(journal))} --rejects {path}" if journal else f"--rejects {path}"
-        return f"{written} writes them to a file; {what} there, and import it"
-    return f"{what} in {path}, and import it"
+        without = f" without the {' and '.join(filter(None, (', '.join(dropped[:-1]), dropped[-1])))}" if dropped else ""
+        return f"{options}{again} sends them{without}"
+    what = f"correct the {way.fields or 'rows'} there, and import it" if way.status == Outcome.REJECTED else "import it"
+    if rejects is not None:
+        return f"{shlex.quote(str(rejects))} has them; {what}"
+    report = f"outreach-async report {shlex.quote(str(journal))} " if journal else ""
+    return f"{report}--rejects rejects.csv writes them to a file; {what}"
 
 
 def _next_journal(journal: Path | str) -> Path | str:
@@ -130,8 +135,10 @@ def _next_journal(journal: Path | str) -> Path | str:
     return next(each for at in count(2) if not (each := path.with_name(f"{path.stem}-{at}{path.suffix}")).exists())
 
 
-def print_remedies(screen: Screen, remedies: Sequence[Remedy]) -> None:
-    if remedies:
-        screen.print_line("To import more rows:")
-    for rows, remedy in remedies:
-        screen.print_line(f"  {format_count(rows, 'row')}: {remedy}", wrap=False)
+def print_remedies(screen: Screen, remedies: Sequence[Remedy], reserve: int) -> None:
+    """Print the remedies, or as many as leave room for `reserve` lines, but the first one in any case."""
+    lines = [f"  {format_count(rows, 'row')}: {remedy}" for rows, remedy in remedies]
+    room, heights = screen.room(reserve), [*accumulate(map(screen.height, lines), initial=1)]
+    few = len(lines) if room is None else max(1, bisect_right(heights, room) - 1)
+    for line in ["To import more rows:", *lines[:few]] if lines else ():
+        screen.print_line(line, wrap=False)

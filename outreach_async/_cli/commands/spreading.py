@@ -115,7 +115,7 @@ def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
         if group := groups.add(RowKey(row.status, None, "", find_reason(ANSWER_PREFIX.sub("", row.message))), row.message):
             group.examples.append({"file": row.file, "line": row.line, "message": row.message})
     if not screen.is_silent:
-        print_groups(screen, [*map(show_rows, groups.ordered())], "row", _AFTER_FAILURES)
+        print_groups(screen, [*map(show_rows, groups.ordered())], "row", "--rejects FILE", _AFTER_FAILURES)
     if report.failed > groups.count:
         more = f"{report.failed - groups.count:,} more failed rows"
         screen.print_line(f"... and {more}; list all: outreach-async report {shlex.quote(journal)} --rejects FILE", wrap=False)
