@@ -57,6 +57,7 @@ _FORMATS_OF_OPTIONS: Final = {
 }
 _HEAD_SIZE: Final = 512
 _OBJECT: Final = re.compile(rb'\s*\[?\s*\{\s*["}]')
+_MEMBER: Final = re.compile(rb'\s*\{\s*"[^"]*"\s*:')  # the begin of an object, which no header of a table has
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _ARCHIVE: Final = (b"PK\3\4", b"PK\5\6")
 _EXPORT: Final = "export the contacts as CSV or XLSX"
@@ -190,7 +191,8 @@ def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...
         raise InvalidRequest(f"{source.name}: unknown format; {expected}; convert the file, or pass --format")
     if named is None:
         return str(looks), (f"format {looks}, detected from the content",)
-    if head and looks not in {None, named} and not {looks, named} <= _TEXT_FORMATS:  # some programs save text files as .xls
+    are_texts = {looks, named} <= _TEXT_FORMATS and not _MEMBER.match(head)
+    if head and looks not in {None, named} and not are_texts:  # some programs save text files as .xls
         raise InvalidRequest(f"{source.name}: expected {named} by its suffix, got {looks} by its content; pass --format {looks}")
     return named, ()
 

@@ -241,12 +241,17 @@ def _choose_sheet(book: Any, requested: str | None) -> tuple[str, str]:
     name = next((name for name in names if name not in hidden), None)
     if name is None:
         raise UnreadableWorkbook(f"no visible sheet; {_suggest_sheets(names)}")
-    others = [repr(other) for other in names if other != name]
+    others = [_quote(other) for other in names if other != name]
     return name, f"sheet {name!r} was read; to read another, pass one of these as --sheet: {', '.join(others)}" if others else ""
 
 
+def _quote(name: str) -> str:
+    """Quote a name for a shell, also if that is not necessary, so that it ends where the list goes on."""
+    return "'" + name.replace("'", "'\"'\"'") + "'"
+
+
 def _suggest_sheets(names: Sequence[str]) -> str:
-    return f"pass one of these as --sheet: {', '.join(map(repr, names))}" if names else "add a sheet with a table"
+    return f"pass one of these as --sheet: {', '.join(map(_quote, names))}" if names else "add a sheet with a table"
 
 
 def _convert_row(values: Sequence[Any], left: int, widths: dict[int, int]) -> tuple[list[str], list[int], list[int]]:

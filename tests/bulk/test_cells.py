@@ -295,7 +295,7 @@ async def test_a_reader_that_renames_its_columns_is_read_as_cells_too() -> None:
     assert stored(fake) == {"a@a.example": {"zip": "1"}, "b@a.example": {"zip": "2"}}
 
 
-def test_none_is_a_blank_cell_if_the_reader_returns_it_for_a_cell_without_quotes() -> None:
+def test_none_is_a_blank_cell_if_a_reader_returns_it_for_a_cell_without_quotes() -> None:
     rows: list[dict[str, str | None]] = [{"email": "a@a.example", "city": None}]
     reader = csv.DictReader(["email,city"])
     for quoting, kind in (csv.QUOTE_MINIMAL, UnsendableRow), (5, dict):
@@ -330,7 +330,7 @@ async def test_the_rows_before_an_error_of_the_lines_are_sent() -> None:
 
 
 @virtual_time
-async def test_what_blank_and_normalise_cannot_mean_is_refused_before_anything_is_sent(folder: Path) -> None:
+async def test_what_blank_and_normalise_cannot_mean_is_refused_before_all_else(folder: Path) -> None:
     def check(options: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidRequest) as caught:
             client_of(service()).contacts.create_many([{"email": "a@a.example"}], **options)

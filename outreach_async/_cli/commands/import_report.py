@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -228,6 +229,7 @@ def print_report(
     repeats: str = "serial",
     stopped: bool = False,
 ) -> None:
+    place = shlex.quote(str(journal))
     print_outcomes(screen, report)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
@@ -240,11 +242,11 @@ def print_report(
     if report.uncertain:
         screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
     if report.uncertain and report.ledger is None:
-        command = f"outreach-async report {journal} --uncertain" + (f" --input {source}" if source else "")
+        command = f"outreach-async report {place} --uncertain" + (f" --input {shlex.quote(str(source))}" if source else "")
         screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
     if total is None or report.rows >= total:
         return
-    again = f"resume with the same command and --journal {journal} --resume."
+    again = f"resume with the same command and --journal {place} --resume."
     if report.ledger is not None:
         again = "run the same command again: it sends what the ledger does not know."
     if report.ledger is not None or journal:  # the error that stopped a run is printed next

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -348,7 +349,7 @@ def _print_report(screen: Screen, figures: JournalReport, source: Path | None = 
     if figures.source:
         screen.print_line(f"input: {figures.source}")
     if figures.uncertain:
-        option = "" if source is None else f" --input {source}"
+        option = "" if source is None else f" --input {shlex.quote(str(source))}"
         screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list these rows with --uncertain{option}")
     if figures.possibly_sent:
         screen.print_line(f"marked rows without an outcome: {figures.possibly_sent:,}; resume the import with --resume")

@@ -155,7 +155,7 @@ def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connect
     for name, remedy in _CONFLICTS.items():
         if (given := settings[name]) is not None and given is not False and given != ():
             flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            advice = remedy.format(journal=settings["journal"], path=settings[name])
+            advice = remedy.format(journal=shlex.quote(str(settings["journal"])), path=shlex.quote(str(settings[name])))
             raise click.UsageError(f"--{flag}: conflicts with --dask; {advice}.")
     if options.headers:
         text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
