@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 from outreach_async._files.toml import parse_toml
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._unmapped import CODE, IGNORE, UnmappedColumns, order_columns
 
@@ -62,6 +64,17 @@ def decisions_in_order(columns: Columns) -> list[tuple[str, str, str]]:
     own = [[at for at in places if columns.codes[at] == code] for code, places in columns.sources.items()]
     decisions = columns.decisions()
     return [decisions[at] for at in order_columns(len(decisions), own)]
+
+
+def number_codes(mapping: Mapping[str, str]) -> dict[str, str]:
+    """Return a mapping in order of preference for a journal, which has to tell a first column of a field from a second one."""
+    counts = Counter[str]()
+    numbered: dict[str, str] = {}
+    for column, code in mapping.items():
+        counts[code] += 1
+        is_first = counts[code] == 1 or code in {"", IGNORE, *CONSENT_CODES}
+        numbered[column] = code if is_first else f"{code} ({counts[code]})"
+    return numbered
 
 
 def mapping_text(columns: Columns, name: str) -> str:

@@ -338,7 +338,7 @@ def locate_outcomes(
     records = enumerate(file.records() if file else ())
     headers = file.headers if file else ()
     names = [*map(clean_name, headers)]
-    emails = [names.index(column) for column, code in mapping.items() if code == "email" and column in names]
+    emails = [names.index(column) for column, code in mapping.items() if code.split(" ")[0] == "email" and column in names]
     for outcome in outcomes:
         number, address, cells = number_record(outcome.index), find_email(outcome), tuple[str, ...]()
         if file is not None:

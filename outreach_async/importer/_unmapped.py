@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -34,6 +35,7 @@ MAX_SHOWN: Final = 7  # columns listed in an error; a sheet can have 16,384 colu
 _MAX_COMPARED: Final = 100  # columns for which similar fields are searched, which takes milliseconds for each
 _MAX_SAMPLE_LENGTH: Final = 30  # characters of a sample cell that an error shows
 _MAX_SIMILAR: Final = 3
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _MIN_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75
 
 
@@ -132,6 +134,8 @@ def unmapped_error(
         if not meanings and len(columns) < _MAX_COMPARED:
             matches = get_close_matches(fold_name(headers[at]), codes, n=6, cutoff=_MIN_SIMILARITY)
             similar = tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
+            if _ADDRESS.fullmatch(samples[at].strip()) and "email" not in taken:
+                similar = ("email", *similar)
         # The best proposal comes first. It never ignores the column, whose data would be lost.
         proposals = tuple(code for code in similar if code not in taken and code != IGNORE)
         if not proposals or (not meanings and proposals[0] != similar[0]):  # another column maps to the most similar field

@@ -295,3 +295,14 @@ def test_a_changed_mapping_is_refused_on_resume(served: Served) -> None:
     assert {contact["fields"]["city"] for contact in served.service.contacts("space_1")} == {"x"}
     finished = served("import", path, "--map", "Town=region", "--journal", journal, "--resume", *served.options)
     assert (finished.code, "'Town' was 'city' and is now 'region'" in finished.err) == (2, True)
+
+
+def test_another_order_of_the_columns_of_a_field_is_refused_on_resume(served: Served) -> None:
+    path, journal = served.save("Home,Work\nh@a.example,w@a.example\n"), str(served.folder / "run.db")
+    served.service.faults.script("create_contact", status(429, retry_after=7200))
+    first, second = ("--map", "Work=email"), ("--map", "Home=email")
+    assert served("import", path, *first, *second, "--journal", journal, *served.options).code == 75
+    changed = served("import", path, *second, *first, "--journal", journal, "--resume", *served.options)
+    assert (changed.code, "'Home' was 'email (2)' and is now 'email'" in changed.err) == (2, True), changed.err
+    assert served("import", path, *first, *second, "--journal", journal, "--resume", *served.options).code == 0
+    assert [contact["email"] for contact in served.service.contacts("space_1")] == ["w@a.example"]

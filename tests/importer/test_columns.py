@@ -89,6 +89,7 @@ def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
         (["email", "Adress"], {}, "--map Adress=address_1 (or address_2"),
         (["email", "Plan"], {}, "--map Plan=CODE (or ignore)"),
         (["email", "qqqq"], {}, "replace CODE with the code of a field; or ignore all of them with --ignore-unknown"),
+        (["Odd"], {}, "unknown column 'Odd' (such as 'ann@a.example'): --map Odd=email"),
         (["email", " "], {}, "column 2 has no name: --map =CODE (or ignore)"),
         (["email", "custom_x"], {}, "unknown column 'custom_x'"),
         (["email", "Custom 01"], {}, "unknown column 'Custom 01'"),
@@ -106,7 +107,8 @@ def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
     ],
 )
 def test_an_unmappable_column_is_refused_with_a_remedy(headers: list[str], overrides: dict[str, str], message: str) -> None:
-    assert message in refused(map_columns, headers, overrides)
+    samples = ["ann@a.example" if headers == ["Odd"] else "" for _ in headers]
+    assert message in refused(map_columns, headers, overrides, samples=samples)
 
 
 @pytest.mark.parametrize(("count", "more"), [(53, "46 more columns"), (8, "1 more column")])

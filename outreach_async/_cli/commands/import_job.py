@@ -17,6 +17,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._kept import KeptColumns
+from outreach_async.importer._mapping_file import number_codes
 from outreach_async.importer._rejects import (
     keep_columns,
 )
@@ -99,7 +100,7 @@ class ImportJob:
         if self.journal is None:
             return None
         source = self.file.name if self.file.path is None else str(self.file.path.resolve())
-        mapping = self.overrides if mapping is None else mapping
+        mapping = number_codes(self.overrides if mapping is None else mapping)
         return journal_at(self.journal, source=source, fingerprint=self.fingerprint, mapping=mapping)
 
     def find_journal(self) -> Journal | ObjectJournal | None:

@@ -34,7 +34,7 @@ from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, Row, map_columns, parse_overrides
 from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._mapping_file import apply_mapping, read_mapping
+from outreach_async.importer._mapping_file import apply_mapping, merge_mappings, read_mapping
 from outreach_async.importer._rejects import (
     NO_COLUMNS,
     OUTCOME_COLUMNS,
@@ -181,7 +181,7 @@ def _look_up(
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
     saved, _ = apply_mapping(read_mapping(mapping) if mapping else {}, file.headers)
-    overrides = {**saved, **parse_overrides(maps)}
+    overrides = merge_mappings(parse_overrides(maps), saved)
     overrides |= anyio.run(recognise_targets, file, overrides, Targets())[0]
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
