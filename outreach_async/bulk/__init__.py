@@ -23,9 +23,9 @@ anyio.run(main)
 Outcomes
 --------
 Enter the run with `async with` to get the `ContactOutcome` of each row. A failed row has an outcome, and raises nothing: `status`
-is the service's status, or `rejected`, `not_applied`, `unknown`, `unchanged` or `excluded`. `outreach_async.guides.concepts`
-explains them, and `possible` and `certain`. Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had
-no effect.
+is the service's status, or one that the run determines, such as `rejected`. `outreach_async.guides.concepts` explains all of
+them, and `possible` and `certain`. Among HTTP statuses, only a 4xx other than 408, 425 and 499 proves that a request had no
+effect.
 
 ```python
 import anyio

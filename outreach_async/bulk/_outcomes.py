@@ -30,8 +30,8 @@ class ContactOutcome:
     Attributes:
         index: Index of the row in the input, from 0.
         contact: The row as the caller passed it; a copy if the row is a dict. Values that are normalised are those that are sent.
-        status: The status in the service's last response, or `rejected`, `not_applied`, `unknown`, `unchanged` or `excluded`. A
-            row is `excluded` if reading it raises `Excluded`; its `error` then has the reason.
+        status: The status in the service's last response, or one of the values of `Outcome` that a run determines. A row is
+            `excluded` if reading it raises `Excluded`; its `error` then has the reason.
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with what is known about the attempts.
         attempts: Number of attempts to send the row.

@@ -31,6 +31,7 @@ from outreach_async._vocabulary import (
     StepType,
     TemplateStatus,
 )
+from outreach_async.guides import concepts
 from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, Undecodable
 
 ANSWERS: dict[str, Any] = {name: get_origin(kind) or kind for name, kind in KINDS.items()}
@@ -143,6 +144,10 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
 )
 def test_an_enumeration_has_the_words_of_the_interface(kind: type[OpenEnum], seen: list[str]) -> None:
     assert [member.value for member in kind] == seen
+
+
+def test_the_guide_of_words_explains_every_outcome_of_a_row() -> None:
+    assert [outcome for outcome in Outcome if not re.search(rf"(?m)`{outcome}`|^    {outcome} ", concepts.__doc__ or "")] == []
 
 
 @given(st.sampled_from(OPEN_ENUMS), st.text() | st.sampled_from(["live", "added", "Google"]))
