@@ -153,11 +153,13 @@ class _PreflightRun:
         targets: dict[int, Target] = {}
         findings: Mapping[int, Sequence[RowFinding]] = read.findings
         if self._names_targets:
-            named = {at: named_target(read.row(at)) for at in range(count) if at not in refusals and at not in excluded}
+            # Those of excluded rows, too, because a ledger has entries for each target.
+            named = {at: named_target(read.row(at)) for at in range(count) if at not in refusals}
             unknown = await find_unknown_targets(named.values(), self._targets)
-            findings = {**findings, **{at: [unknown[to], *findings.get(at, ())] for at, to in named.items() if to in unknown}}
-            refusals |= {at: InvalidRequest(unknown[to].message) for at, to in named.items() if to in unknown}
-            targets = {at: self._targets.find(to) for at, to in named.items() if to not in unknown}
+            wrong = {at: unknown[to] for at, to in named.items() if to in unknown and at not in excluded}
+            findings = {**findings, **{at: [finding, *findings.get(at, ())] for at, finding in wrong.items()}}
+            refusals |= {at: InvalidRequest(finding.message) for at, finding in wrong.items()}
+            targets = {at: self._targets.find(to) for at, to in named.items() if to not in unknown and at not in excluded}
         for at in sorted(findings):
             for finding in findings[at]:
                 found.add(finding, numbers[at])

@@ -181,7 +181,9 @@ class Row(Mapping[str, Any]):
     def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """The codes of standard and custom fields, and their cells; `None` if the row has other values, or cannot be sent."""
         columns = self._columns
-        if columns is None or columns.plain is None or self._members is not None or self.fault is not None or self.excluded:
+        if columns is None or columns.plain is None or self._members is not None:
+            return None
+        if self.fault is not None or self.excluded is not None:
             return None
         codes, pick = columns.plain
         return codes, pick(self.sent)

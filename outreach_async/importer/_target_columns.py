@@ -77,17 +77,17 @@ async def find_unknown_targets(named: Iterable[Target], targets: Targets) -> dic
 
 
 def with_ids(rows: Iterable[Row], columns: Columns, targets: Targets) -> Iterable[Row]:
-    """Replace the names of targets by ids. A row with an unknown target gets a fault."""
+    """Replace the names of targets by ids. A row with an unknown target gets a fault, unless it is not sent anyway."""
     return (_with_ids(row, targets) for row in rows) if set(TARGET_FIELDS) & {*columns.codes} else rows
 
 
 def _with_ids(row: Row, targets: Targets) -> Row:
-    if row.fault is not None or row.excluded is not None or (named := named_target(row)) is RUN_TARGET:
+    if row.fault is not None or (named := named_target(row)) is RUN_TARGET:
         return row
     try:
         found = targets.find(named)
     except ListingNeeded:  # the file has changed since it was checked; the run finds this out
         return row
     except InvalidRequest as error:
-        return attrs.evolve(row, fault=str(error))
+        return attrs.evolve(row, fault=str(error)) if row.excluded is None else row
     return attrs.evolve(row, members={**row.members, **found._asdict()})

@@ -114,6 +114,23 @@ def test_a_person_who_opts_out_for_some_nights_is_neither_sent_nor_forgotten(ser
     assert ", 0 gone from the last input" in served("report", ledger).out
 
 
+@pytest.mark.thorough
+@pytest.mark.covers
+@pytest.mark.parametrize("other", ["ann@x.example,Spring,\n", "ann@x.example,,\n"])
+def test_a_person_who_opts_out_is_found_in_the_campaign_that_the_row_names(served: Served, ledger: str, other: str) -> None:
+    path = served.folder / "out.jsonl"
+    options = (*served.options, "--ledger", ledger, *OVERWRITE, "--map", "campaign=campaign", "--results", str(path))
+    rows = f"email,campaign,Unsubscribed\n{other}bo@x.example,Spring,"
+    assert served("import", served.save(f"{rows}\n"), *options).code == 0
+    for more in ("--dry-run",), ():
+        done = served("import", served.save(f"{rows}yes\ncy@x.example,Nowhere,yes\n"), *options, *more)
+        assert (done.code, "ledger: 1 unchanged, 2 excluded" in done.out.splitlines()) == (0, True)
+        assert [(row["status"], row["campaign"]) for row in read_results(path)][1:] == [
+            ("excluded", "camp_1"),
+            ("excluded", None),
+        ]
+
+
 def test_a_dry_run_compares_with_an_empty_ledger_and_creates_none(served: Served, ledger: str) -> None:
     path = served.save(FIRST)
     code, report = served.json("import", path, *served.options, "--ledger", ledger, *OVERWRITE, "--dry-run", "--check", "off")
