@@ -73,7 +73,7 @@ async def main() -> None:
     async with OutreachClient() as client:
         run = client.contacts.create_many(csv.DictReader(lines), duplicates="overwrite", blank="clear")
         report = await run
-    print(report.rows, [finding.partition(":")[0] for finding in run.findings])  # -> 2 ['work_phone']
+    print(report.rows, [finding.partition(":")[0] for finding in run.findings])  # -> 2 ['work_phone', 'work_phone']
 
 
 anyio.run(main)

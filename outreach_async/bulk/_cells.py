@@ -29,6 +29,8 @@ it is damaged, such as `#REF!`, never clears a field.
 
 Example:
     ```python
+    import csv
+
     rows = csv.DictReader(["email,city", "bo@acme.example,"])
     report = await client.contacts.create_many(rows, duplicates="overwrite", blank="clear")
     print(report.outcomes[Outcome.OVERWRITTEN])  # -> 1

@@ -143,7 +143,7 @@ def test_the_encoding_can_be_given(tmp_path: Path) -> None:
     assert next(file.rows(map_columns(file.headers)))["city"] == "Köln"
 
 
-def test_consent_that_cannot_be_read_excludes_its_row_and_an_empty_array_does_not(tmp_path: Path) -> None:
+def test_consent_that_cannot_be_read_excludes_its_row_an_empty_array_does_not(tmp_path: Path) -> None:
     path = tmp_path / "people.jsonl"
     values = ['{"reason": "hard"}', "[]", "true", "false", "null"]
     path.write_text("\n".join(f'{{"email": "a@a.example", "bounced": {value}}}' for value in values))
