@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.importer._table import MAX_COLUMNS, count_reason_columns, is_address, trim_cells
+from outreach_async.importer._table import MAX_COLUMNS, MAX_TITLE, count_reason_columns, is_address, title_error, trim_cells
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
 
@@ -28,7 +28,6 @@ _HEXADECIMAL: Final = re.compile(r"\\x([0-9a-fA-F]{2})")
 _MAX_SHOWN: Final = 60  # characters of a line
 _DELIMITER: Final = re.compile(r'[^"\w\r\n\0]')
 _QUOTED: Final = re.compile(r"""[ \t]+"|(["']).*\1\Z""", re.DOTALL)
-_MAX_TITLE: Final = 10  # lines that are searched for a header
 _MIN_SHARE: Final = 0.5  # of the first rows, which fit their header
 
 
@@ -126,21 +125,20 @@ def require_header(name: str, sample: Sequence[str], dialect: Dialect) -> None:
     if width > 1 and share > _MIN_SHARE:
         return
     title, *others = [at for at, line in enumerate(sample) if line.strip()] or [0]
-    got = repr(shorten("".join(sample[title : title + 1]).strip(), _MAX_SHOWN))
-    for above in others[:_MAX_TITLE]:
+    got = "".join(sample[title : title + 1]).strip()
+    for above in others[:MAX_TITLE]:
         better = detect_dialect(sample[above:])
         fitting, _, found = better.fit
         cells = next(parse_records(better.parse(sample[above:])))
         is_header = isinstance(cells, list) and not any(map(is_address, cells))
         if found > width and fitting == 1.0 and above < others[-1] and is_header:
-            what = f"expected a header, got {got} above a table of {found} columns"
-            choice = f"pass --header-row {above + 1} if that line has the column names, otherwise --header-row 1"
-            raise InvalidRequest(f"{name}: {what}; {choice}")
+            raise title_error(name, got, above + 1, found)
     for other in _OTHER_DELIMITERS if len(sample) > 1 and width < 2 else ():  # noqa: PLR2004 - columns
         fitting, _, found = _score(sample, Dialect(other))
         if found > 1 and fitting == 1.0:
             tried = "expected columns separated by commas, semicolons, tabs or |"
-            raise InvalidRequest(f"{name}: {tried}, got one column, {got}; pass the delimiter, as in --delimiter {other!r}")
+            option = f"pass the delimiter, as in --delimiter {other!r}"
+            raise InvalidRequest(f"{name}: {tried}, got one column, {shorten(got, _MAX_SHOWN)!r}; {option}")
 
 
 def parse_records(reader: Iterator[list[str]]) -> Iterator[list[str] | csv.Error]:

@@ -163,7 +163,7 @@ def _open_as(source: ByteSource, chosen: str, options: Mapping[str, Any]) -> Fil
     require_module("python_calamine", "outreach_async[xlsx]")
     from outreach_async.importer._workbook import WorkbookFile
 
-    asked = SheetOptions(options["sheet"], options["header_row"] or 1, skips_hidden=options["hidden"] == "skip")
+    asked = SheetOptions(options["sheet"], options["header_row"], skips_hidden=options["hidden"] == "skip")
     return WorkbookFile.of(source, asked)
 
 

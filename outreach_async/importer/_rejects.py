@@ -128,7 +128,10 @@ class RejectsFile:
         """
         width = len(self._headers)
         text = reject.text or text_of(Record(reject.line, tuple(reject.cells)), width)
-        reasons = (str(reject.line), reject.code, reject.field, reject.message, text)
+        message = reject.message
+        if text and "_text" not in message:
+            message += "; when the cells are right, clear _text"
+        reasons = (str(reject.line), reject.code, reject.field, message, text)
         self._writer.writerow(map(escape_formula, (*fit_cells(reject.cells, width), *reasons)))
         self.rows += 1
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import attrs
 
 from outreach_async._files.spreadsheets import unescape_formula
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._rows import Block, Record, Row, RowReader, describe_misfit, join_cells
@@ -26,6 +26,8 @@ MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as
 _CHUNK_SIZE: Final = 250  # rows that are read ahead, so that each distinct cell of a column is checked once
 _MAX_READ_AHEAD: Final = 1 << 15  # characters of these rows: if the file changes, they are still sent
 _MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
+MAX_TITLE: Final = 10  # lines that are searched for a header
+_MAX_SHOWN: Final = 60  # characters of a title
 _MAX_NOTES: Final = 10  # renamed columns that the notes list
 REASONS: Final = ("_row", "_code", "_field", "_message", "_text")
 """Columns that a rejects file adds: the row's number, outcome, invalid fields, error message, and its text if its cells do not
@@ -288,6 +290,13 @@ def _number_duplicates(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[s
     if len(notes) > _MAX_NOTES:
         notes[_MAX_NOTES:] = [f"... and {len(notes) - _MAX_NOTES:,} more columns are renamed in the same way"]
     return tuple(unique), tuple(notes)
+
+
+def title_error(name: str, title: str, line: int, width: int) -> InvalidRequest:
+    """Return the error of a file whose header is below its first line."""
+    what = f"expected a header, got {shorten(title.strip(), _MAX_SHOWN)!r} above a table of {width} columns"
+    choice = f"pass --header-row {line} if that line has the column names, otherwise --header-row 1"
+    return InvalidRequest(f"{name}: {what}; {choice}")
 
 
 def is_address(text: str) -> bool:

@@ -20,7 +20,7 @@ from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._rows import Block, Record
 from outreach_async.importer._source import ByteSource, StreamCopy
-from outreach_async.importer._table import File, group_records, with_header
+from outreach_async.importer._table import MAX_TITLE, File, group_records, is_address, title_error, with_header
 from outreach_async.importer._workbook_reader import SheetOptions
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
@@ -82,11 +82,13 @@ class WorkbookFile(File):
         if options.skips_hidden and not result.marked:
             expected = "expected XLSX or XLSM, which state the hidden rows"
             raise InvalidRequest(f"hidden: {expected}, got {source.name}; save it as XLSX, or omit --hidden")
-        selection = repr((result.sheet, options.header_row, options.skips_hidden))
+        selection = repr((result.sheet, options.header_row or 1, options.skips_hidden))
         bare = cls(source=source, sheet=result.sheet, spool=spool, selection=selection)
-        header = next((record.cells for record in _decode_records(spool)), ())
+        first = [*islice(_decode_records(spool), MAX_TITLE + 1)]
+        if options.header_row is None:
+            _require_no_title(source.name, first)
         try:
-            file = with_header(bare, header)
+            file = with_header(bare, first[0].cells if first else ())
         except InvalidRequest as error:  # the sheet may be a cover
             raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
         notes = result.list_notes(file.headers, skips_hidden=options.skips_hidden)
@@ -94,6 +96,18 @@ class WorkbookFile(File):
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
         return group_records(islice(_decode_records(self._spool), 1, None), size, max_length)
+
+
+def _require_no_title(name: str, first: Sequence[Record]) -> None:
+    """Check that the first row is not a title above a table."""
+    named = [[cell for cell in record.cells if cell.strip()] for record in first]
+    if not named or len(named[0]) != 1:
+        return
+    for record, cells in zip(first[:-1], named[:-1], strict=True):  # a header has a row below it
+        if any(map(is_address, cells)):
+            return
+        if len(cells) > 1:
+            raise title_error(name, named[0][0], record.line, len(cells))
 
 
 def read_in_subprocess(

@@ -143,7 +143,7 @@ def read_workbook(
 
 class SheetOptions(NamedTuple):
     sheet: str | None = None
-    header_row: int = 1
+    header_row: int | None = None
     skips_hidden: bool = False
 
 
@@ -168,7 +168,7 @@ class SheetReader:
         """Return a row as a line of JSON; `None` if it is blank, above the header, or left out."""
         widths = self._take_widths(row)
         cells, errors, numbers = _convert_row(values, self._left, widths)
-        if row + 1 < self._options.header_row or not (errors or any(map(str.strip, cells))):
+        if row + 1 < (self._options.header_row or 1) or not (errors or any(map(str.strip, cells))):
             return None
         if self._has_header:
             self.rows += 1

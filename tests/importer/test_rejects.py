@@ -172,6 +172,7 @@ def test_a_corrected_row_is_read_when_its_text_is_cleared_or_deleted(tmp_path: P
     import_faults(open_file(io.BytesIO(b"email,city,zip\na@a.example,Acme, Inc.,1\nb@a.example\n")), tmp_path)
     with (tmp_path / "rejects.csv").open(encoding="utf-8", newline="") as file:
         header, first, second = csv.reader(file)
+    assert all(row[-2].endswith("; when the cells are right, clear _text") for row in (first, second))
     assert (header[-1], first[:3], second[:3]) == ("_text", ["a@a.example", "Acme", " Inc."], ["b@a.example", "", ""])
     first[1:3] = ["Acme, Inc.", "1"]
     table = [row[:-1] + [""] * (edit == "clear") for row in (["", *header[1:]], first, second)]

@@ -258,6 +258,22 @@ def test_hidden_columns_are_named_with_the_option_that_leaves_one_out() -> None:
     )
 
 
+@pytest.mark.parametrize("title", [[text("Our people")], ["<c/>", text("Our people")]], ids=["first", "second"])
+def test_a_title_above_the_header_is_named_with_the_row_of_the_header(title: list[str]) -> None:
+    content = workbook({"A": sheet_of([title, [], NAMES, [ADDRESS]])})
+    what = "expected a header, got 'Our people' above a table of 3 columns"
+    assert f"{what}; pass --header-row 3 if that line has" in refused(read_sheet, content)
+    assert read_sheet(content, header_row=3)[0].headers == HEADER
+
+
+ONE = [text("email")]
+
+
+@pytest.mark.parametrize("rows", [[ONE], [ONE, [ADDRESS]], [ONE, [ADDRESS, text("x")], NAMES, [text("x")]], [ONE, NAMES]])
+def test_a_sheet_with_one_column_has_no_title(rows: list[list[str]]) -> None:
+    assert read_sheet(workbook({"A": sheet_of(rows)}))[0].headers == ("email",)
+
+
 def test_each_row_of_merged_cells_gets_their_value() -> None:
     merged = "".join(f'<mergeCell ref="{ref}"/>' for ref in ("A1:C1", "A3:A5", "B3:C3", "C6:C8", "A8:A9", "A10:A12", "Z3:Z4"))
     rows = [
