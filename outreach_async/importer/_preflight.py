@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Final
@@ -16,7 +17,7 @@ from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
-from outreach_async.bulk._targets import Targets
+from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
@@ -43,8 +44,26 @@ class EmailIndex:
             all_keys[bucket].append(key)
             all_lines[bucket].append(line)
 
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self._keys))
+
     def count(self) -> int:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
+
+    def count_kept(self, excluded: EmailIndex, repeats: Repeats) -> int:
+        """Return the number of e-mails to which a policy sends a row, if no excluded row is the one that it chooses."""
+        kept = 0
+        for keys, lines, *barred in zip(self._keys, self._lines, excluded._keys, excluded._lines, strict=True):
+            order = reversed if repeats == "first" else iter  # the last line of a key stays
+            chosen = dict(order([*zip(keys, lines, strict=True)]))
+            against = dict(order([*zip(*barred, strict=True)]))
+            for key, line in against.items():
+                is_barred = repeats == "coalesce" or (line > chosen.get(key, line)) == (repeats == "last")
+                if is_barred:
+                    chosen.pop(key, None)
+            kept += len(chosen)
+        return kept
 
     def repeats(self) -> Iterator[tuple[int, int]]:
         """Yield the lines whose e-mail occurs in an earlier line, each with the first line that has it."""
@@ -137,7 +156,7 @@ class _PreflightRun:
         self._targets = targets
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
-        self._emails = EmailIndex()
+        self._emails, self._excluded = EmailIndex(), EmailIndex()
         self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
         self.note: NoteFinding | None = None
 
@@ -166,7 +185,8 @@ class _PreflightRun:
         self._note_all(block, numbers, findings, refusals)
         emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals and at not in excluded}
         emails |= {at: row.email for at, row in read.odd.items() if at in emails}
-        refusals |= self._find_repeats(emails, targets, numbers)
+        barred = {} if self._repeats == "serial" else self._note_excluded({at: read.row(at) for at in excluded}, numbers)
+        refusals |= self._find_repeats(emails, targets, numbers, barred)
         found.rows += count
         found.refused += len(refusals)
         found.excluded += len(excluded)
@@ -190,8 +210,23 @@ class _PreflightRun:
             for finding in noted:
                 self.note(RowNumber(self.found.unit, numbers[at]), finding, block.cells[at])
 
+    def _note_excluded(self, rows: Mapping[int, Row], numbers: Sequence[int]) -> dict[int, tuple[str, Target]]:
+        """Store the e-mails of rows that are excluded: if such a row is the one that counts, no other one is sent."""
+        barred = {}
+        for at, row in rows.items():
+            with suppress(InvalidRequest, ListingNeeded):  # no other row of an unknown target is sent either
+                target = self._targets.find(named_target(row)) if self._names_targets else self._targets.default
+                key = self._key(row.email)
+                self._excluded.add([numbers[at]], [(key, target) if self._names_targets else key])
+                barred[at] = row.email, target
+        return barred
+
     def _find_repeats(
-        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
+        self,
+        emails: Mapping[int, str],
+        targets: Mapping[int, Target],
+        numbers: Sequence[int],
+        barred: Mapping[int, tuple[str, Target]],
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
         found, default = self.found, self._targets.default
@@ -202,11 +237,12 @@ class _PreflightRun:
         if self._recent_emails is None:
             return {}
         find = self._recent_emails.find_earlier
-        earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in emails.items()}
+        named = {**{at: (email, targets.get(at, default)) for at, email in emails.items()}, **barred}
+        earlier = {at: find(found.rows + at, *named[at]) for at in sorted(named)}
         return {
             at: InvalidRequest(rejection_message(f"{found.unit} {found.lines[index]}"))
             for at, index in earlier.items()
-            if index is not None
+            if index is not None and at in emails
         }
 
     def finish(self, *, reports_repeats: bool) -> Preflight:
@@ -222,5 +258,6 @@ class _PreflightRun:
                     self.note(RowNumber(found.unit, line), finding, ())
             if count > noted:
                 found.findings.add(FindingKey(*finding[:4]), "", count - noted)
-        found.superseded = count if self._repeats in WHOLE_INPUT else 0
+        if self._repeats in WHOLE_INPUT:
+            found.superseded = self._emails.rows - self._emails.count_kept(self._excluded, self._repeats)
         return found

@@ -71,6 +71,24 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
         assert found.sent == len(set(good))
 
 
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(["a@a.example", "b@b.example", "A@a.example"]), st.booleans()), max_size=8),
+    repeats=st.sampled_from(REPEATS),
+)
+async def test_an_excluded_row_that_counts_bars_the_other_rows(rows: list[tuple[str, bool]], repeats: Repeats) -> None:
+    file = open_file(table([(email, "yes" if out else "") for email, out in rows]), format="csv")
+    found = await run_preflight(file, map_columns(file.headers, {"country": "opt_out"}), CheckPolicy.of(), repeats=repeats)
+    kept = []
+    for at, (email, is_excluded) in enumerate(rows):
+        same = [other for other, (each, _) in enumerate(rows) if each == email]
+        folded = [other for other, (each, _) in enumerate(rows) if each.lower() == email.lower()]
+        counted = {"serial": at, "error": folded[0], "first": same[0], "last": same[-1], "coalesce": same[0]}[repeats]
+        barred = repeats == "coalesce" and any(rows[other][1] for other in same)
+        if counted == at and not is_excluded and not barred:
+            kept.append(at)
+    assert found.sent == len(kept)
+
+
 async def test_errors_refuse_rows_and_warnings_do_not() -> None:
     rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
     found, refused = await preflight_of(rows)
