@@ -35,6 +35,7 @@ from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Row
 from outreach_async.importer._table import File
 from outreach_async.importer._target_columns import recognise_targets
+from outreach_async.importer._unmapped import MAX_SHOWN, UnmappedColumns
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread._stored_files import (
     FileVersion,
@@ -49,6 +50,7 @@ T = TypeVar("T")
 
 REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
 _BUCKET_COUNT: Final = 256
+_MAX_OPTIONS: Final = 100  # for unknown columns, in an error
 
 
 @attrs.frozen(kw_only=True)
@@ -447,6 +449,9 @@ def _map_columns(
     own |= _run_here(recognise_targets(file, own, targets))[0]
     try:
         return map_columns(file.headers, own, fields, ignore_unknown=ignore_unknown)
+    except UnmappedColumns as error:
+        rest = " ".join(column.option() for column in error.columns[MAX_SHOWN:_MAX_OPTIONS])
+        raise InvalidRequest(f"{file.name}: {error}{rest and f'; the others: {rest}'}") from None
     except InvalidRequest as error:
         raise InvalidRequest(f"{file.name}: {error}") from None
 
