@@ -96,14 +96,7 @@ print(columns.sources["email"])  # -> (1, 0)
 Columns that say who must not be written to are never sent. They map to `opt_out` ("Unsubscribed", "Do not contact", "Hard bounce
 reason"; every text but the usual negatives forbids), `opt_in` ("Accepts marketing"; a negative forbids) or `email_status` (a
 status such as "bounced" or "unsubscribed" forbids). A blank says nothing. Columns about telephones, such as "Do Not Call", are
-ignored. A column that only looks like one of these is an error, also with `ignore_unknown`, until an override decides:
-
-```python
-from outreach_async.importer import map_columns
-
-columns = map_columns(["E-mail", "Abgemeldet", "Unsub flag"], {"Unsub flag": "opt_out"})
-print(columns.consent)  # -> ((1, 'opt_out'), (2, 'opt_out'))
-```
+ignored. A column that only looks like one of these is an error, also with `ignore_unknown`, until an override decides.
 
 A column may also map to `campaign` or `workspace`: each row then goes to the campaign that it names, by id or name. The command
 recognises a column such as "Campaign" if every value is the id or the name of a campaign. Otherwise, such a column is an error
@@ -115,16 +108,32 @@ in the file is the order of preference. If columns are unknown, the command writ
 
 Checks
 ------
-The command reads the whole file before anything is sent. It checks e-mail addresses, phone numbers, countries, states, time
-zones, dates and websites, and finds duplicate e-mails and cells damaged by a spreadsheet or a wrong encoding. Only the service
-decides what it accepts, so a check only warns by default. With `--check country=error`, a row with a finding of that check is
-never sent. The checks of e-mail addresses and phone numbers need the extra `validate`.
+The command reads the whole file before anything is sent, and judges exactly the values that it would send. A cell becomes a value
+in one way for all formats: blanks around it, guards of spreadsheets (`="01234"`), errors (`#N/A`), texts for missing values
+(`NULL`) and the like are removed, each with a warning in `row.warnings`. A value that is lost, such as a phone number that became
+`4.4E+11`, is not sent: it costs the value and not the contact. Only a lost e-mail address rejects its row.
 
-`row.warnings` lists the cells that a spreadsheet or a wrong encoding changed, such as `OrlÃ©ans` instead of `Orléans`.
-If the original value is lost, such as a phone number that became `4.4E+11`, the row has a fault instead. Errors of spreadsheets
-(`#N/A`) and texts for missing values (`NULL`, `nan`) are not sent, a postal code `75001.0` is sent as `75001`, and of several
-values that Google Contacts joins with `:::`, the first is sent. `--check cells=error` rejects rows with any of these warnings;
-with `cells=off`, every cell is sent as it is.
+The values are then checked. Only the service decides what it accepts, so a check only warns by default. `--check country=error`
+rejects a row with a finding, `country=drop` leaves the value out, and `country=off` checks nothing. A lost value has the level of
+the check of its field: `phone=error` rejects its row. `cells=error` rejects rows with any change of a cell; with `cells=off`,
+every cell is sent as it is. The checks of e-mail addresses and phone numbers need the extra `validate`.
+
+A row of a person who may not be written to, as a column says, has the outcome `excluded`, which is no failure. Only
+`consent=warn` or `consent=off` sends it; a level for all checks, such as `--check off`, does not. In Python:
+
+```python
+from pathlib import Path
+
+from outreach_async.importer import map_columns, open_file
+
+Path("list.csv").write_text("E-mail,Work phone,Unsubscribed\nann@company.example,4.4E+11,\nbo@acme.example,,yes\n")
+file = open_file("list.csv")
+columns = map_columns(file.headers)
+print([row.excluded or dict(row) for row in file.rows(columns)])
+# -> [{'email': 'ann@company.example'}, "column 'Unsubscribed' says 'yes'"]
+ann, bo = file.rows(columns, checks=["cells=off", "consent=off"])
+print(ann["work_phone"], bo["email"])  # -> 4.4E+11 bo@acme.example
+```
 
 Rejects
 -------

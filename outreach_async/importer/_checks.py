@@ -102,8 +102,8 @@ _CACHE_SIZE: Final = 1 << 14
 _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
+_DIGITS: Final = re.compile("[0-9]{7,15}")
 _EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
-_PLAIN_PHONE: Final = re.compile(r"[+ ().-]*(?:[0-9][ ().-]*){7,15}")
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")  # of nearly all people; the fast check recognises no other kinds
 _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
@@ -143,9 +143,9 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         return f"not a phone number: {error}"
     if not phonenumbers.is_valid_number(number):
         return f"not a valid number for calling code +{number.country_code}; check the digits"
-    if not any(map(_PLAIN_PHONE.fullmatch, (text, _EXTENSION.sub("", text)))):
-        return "expected 7 to 15 digits with blanks, dots, dashes and brackets, and an extension such as ext. 12"
-    return None
+    if any(_DIGITS.fullmatch(each.translate(_PUNCTUATION)) for each in (text, _EXTENSION.sub("", text))):
+        return None
+    return "expected only digits, blanks and + ( ) - . in the number; remove the other signs"
 
 
 @cache
@@ -318,7 +318,8 @@ def check_website(text: str) -> str | None:
 
 _STACK_OVERFLOW: Final = re.compile(r"https?://(?:[\w-]+\.)*stackoverflow\.com(?:[/?#]\S*)?|(?!\S*://)\S+", re.IGNORECASE)
 _ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
-_MAX_TEXT_LENGTH: Final = 1000
+_ZIP_LINES: Final = re.compile(rf"(?:(?:{_ZIP.pattern})?\n)*")
+_MOST_CHARACTERS: Final = 1000
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -331,13 +332,13 @@ def check_zip(text: str) -> str | None:
 
 
 def check_text(text: str) -> str | None:
-    if len(text) > _MAX_TEXT_LENGTH:
-        return f"expected at most {_MAX_TEXT_LENGTH:,} characters; shorten the text"
+    if len(text) > _MOST_CHARACTERS:
+        return f"expected at most {_MOST_CHARACTERS:,} characters; shorten the text"
     return "the text has a line break, a tab or another control character; remove it" if _CONTROL.search(text) else None
 
 
 def _are_plain_texts(texts: Collection[str]) -> bool:
-    return max(map(len, texts), default=0) <= _MAX_TEXT_LENGTH and not _CONTROL.search("".join(texts))
+    return max(map(len, texts), default=0) <= _MOST_CHARACTERS and not _CONTROL.search("".join(texts))
 
 
 # Columns of values.
@@ -367,6 +368,7 @@ _QUICK_CHECKS: Final[Mapping[str, Callable[[Collection[str]], bool]]] = {  # tru
     "email": _are_plain,
     "role": lambda addresses: _load_roles().isdisjoint(_split_parts(addresses)),
     "typo": lambda addresses: _load_typo_domains().keys().isdisjoint(_split_parts(addresses)),
+    "zip": lambda texts: (lines := "\n".join((*texts, ""))).count("\n") == len(texts) and _ZIP_LINES.fullmatch(lines) is not None,
     "text": _are_plain_texts,
 }
 _COUNTRY_CHECKS: Final = frozenset({"phone", "state"})  # need the country of the row
@@ -380,11 +382,11 @@ def find_problems(name: str, texts: Sequence[str], countries: Sequence[str]) -> 
     find_problem, problems = VALUE_CHECKS[name][1], dict[Any, str | None]()
     keys: Sequence[Any] = texts
     if name not in _COUNTRY_CHECKS:
-        problems = {text: find_problem(value) for text in distinct if (value := text.strip())}
+        problems = {text: find_problem(text) for text in distinct if text and not text.isspace()}
     else:
         codes = {country: find_country_code(country) if country.strip() else "" for country in {*countries}}
         keys = [*zip(texts, countries, strict=True)]
-        problems = {key: find_problem((value, codes[key[1]])) for key in {*keys} if (value := key[0].strip())}
+        problems = {key: find_problem((key[0], codes[key[1]])) for key in {*keys} if key[0] and not key[0].isspace()}
     if not any(problems.values()):
         return {}
     return {row: problem for row, key in enumerate(keys) if (problem := problems.get(key))}

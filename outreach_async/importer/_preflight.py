@@ -183,8 +183,10 @@ class _PreflightRun:
             for finding in findings[at]:
                 found.add(finding, numbers[at])
         self._note_all(block, numbers, findings, refusals)
-        emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if at not in refusals and at not in excluded}
-        emails |= {at: row.email for at, row in read.odd.items() if at in emails}
+        emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if len(cells) > self._email_at}
+        emails |= {at: row.email for at, row in read.odd.items()}
+        for at in excluded | refusals.keys():
+            emails.pop(at, None)
         barred = {} if self._repeats == "serial" else self._note_excluded({at: read.row(at) for at in excluded}, numbers)
         refusals |= self._find_repeats(emails, targets, numbers, barred)
         found.rows += count

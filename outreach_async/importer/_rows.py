@@ -416,7 +416,7 @@ class RowReader:
                 message = f"{what}, so it is not sent; {remedy}"
             draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value))
             name = change.kind if change.kind == "phone" else "cells"
-            draft.findings[row].append(RowFinding(name, level, code, change.kind, f"{code}: {message}"))
+            draft.findings[row].append(RowFinding(name, level, code, change.reason or change.kind, f"{code}: {message}"))
 
     def _check(self, draft: _Draft, name: str, code: str, at: int) -> None:
         texts, level, country = draft.columns[at], self._levels[name], self._columns.cell("country")

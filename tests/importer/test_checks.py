@@ -342,7 +342,7 @@ def test_what_is_wrong_in_a_cell_has_the_level_of_the_check_of_cells() -> None:
     columns = map_columns(["email", "custom_1"])
     odd = ("a@a.example", "OrlÃ©ans")
     (found,) = find(odd, columns=columns)[0]
-    assert found == ("cells", "warn", "custom_1", "mojibake", found.message)
+    assert found == ("cells", "warn", "custom_1", "was read in the wrong encoding; export the file again as UTF-8", found.message)
     assert find(odd, columns=columns, checks=["off"]) == {}
     guarded, plain = read_cells(columns, odd, ("a@a.example", ""), checks=["off", "cells=error"]).rows()
     assert (guarded.fault, plain.fault) == (found.message, None)
