@@ -179,7 +179,7 @@ class CellReader:
             return _Reading(value, changes, f"email: {lost.message}" if lost else None)
         if value and not value.isspace() and not lost:
             return _Reading(value, changes)
-        return _Reading(_LEFT_OUT if lost or code in TARGET_FIELDS else self._blank, changes)
+        return _Reading(_LEFT_OUT if lost else self._blank, changes)
 
     def _read_other(self, code: str, value: object) -> _Reading | None:
         """Return the reading of a value of another type; `None` if it stays, and the check of the contact refuses it."""
@@ -187,7 +187,7 @@ class CellReader:
             return self._read_text(code, str.__str__(value))
         if value is not None and not is_missing(value):
             return None
-        return _Reading(_LEFT_OUT if code in {"email", *TARGET_FIELDS} else self._blank)
+        return _Reading(_LEFT_OUT if code == "email" else self._blank)
 
     def _add(self, code: str, index: int, change: Change) -> None:
         key = code, change.kind
@@ -196,8 +196,8 @@ class CellReader:
                 self._ungrouped += 1
                 return
             group = self._groups[key] = _Group(index, shorten(mask_keys(change.message), _MAX_MESSAGE_LENGTH))
-            if self._logs:
-                LOGGER.warning("create_many: %s", _describe(code, group))
+            if self._logs:  # without the value, which is about a person
+                LOGGER.warning("create_many: %s: the value of row %d %s", code, index, change.reason)
         group.count += 1
 
 

@@ -189,6 +189,10 @@ async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: py
     row = ["ann@a.example", "NULL", "75001", "#REF!"]
     missing = "city: row 0: 'NULL' stands for a missing value and is not sent; clear the cell"
     error = "custom_1: row 0: '#REF!' is an error of a spreadsheet and is not sent; fix the formula, or clear the cell"
+    logged = [
+        "create_many: city: the value of row 0 stands for a missing value; clear the cell",
+        "create_many: custom_1: the value of row 0 is an error of a spreadsheet; fix the formula, or clear the cell",
+    ]
     as_it_is = {"city": "NULL", "zip": "75001", "custom_1": "#REF!"}
 
     async def check(make: Callable[[Table], Any], normalise: bool | None, is_read: bool) -> None:
@@ -198,8 +202,7 @@ async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: py
         await run
         assert stored(fake) == {"ann@a.example": {"zip": "75001"} if is_read else as_it_is}
         assert run.findings == ((missing, error) if is_read else ())
-        found = [message.removeprefix("create_many: ") for message in caplog.messages if message.startswith("create_many")]
-        assert found == [*run.findings]
+        assert [message for message in caplog.messages if message.startswith("create_many")] == (logged if is_read else [])
 
     rows = [
         *((make, None, True) for make in TABLES.values()),
@@ -229,6 +232,19 @@ async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
         assert outcome.status == Outcome.REJECTED
         assert str(outcome.error).startswith("email: '#N/A' is an error of a spreadsheet")
         assert run.findings == ()
+        assert "NULL" in repr(outcome.contact)
+
+
+@virtual_time
+async def test_a_row_that_a_run_reads_twice_is_logged_and_counted_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"email": "a@a.example", "city": city} for city in ("NULL", "Lyon")]
+    for name, make in ("dicts", lambda: rows), ("frame", lambda: pl.DataFrame(rows)):
+        caplog.clear()
+        ledger = Ledger(folder / name, inline=True)
+        run = client_of(service()).contacts.create_many(make(), normalise=True, ledger=ledger, duplicates="overwrite")
+        await run
+        assert (len(caplog.messages), len(run.findings)) == (1, 1)
+        assert "rows)" not in run.findings[0]
 
 
 @virtual_time
@@ -244,6 +260,33 @@ async def test_a_value_that_is_lost_never_clears_a_field() -> None:
         assert "custom_1" not in stored(fake)["ann@a.example"]
 
     await check_rows_async(product((reader_of, TABLES["polars"], file_of), ("#REF!", "\0")), check)
+
+
+class Text(str):
+    """A text of another class, as some data frames contain them."""
+
+    __slots__ = ()
+
+
+@virtual_time
+async def test_what_is_changed_is_sent_and_what_is_no_text_stays() -> None:
+    fake = service()
+    rows: list[Any] = [
+        {"email": " a@a.example ", "work_phone": Text("'+44 20 7946 0018"), "custom": {"custom_1": "\xa0x", "custom_2": ""}},
+        {"email": Text("b@a.example"), "zip": 75001},
+        {"email": None, "extra": {"code": " "}},
+        (NewContact("d@a.example", city="N/A", custom={"custom_1": "x"}), Target()),
+        7,
+    ]
+    outcomes = await outcomes_of(client_of(fake).contacts.create_many(rows, normalise=True, order="input"))
+    assert [str(outcome.error or "") for outcome in outcomes] == [
+        "",
+        "zip: expected a string or None, got int; convert it with str()",
+        "email: missing; give the contact an e-mail address",
+        "",
+        "contact: expected NewContact or a mapping, got int; pass email= or build NewContact(email, ...)",
+    ]
+    assert stored(fake) == {"a@a.example": {"work_phone": "+44 20 7946 0018", "custom_1": "x"}, "d@a.example": {"custom_1": "x"}}
 
 
 # csv.DictReader
@@ -390,6 +433,17 @@ async def test_the_message_about_a_number_names_a_remedy_that_loses_nothing() ->
         "zip: expected a string or None, got int; convert it with str()",
         "zip: expected a string or None, got float32; convert it with str()",
     ]
+
+
+@virtual_time
+async def test_a_blank_target_is_that_of_the_run() -> None:
+    fake = service()
+    fake.add_campaign("space_1", id="camp_1")
+    for blank in "keep", "clear":
+        rows = csv.DictReader(["email,campaign", "a@a.example, "])
+        run = client_of(fake).contacts.create_many(rows, campaign="camp_1", duplicates="overwrite", blank=cast("Any", blank))
+        (outcome,) = await outcomes_of(run)
+        assert (outcome.error, outcome.target.campaign) == (None, "camp_1")
 
 
 # What a ledger can say about values that were emptied
