@@ -31,6 +31,16 @@ Creating contacts needs the owner key (`key_...`) of a user.
 
 A client has one default workspace. Rows of a bulk run may name another one; see `outreach_async.Target`.
 
+Cells and blank values
+----------------------
+A cell is a text from a table that people keep: a file, a data frame, a `csv.DictReader`. It is read before it is sent: what
+spreadsheets and exports did to it is undone, and a damaged value is left out. Rows that a program builds, mappings and
+`NewContact`, are sent as they are, because the program knows what it means; pass `normalise=True` to read them as cells.
+
+A blank cell is empty, or has a text that stands for a missing value, such as NULL. It has one meaning on every route: it is not
+sent, so the contact keeps what it has in the service, also if the cell had a value before. With `blank="clear"` (`--blank clear`)
+and `duplicates="overwrite"`, it is sent as null, and the service clears the field. In a mapping or a `NewContact`, `None` is null.
+
 Outcome and certainty
 ---------------------
 If a contact with the same e-mail exists, `duplicates` decides: `"skip"` changes nothing, `"overwrite"` replaces its fields, and

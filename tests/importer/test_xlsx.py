@@ -120,6 +120,11 @@ def test_a_cell_that_shows_an_error_is_left_out_with_a_warning_unless_ignored(sh
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").warnings == ()
 
 
+def test_a_cell_that_shows_an_error_never_clears_its_field() -> None:
+    blank, shows_error = (seen(ADDRESS, text("x"), cell).clear_blanks() for cell in (text(""), error("")))
+    assert (dict(blank).get("zip", "unset"), "zip" in shows_error) == (None, False)
+
+
 def test_a_row_with_only_an_error_is_a_row_and_rejected_if_it_is_the_address() -> None:
     _, rows = read_sheet(workbook({"A": sheet_of([NAMES, [], [text(""), error()], [ADDRESS], [error(), text("Ann")]])}))
     assert [(row.line, [warning.kind for warning in row.warnings]) for row in rows] == [(3, ["error"]), (4, []), (5, ["error"])]
