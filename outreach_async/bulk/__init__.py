@@ -66,14 +66,14 @@ import csv
 import anyio
 from outreach_async import OutreachClient
 
-lines = ["email,city,work_phone", "ann@company.example,Lyon,'+33140205050", "bo@acme.example,,#REF!"]
+lines = ["email,work_phone,zip", "ann@company.example,'+33140205050,75001", "bo@acme.example,,#REF!"]
 
 
 async def main() -> None:
     async with OutreachClient() as client:
         run = client.contacts.create_many(csv.DictReader(lines), duplicates="overwrite", blank="clear")
         report = await run
-    print(report.rows, [finding.partition(":")[0] for finding in run.findings])  # -> 2 ['work_phone', 'work_phone']
+    print(report.rows, [finding.partition(":")[0] for finding in run.findings])  # -> 2 ['work_phone', 'zip']
 
 
 anyio.run(main)

@@ -29,9 +29,7 @@ it is damaged, such as `#REF!`, never clears a field.
 
 Example:
     ```python
-    import csv
-
-    rows = csv.DictReader(["email,city", "bo@acme.example,"])
+    rows = [{"email": "bo@acme.example", "city": " "}]
     report = await client.contacts.create_many(rows, duplicates="overwrite", blank="clear")
     print(report.outcomes[Outcome.OVERWRITTEN])  # -> 1
     ```

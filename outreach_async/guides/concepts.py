@@ -39,7 +39,7 @@ spreadsheets and exports did to it is undone, and a damaged value is left out. R
 
 A blank cell is empty, or has a text that stands for a missing value, such as NULL. It has one meaning on every route: it is not
 sent, so the contact keeps what it has in the service, also if the cell had a value before. With `blank="clear"` (`--blank clear`)
-and `duplicates="overwrite"`, it is sent as null, and the service clears the field. In a mapping or a `NewContact`, `None` is null.
+and `duplicates="overwrite"`, it is sent as null, and the service clears the field. `None` in a mapping or a `NewContact` is null.
 
 Outcome and certainty
 ---------------------
