@@ -45,6 +45,7 @@ AROUND: Final = _SPACES + _INVISIBLE + _FILLERS
 _HIDDEN: Final = re.compile(f"[{_INVISIBLE}]")
 _HIDDEN_IN_CODES: Final = re.compile(f"[{_INVISIBLE}{_JOINERS}]")
 _ESCAPED: Final = re.compile(r"(?<!_x005F)_x(00[01][0-9A-F]|00[789][0-9A-F]|00A0|200B|FEFF)_", re.IGNORECASE)
+_ESCAPED_AT_END: Final = re.compile(rf"{_ESCAPED.pattern}(?=[\r\n]|_x|\Z)", re.IGNORECASE)  # as a carriage return is
 _BREAKS: Final = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 _LITERAL_BREAKS: Final = re.compile(r"[\v\f]|\r(?!\n)")
 _CONTROLS: Final = re.compile(r"[\x01-\x08\x0e-\x1f\x7f]")
@@ -54,10 +55,15 @@ _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2
 _BLANKS: Final = dict.fromkeys(map(ord, "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))), " ")
 
 
-def _unescape(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if "_x" not in text or (value := _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)) == text:
+def _unescape(kind: FieldKind, text: str) -> RuleFinding | None:
+    if "_x" not in text:
         return None
-    return RuleFinding("escape", "has characters in the notation of workbooks, such as _x000D_", "remove them", value)
+    value = (_ESCAPED_AT_END if kind in _LITERAL else _ESCAPED).sub(lambda found: chr(int(found[1], 16)), text)
+    return (
+        None
+        if value == text
+        else RuleFinding("escape", "has characters in the notation of workbooks, such as _x000D_", "remove them", value)
+    )
 
 
 def _unquote(kind: FieldKind, text: str) -> RuleFinding | None:
@@ -419,6 +425,8 @@ def _judge_notation(kind: FieldKind, text: str) -> RuleFinding | None:
             return RuleFinding(
                 "entity", "has characters that may be in the notation of HTML, such as &#64;", "write them as text"
             )
+    elif "_x" in text and _ESCAPED.search(text):
+        return RuleFinding("escape", "may have characters in the notation of workbooks, such as _x000D_", "remove them")
     elif "=?" in text and _WORD.search(text):
         return RuleFinding("encoded", "is in the notation of headers of e-mails, in an unknown encoding", "write it as text")
     return None

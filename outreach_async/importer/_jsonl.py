@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from outreach_async._service.values import Change
+from outreach_async._service.values import Change, number_change
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rows import Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
@@ -96,7 +96,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, str, _
 def _parse_members(text: str) -> _Members | str:
     # Numbers are kept as strings, because a float would lose digits of a phone number.
     try:
-        members = json.loads(text, object_pairs_hook=_Object, parse_int=str, parse_float=str, parse_constant=_parse_constant)
+        members = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=str, parse_constant=_parse_constant)
     except RecursionError:
         return "the line is nested too deeply; write an object whose values are strings"
     except ValueError as error:
@@ -118,6 +118,12 @@ class _Object(tuple[tuple[str, Any], ...]):
     __slots__ = ()
 
 
+class _Number(str):
+    """A whole number as it is spelled. A phone number may have lost its leading zeros or its plus sign before it was written."""
+
+    __slots__ = ()
+
+
 def _parse_constant(constant: str) -> str:
     if constant == "NaN":  # Python and pandas write a missing value so, although JSON does not allow it
         return constant
@@ -131,10 +137,12 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
         at = places[key]
         if isinstance(value, str):
             cells[at] = value
+            if isinstance(value, _Number):
+                issues.append((at, number_change(value, exact=True)))
         elif isinstance(value, bool):
             cells[at] = str(value).upper()
         elif value:  # an empty array says as little as null
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
             issues.append((at, Change("nested", message, damaged=True)))
-    return Record(line, tuple(cells), None, tuple(issues), cut_text(text) if issues else "")
+    return Record(line, tuple(cells), None, tuple(issues), cut_text(text) if any(change.damaged for _, change in issues) else "")

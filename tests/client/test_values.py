@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._service.values import find_suspects, read_value
+from outreach_async._service.values import error_change, find_suspects, number_change, read_value
 from outreach_async._vocabulary import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS, "custom_1", "campaign")
@@ -48,6 +48,7 @@ CHANGED = [
     # notations of workbooks, HTML and mail
     ("city", "Lyon_x000D_", "Lyon", "escape"),
     ("address_1", "1 High St_x000d_\nFlat 2", "1 High St Flat 2", "escape"),
+    ("personal_note", "a_x000D_\nb_x000D_", "a\r\nb", "escape"),
     ("first_name", "Zo&euml;", "Zo\xeb", "entity"),
     ("last_name", "O&#39;Brien", "O'Brien", "entity"),
     ("last_name", "O&apos;Brien", "O'Brien", "entity"),
@@ -120,6 +121,7 @@ REPORTED = [
     ("last_name", "NULL", "missing"),
     ("first_name", "N/A", "missing"),
     ("custom_1", "N/A", "missing"),
+    ("personal_note", "_x000D_ as it is", "escape"),
     ("email", "bo&#64;acme.example", "entity"),
     ("email", "'ann@acme.example", "guard"),
     ("website", "https://acme.example/?a=1&amp;b=2", "entity"),
@@ -170,6 +172,7 @@ PLAIN = {
         "Acme\xa0SA",
         '"Acme" Ltd',
         "&Lt;",
+        "\xf0\u20ac\u20ac\u20ac",
         "50%",
         "Null",
         "*x*",
@@ -232,6 +235,23 @@ def test_a_blank_text_is_no_value_and_no_change(blank: str) -> None:
     assert find_suspects("city", [blank]) == ({blank} if blank else set())
 
 
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("email", ["ann@acme.example", "bo_ray+x@acme.example"]),
+        ("work_phone", ["+44 (0)20 7946-0018", "206.555.0101", ""]),
+        ("zip", ["01234", "SW1A 1AA"]),
+        ("job_start_date", ["2024-03-05", "2024"]),
+        ("website", ["acme.example", "https://acme.example/a_b?c=%20&d#e"]),
+        ("last_name", ["O'Brien", "M\xfcller", "Smith & Sons", 'Lee "Bo" Ray', "Head of Sales: C# {x} [y] <z> | 5 %; a_b=c"]),
+    ],
+)
+def test_plain_texts_are_no_suspects_so_that_they_cost_nothing(code: str, texts: list[str]) -> None:
+    assert find_suspects(code, texts) == set()
+    many = [f"{text}{at}" if code == "zip" else text for at in range(5) for text in texts]
+    assert find_suspects(code, [*many, "\tx", "\ty"]) == {"\tx", "\ty"}
+
+
 def test_a_message_names_the_text_the_value_and_the_remedy_and_hides_keys() -> None:
     ((kind, message, _, _, reason),) = read_value("zip", "\t01234")[1]
     what, remedy = "has blanks or invisible characters around it", "remove them"
@@ -283,3 +303,10 @@ def test_no_text_that_is_changed_or_reported_escapes_the_search(code: str, texts
 )
 def test_a_word_is_never_changed_unless_it_is_a_number_of_another_form(code: str, text: str) -> None:
     assert read_value(code, text)[0] in {text, ""}
+
+
+def test_what_a_reader_knows_of_a_number_or_an_error_is_a_change_too() -> None:
+    kept, lost = number_change("41791234567"), number_change("1234567890123456")
+    assert (kept.kind, kept.damaged, number_change("1234567890123456", exact=True).kind) == ("number", False, "number")
+    assert (lost.kind, lost.damaged, lost.message.endswith(lost.reason)) == ("digits", True, True)
+    assert (error_change().value, error_change().damaged) == ("", False)

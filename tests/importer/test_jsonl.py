@@ -45,6 +45,14 @@ def test_a_number_keeps_its_spelling_and_a_boolean_becomes_a_word(number: str) -
     assert rows_of('{"email": true, "city": null, "state": false}')[0].cells == ("TRUE", "", "FALSE")
 
 
+def test_a_number_as_a_phone_or_a_postal_code_causes_the_warning_of_workbooks() -> None:
+    for code, number in ("work_phone", "41791234567"), ("zip", "1234"):
+        (row,) = rows_of(f'{{"email": "a@b.example", "{code}": {number}}}')
+        assert ([(remark.kind, remark.code) for remark in row.warnings], row[code]) == ([("number", code)], number)
+        assert rows_of(f'{{"email": "a@b.example", "{code}": "{number}"}}')[0].warnings == ()
+    assert rows_of('{"email": "a@b.example", "custom_1": 7}')[0].warnings == ()
+
+
 @pytest.mark.parametrize(("value", "what"), [('{"a": 1}', "an object"), ('["a"]', "an array")])
 def test_a_nested_value_is_not_sent_and_causes_a_warning_unless_ignored(value: str, what: str) -> None:
     lines = ('{"email": "a@b.example", "City": "x"}', f'{{"email": "b@b.example", "City": {value}}}')
