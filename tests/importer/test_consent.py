@@ -66,7 +66,8 @@ LIKE_OPT_OUT = """
     Unsub flag, Do Not Mail, Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2,
     Désinscrit de la liste, Fecha baja, Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
 LIKE_OPT_IN = """
-    Newsletter, GDPR, Permission to contact, Email opt-in 2, Consents, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
+    Newsletter, GDPR, Permission to contact, Email opt-in 2, Email and SMS consent,
+    Consents, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
     Receives e-mails, May be contacted, Marketing allowed, Darf kontaktiert werden"""
 LIKE_STATUS = "Verified, ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2, Stav odberu 2"
 UNLIKE = """
