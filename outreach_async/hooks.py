@@ -233,6 +233,8 @@ class BulkRateChanged:
 class RowEnded(_RunResult):
     """A row of a bulk run received its outcome. With a journal, the outcome is already saved.
 
+    A row that is excluded, which is no failure, has the `error` `Excluded`.
+
     Attributes:
         index: The row's index in the input, from 0.
         status: The outcome.

@@ -106,7 +106,7 @@ same file without `export`, as two units in `/etc/systemd/system`, started by `s
 
 Exit codes
 ----------
-    0    success
+    0    success; rows that are skipped, unchanged or excluded are no failures
     1    findings at or above `--fail-on`, or a request refused by the service
     2    wrong usage
     3    incomplete: rows rejected, unknown or not applied, pages not read, an audit not added to `--history`, or standard output
