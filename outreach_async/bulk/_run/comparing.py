@@ -131,7 +131,7 @@ class Comparer:
         plan = RepeatPlan(policy)
         for batch in _batches(read()) if repeated else ():
             chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_email(email) in repeated]
-            while True:
+            while chosen:
                 try:
                     plan.add([first + at for at in chosen], self.prepare(0, [batch[at] for at in chosen], parser))
                     break
