@@ -108,10 +108,12 @@ in the file is the order of preference. If columns are unknown, the command writ
 
 Checks
 ------
-The command reads the whole file before anything is sent, and judges exactly the values that it would send. A cell becomes a value
-in one way for all formats: blanks around it, guards of spreadsheets (`="01234"`), errors (`#N/A`), texts for missing values
-(`NULL`) and the like are removed, each with a warning in `row.warnings`. A value that is lost, such as a phone number that became
-`4.4E+11`, is not sent: it costs the value and not the contact. Only a lost e-mail address rejects its row.
+The command reads the whole file before anything is sent, and judges exactly the values that it would send. Cells become values
+in one way for all formats, and `row.warnings` names each change: removed blanks, guards (`="01234"`) and labels (`p:+44...`),
+decoded notations (`&eacute;`, `_x000D_`), the first of several values, the address in `Ann <ann@company.example>`. Errors
+(`#N/A`), missing values (`NULL`, `-`) and placeholders (`{{name}}`) are not sent. What may be meant, such as the surname Null,
+is sent with a warning. A lost value, such as a phone number that became `4.4E+11`, costs the value and not the contact; a lost
+e-mail address rejects its row.
 
 The values are then checked. Only the service decides what it accepts, so a check only warns by default. `--check country=error`
 rejects a row with a finding, `country=drop` leaves the value out, and `country=off` checks nothing. A lost value has the level of
