@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import attrs
@@ -56,7 +58,19 @@ class RowGroup(Generic[_Key]):
     key: _Key
     common: str | None
     count: int = 0
-    examples: list[Mapping[str, Any]] = attrs.Factory(list)
+    _first: list[tuple[int, Mapping[str, Any]]] = attrs.Factory(list)
+
+    @property
+    def examples(self) -> list[Mapping[str, Any]]:
+        """The members with the smallest numbers, in order: rows are completed in any order."""
+        return [example for _, example in self._first]
+
+    def wants(self, number: int) -> bool:
+        return len(self._first) < MAX_EXAMPLES or number < self._first[-1][0]
+
+    def keep(self, number: int, example: Mapping[str, Any]) -> None:
+        insort(self._first, (number, example), key=itemgetter(0))
+        del self._first[MAX_EXAMPLES:]
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.key._asdict(), "count": self.count, "examples": self.examples}
@@ -69,8 +83,8 @@ class Groups(Generic[_Key]):
         self._groups: dict[_Key, RowGroup[_Key]] = {}
         self.count = 0
 
-    def add(self, key: _Key, message: str, count: int = 1) -> RowGroup[_Key] | None:
-        """Count a member, or `count` of them, and return its group if that needs it as an example."""
+    def add(self, key: _Key, message: str, number: int = 0, count: int = 1) -> RowGroup[_Key] | None:
+        """Count a member, or `count` of them, and return its group if that keeps a member with this number."""
         self.count += count
         if key not in self._groups and len(self._groups) >= MAX_GROUPS:
             key = key._replace(field="", reason=OTHER)
@@ -78,7 +92,7 @@ class Groups(Generic[_Key]):
         if group.common != message:
             group.common = None
         group.count += count
-        return group if len(group.examples) < MAX_EXAMPLES else None
+        return group if group.wants(number) else None
 
     def ordered(self) -> list[RowGroup[_Key]]:
         """Return the groups, the largest first."""

@@ -111,9 +111,9 @@ class Preflight:
         return dict(counts)
 
     def add(self, finding: RowFinding, number: int) -> None:
-        group = self.findings.add(FindingKey(finding.check, finding.level, finding.code, finding.reason), finding.message)
+        group = self.findings.add(FindingKey(finding.check, finding.level, finding.code, finding.reason), finding.message, number)
         if group is not None:
-            group.examples.append({self.unit: number, "message": finding.message})
+            group.keep(number, {self.unit: number, "message": finding.message})
 
 
 async def run_preflight(
@@ -259,7 +259,7 @@ class _PreflightRun:
                 if self.note is not None:
                     self.note(RowNumber(found.unit, line), finding, ())
             if count > noted:
-                found.findings.add(FindingKey(*finding[:4]), "", count - noted)
+                found.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
         if self._repeats in WHOLE_INPUT:
             found.superseded = self._emails.rows - self._emails.count_kept(self._excluded, self._repeats)
         return found

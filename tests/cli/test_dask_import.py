@@ -43,7 +43,7 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
 
 
 def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
-    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n,Rome\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n" + ",Rome\n" * 120, encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     with (
         served(PlainService()) as connection,
@@ -55,9 +55,13 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
         assert shell("import", f"{tmp_path}/*.csv", *place).code == done.code
     assert "are the same file" in shell.refused("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
     rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
-    assert rows == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
-    assert (done.code, done.out.splitlines()[0]) == (3, "2 rows in 1 part"), done.err
-    assert f"{tmp_path}/a.csv: line 3: rejected: email: " in done.out
+    assert rows[:2] == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
+    assert (done.code, done.out.splitlines()[0]) == (3, "121 rows in 1 part"), done.err
+    assert "\nrejected: 100 rows: email: expected an address, got a blank string; " in done.out
+    assert f"\n  {tmp_path}/a.csv: line 3; {tmp_path}/a.csv: line 4; " in done.out
+    assert (
+        f"\n... and 20 more failed rows; list all: outreach-async report file://{tmp_path}/journals --rejects FILE\n" in done.out
+    )
     assert (
         f"warning: cells: 1 finding; these values were left out or may be wrong\n  {tmp_path}/a.csv: line 2: city: " in done.out
     )

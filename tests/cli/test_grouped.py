@@ -135,7 +135,9 @@ def test_excluded_rows_are_grouped_by_the_column_that_says_so(served: Served) ->
     assert (report["failures"], report["remedies"]) == ([], [])
     lines = served.shown("import", served.save(f"email,unsubscribed\n{people}"), *served.options)
     assert "excluded: 10 rows: column 'unsubscribed'" in lines
-    assert "--findings FILE has every excluded row." in lines
+    assert "people who may not be written to: 10 of 10 rows are not sent; --findings FILE has all" in " ".join(
+        " ".join(lines).split()
+    )
 
 
 # Remedies.
@@ -160,16 +162,17 @@ GOOD = "good@x.example,DE,+44 20 7946 0018,01234,x.example,Rome\n"
         ),
     ],
 )
-@pytest.mark.parametrize("journal", [False, True])
+@pytest.mark.parametrize("journal", [None, "a run.db", "file://{}/runs"])
 def test_the_options_of_a_remedy_import_the_rows_that_it_counts(
-    served: Served, rows: list[str], options: tuple[str, ...], remedy: str, journal: bool
+    served: Served, rows: list[str], options: tuple[str, ...], remedy: str, journal: str | None
 ) -> None:
     path = served.save(NAMES + GOOD + "\n".join(rows))
-    given = ("import", path, *served.options, *options, *(("--journal", str(served.folder / "a run.db")) if journal else ()))
+    place = str(served.folder / journal) if journal == "a run.db" else journal and journal.format(served.folder)
+    given = ("import", path, *served.options, *options, *(("--journal", place) if place else ()))
     code, report = served.json(*given)
     (found,) = report["remedies"]
     flags = remedy.partition(" sends")[0]
-    again = f" --journal {shlex.quote(str(served.folder / 'a run-2.db'))}" if journal else ""
+    again = f" --journal {shlex.quote(place.replace('run.db', 'run-2.db').replace('/runs', '/runs-2'))}" if place else ""
     assert (code, found) == (3, {"rows": len(rows), "remedy": remedy.replace(flags, flags + again, 1)})
     code, report = served.json(*given, *shlex.split(flags + again))
     assert (code, report["remedies"]) == (0, [])
@@ -257,3 +260,25 @@ def test_an_import_of_any_file_fits_on_a_screen(served: Served, ending: str, see
         served.service.faults.script("create_contact", *(status(422, body=f'{{"message": "no {body}"}}') for body in bodies))
     lines = served.shown("import", served.save(draw_file(chance)), *options)
     assert 3 < len(lines) <= MAX_LINES, "\n".join(lines)
+
+
+def test_many_notes_and_targets_are_cut_on_a_terminal_and_listed_with_verbose(served: Served) -> None:
+    campaigns = [f"camp_{at}" for at in range(2, 40)]
+    for campaign in campaigns:
+        served.service.add_campaign("space_1", id=campaign, name=campaign, status="live", steps=["A"])
+    rows = "".join(f"u{campaign}@x.example,{campaign}{',x' * 8}\n" for campaign in campaigns)
+    path = served.save(f"email,campaign,{','.join(['Old'] * 8)}\n{rows}")
+    options = ("--ignore-unknown", *served.options)
+    lines = served.shown("import", path, *options)
+    assert "... and 4 more notes; --verbose lists all" in lines
+    assert "... and 36 more targets; --json lists all" in lines
+    assert len(lines) <= MAX_LINES
+    lines = served.shown("import", path, *options, "--verbose")
+    assert sum(line.startswith("note: ") for line in lines) == 7
+    assert "... and 18 more targets; --json lists all" in lines
+
+
+def test_rows_are_judged_in_blocks(served: Served) -> None:
+    rows = "".join(f"u{at}@x.example,{'Germny' if at % 2 else 'Frnace'}\n" for at in range(1001))
+    _, report = served.json("import", served.save(f"email,country\n{rows}"), "--dry-run", "--check", "country=error")
+    assert report["remedies"] == [{"rows": 1001, "remedy": "--check country=drop sends them without the country"}]

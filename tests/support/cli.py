@@ -20,6 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from support.systems import skip_if_refused
 
 from outreach_async._cli.app import run
+from outreach_async._engine.logs import LOGGER
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve
@@ -83,10 +84,14 @@ class Shell:
 
     def shown(self, *arguments: str) -> list[str]:
         """Run the command on a terminal of 80 columns, and return the lines that it shows. Progress bars take two more."""
+        handlers, level = LOGGER.handlers, LOGGER.level
+        LOGGER.handlers = handlers[:1]  # --verbose adds one for the stderr of the command
         with redirect_stdout(_Terminal(BytesIO(), encoding="utf-8")) as terminal:
             with redirect_stderr(TextIOWrapper(terminal.buffer, encoding="utf-8", write_through=True)) as errors:
                 run(arguments)
             errors.detach()
+            LOGGER.handlers = handlers
+            LOGGER.setLevel(level)
             terminal.flush()
         shown = _ESCAPE.sub("", cast("BytesIO", terminal.buffer).getvalue().decode())
         return [part for line in shown.splitlines() for part in _wrap(line)]

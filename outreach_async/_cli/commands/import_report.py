@@ -21,7 +21,7 @@ from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
 from outreach_async.errors import BulkError, OutreachError, StatusError, format_count, shorten
 from outreach_async.importer import IGNORE, Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS, CheckPolicy
-from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, row_key
+from outreach_async.importer._groups import Groups, RowKey, row_key
 from outreach_async.importer._preflight import Preflight
 from outreach_async.importer._rejects import FindNumber, find_email, number_record, reject_message
 from outreach_async.importer._rows import RowNumber, RowReader
@@ -33,6 +33,7 @@ _MAX_ITEMS: Final = 60
 _MAX_ROWS: Final = 5  # of the table of outcomes
 _TABLE_EDGES: Final = 4  # lines of a table besides its rows
 _LEAST: Final = 3
+_AFTER_TARGETS: Final = 10
 _AFTER_OUTCOMES: Final = 20  # lines that may follow the outcomes
 
 
@@ -62,13 +63,14 @@ class FailedRows:
         if not is_excluded:
             self._ways.add(outcome)
         message = reject_message(outcome, self.find_number)
-        group = (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message), message)
+        number = number or self._number(outcome)
+        group = (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message), message, number.value)
         if group is not None:
-            number, email = number or self._number(outcome), find_email(outcome) if email is None else email
+            email = find_email(outcome) if email is None else email
             example: dict[str, Any] = {number.unit: number.value, **({"email": email} if email else {}), "message": message}
             if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
                 example |= outcome.target._asdict()
-            group.examples.append(example)
+            group.keep(number.value, example)
 
     def _number(self, outcome: ContactOutcome) -> RowNumber:
         if isinstance(outcome.contact, Row):
@@ -88,12 +90,10 @@ class FailedRows:
         }
 
     def print(self, screen: Screen, reserve: int) -> None:
-        few = min(self.exclusions.count, _LEAST)
+        few = min(self.exclusions.count, _LEAST - 1)
         print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", "--rejects FILE", reserve + few + 1)
         if not screen.is_silent:  # that nobody was written to is no warning
             print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", "--findings FILE", reserve)
-            if self.exclusions.count > MAX_EXAMPLES:
-                screen.print_footer("--findings FILE has every excluded row.")
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
@@ -130,21 +130,22 @@ def _shorten(column: str) -> str:
 
 def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int) -> str:
     """Return as many items as fit in a number of lines, and the number of the others."""
-    for few in range(min(len(items), _MAX_ITEMS), 0, -1):
+    few = min(len(items), _MAX_ITEMS)
+    while True:
         more = f" and {len(items) - few:,} more" if few < len(items) else ""
-        if screen.height(line := f"{beginning}{', '.join(items[:few])}{more}") <= height:
+        if screen.height(line := f"{beginning}{', '.join(items[:few])}{more}") <= height or few == 1:
             return line
-    return f"{beginning}{format_count(len(items), 'column')}"
+        few -= 1
 
 
 def print_findings(screen: Screen, preflight: Preflight, reserve: int) -> None:
     # Rows that a finding rejects or excludes are printed among the failed rows.
     found = [group for group in preflight.findings.ordered() if group.key.level != "error"]
-    below = []
+    below, of = [], f"of {preflight.rows:,}"
     if preflight.excluded:
-        below.append(f"people who may not be written to: {preflight.excluded:,} of {preflight.rows:,} rows are not sent")
+        below.append(f"people who may not be written to: {preflight.excluded:,} {of} rows are not sent; --findings FILE has all")
     if preflight.refused:
-        below.append(f"invalid rows, which will be rejected: {preflight.refused:,} of {preflight.rows:,}")
+        below.append(f"invalid rows, which will be rejected: {preflight.refused:,} {of}")
     if not screen.is_silent:
         print_groups(screen, [*map(show_finding, found)], "finding", "--findings FILE", reserve + len(below) + 1)
     if any(group.key.check in CHECKS for group in found):
@@ -207,12 +208,12 @@ def print_outcomes(screen: Screen, report: BulkReport) -> None:
         screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and --results FILE has the reasons")
     if len(report.targets) <= 1:
         return
-    few = _MAX_TARGETS if not screen.console or room is None else min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2)
+    room = screen.room(_AFTER_TARGETS)
+    few = _MAX_TARGETS if not screen.console or room is None else max(1, min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2))
     rows = [(*(id_ or "-" for id_ in target), list_outcomes(found)) for target, found in report.targets.items()]
-    if few > 0:
-        screen.print_table(("workspace", "campaign", "rows"), rows[:few])
+    screen.print_table(("workspace", "campaign", "rows"), rows[:few])
     if len(rows) > few:
-        screen.print_line(f"... and {format_count(len(rows) - max(few, 0), 'more target')}; --json lists all")
+        screen.print_line(f"... and {format_count(len(rows) - few, 'more target')}; --json lists all")
 
 
 def note_report(report: BulkReport) -> None:

@@ -113,7 +113,7 @@ def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
     groups: Groups[RowKey] = Groups()
     for row in report.failures:
         if group := groups.add(RowKey(row.status, None, "", find_reason(ANSWER_PREFIX.sub("", row.message))), row.message):
-            group.examples.append({"file": row.file, "line": row.line, "message": row.message})
+            group.keep(0, {"file": row.file, "line": row.line, "message": row.message})
     if not screen.is_silent:
         print_groups(screen, [*map(show_rows, groups.ordered())], "row", "--rejects FILE", _AFTER_FAILURES)
     if report.failed > groups.count:
