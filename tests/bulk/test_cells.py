@@ -16,6 +16,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.runs import outcomes_of
 from support.tables import check_rows, check_rows_async
 from support.time import virtual_time
@@ -23,7 +25,7 @@ from support.time import virtual_time
 from outreach_async import InvalidRequest, Journal, Ledger, NewContact, Outcome, OutreachClient, Target
 from outreach_async.bulk._cells import read_csv
 from outreach_async.bulk._frames import UnsendableRow
-from outreach_async.bulk._source import freeze
+from outreach_async.bulk._source import Source, freeze
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import map_columns, open_file
 from outreach_async.sync import SyncClient
@@ -179,6 +181,67 @@ async def test_a_file_and_a_reader_of_the_same_file_are_the_same_rows_for_a_ledg
         for make in file_of, reader_of, TABLES["pandas"], TABLES["polars"]:
             await client.contacts.create_many(make(table), ledger=ledger, duplicates="overwrite")
     assert len(fake.requests.of("create_contact")) == 2
+
+
+TEXTS = [
+    *(
+        "",
+        " ",
+        "Ann",
+        "NULL",
+        "null",
+        "N/A",
+        "#REF!",
+        "nan",
+        "\\N",
+        "\xa0x ",
+        "'+44 20 7946 0018",
+        '="01234"',
+        "&amp;",
+        "-",
+        "Zoë",
+    ),
+    *(
+        "{{city}}",
+        "75001.0",
+        "4.1E+11",
+        "x:::y",
+        "OrlÃ©ans",
+        "[object Object]",
+        "_x000D_",
+        "a, b",
+        '"q"',
+        "\u200bx",
+        "2026-05-04",
+    ),
+]
+FIELDS = ["email", "city", "zip", "first_name", "custom_1", "website", "job_start_date", "personal_note", "country"]
+EMAILS = [
+    "a@a.example",
+    " B@a.example",
+    "NULL",
+    "",
+    "Ann <a@a.example>",
+    "mailto:a@a.example",
+    "#N/A",
+    "a@a.example, b@a.example",
+]
+CELLS = st.sampled_from(TEXTS) | st.text("ab '=\xa0#", max_size=4)
+
+
+@given(st.lists(st.tuples(st.sampled_from(EMAILS), *[CELLS] * 8), max_size=8))
+def test_a_file_and_a_reader_of_the_same_file_send_the_same_values(table: list[tuple[str, ...]]) -> None:
+    written = io.StringIO()
+    csv.writer(written).writerows([FIELDS, *(row for row in table if any(map(str.strip, row)))])
+    file = open_file(io.BytesIO(written.getvalue().encode()), format="csv", delimiter=",")
+    for blank in "keep", "clear":
+        reader = csv.DictReader(io.StringIO(written.getvalue(), newline=""))
+        sent = [*Source(reader, blank=cast("Any", blank)).iterator]
+        for row, found in zip(file.rows(map_columns(file.headers)), sent, strict=True):
+            expected = row.clear_blanks() if blank == "clear" else row
+            is_refused = row.fault is not None
+            assert is_refused is (isinstance(found, UnsendableRow) or not found["email"])
+            assert is_refused or dict(expected) == found
 
 
 # What is read, and what was found
