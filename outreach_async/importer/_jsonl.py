@@ -136,7 +136,7 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
     for key, value in members:
         at = places[key]
         if isinstance(value, str):
-            cells[at] = value
+            cells[at] = str(value)
             if isinstance(value, _Number):
                 issues.append((at, number_change(value, exact=True)))
         elif isinstance(value, bool):

@@ -337,7 +337,7 @@ class RowReader:
             self._read_field(draft, code, places, issues)
         for name, code, at in self._checks:
             self._check(draft, name, code, at)
-        self._require_sendable(draft)
+        self._require_sendable(draft, block)
         return self._assemble(block, draft, faults, excluded)
 
     def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
@@ -431,18 +431,24 @@ class RowReader:
         if level == "drop" and problems:
             draft.put(at, dict.fromkeys(problems, ""))
 
-    def _require_sendable(self, draft: _Draft) -> None:
+    def _require_sendable(self, draft: _Draft, block: Block) -> None:
         """Note the faults of rows that the service can never accept."""
         at = self._columns.email_at
         emails = [""] * len(draft.columns[0]) if at is None else draft.columns[at]
         if blank := {email for email in {*emails} if not email or email.isspace()}:
             draft.faults |= {row: _BLANK_EMAIL for row, email in enumerate(emails) if email in blank}
-        for code, (first, *_) in self._columns.sources.items() if self._levels["cells"] == "off" else ():
+        if self._levels["cells"] != "off":
+            return
+        lost = _by_column(block, block.faults)
+        for code, (first, *_) in self._columns.sources.items():
             for row, text in enumerate(draft.columns[first]):
                 try:
                     require_encodable(code, text)
                 except InvalidRequest as error:
                     draft.faults.setdefault(row, str(error))
+            for row, changes in lost.get(first, {}).items():
+                if changes[0].damaged and not draft.columns[first][row]:  # nothing can be sent as it is
+                    draft.faults.setdefault(row, f"{code}: {changes[0].message}")
 
     def _assemble(self, block: Block, draft: _Draft, faults: Mapping[int, str], excluded: Mapping[int, RowFinding]) -> ReadBlock:
         for row, finding in excluded.items():

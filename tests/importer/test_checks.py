@@ -280,6 +280,33 @@ def test_a_website_is_a_url_or_a_host() -> None:
         assert checks.check_website(text) == "expected an http or https URL, or a host such as www.example.com"
 
 
+def test_a_path_needs_the_scheme_and_a_profile_is_on_stack_overflow() -> None:
+    assert checks.check_website("a.example/b") is not None
+    for text in ("https://stackoverflow.com/users/1", "http://de.stackoverflow.com", "annlee", "@ann"):
+        assert checks.check_stack_overflow(text) is None
+    for text in ("ann lee", "https://so.example/1", "https://stackoverflow.com.example"):
+        assert checks.check_stack_overflow(text) == "expected a URL on stackoverflow.com, or a handle without blanks"
+
+
+def test_a_postal_code_is_short_and_a_text_has_no_control_characters() -> None:
+    assert checks.check_zip("SW1A 1AA") is None
+    for text in ("123456789 1234", "75001\n", "75.001"):
+        assert checks.check_zip(text) == "expected at most 12 letters, digits, blanks and hyphens"
+    assert checks.check_text("x" * 1000) is None
+    assert checks.check_text("x" * 1001) == "expected at most 1,000 characters; shorten the text"
+    assert "a line break, a tab or another control character" in (checks.check_text("a\tb") or "")
+    assert (
+        find(("a@a.example", "", "US", "WA"), columns=map_columns(["email", "city", "country", "zip"]), checks=["zip=off"]) == {}
+    )
+
+
+def test_a_state_without_a_country_is_one_of_the_us_and_others_are_names() -> None:
+    assert [checks.check_state((text, "")) for text in ("WA", "Texas")] == [None, None]
+    assert checks.check_state(("Bayern", "")) == "not a state of the US, and the row has no country; add the country"
+    assert checks.check_state(("12", "DE")) == "expected a name without digits in DE"
+    assert (checks.check_state(("Bayern", "DE")), checks.check_state(("12", None))) == (None, None)
+
+
 # Rows.
 
 COLUMNS = map_columns(("email", "work_phone", "country", "state", "website", "Plan"), {"Plan": "ignore"})
