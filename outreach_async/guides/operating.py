@@ -69,7 +69,8 @@ A run does not raise for a row: the row's outcome says what happened. Every erro
       or at another address
     the journal is damaged      raises `JournalError`; `earlier="unknown"`, also for a lost journal, continues with every row
                                 marked as possibly sent, and keeps the damaged file under another name
-    an e-mail appears twice     sends its rows in order, one at a time; see also `repeats=`
+    an e-mail appears twice     sends its rows in order, one at a time; see also `repeats=`. With a ledger, the same rows
+                                in the same order are unchanged in the next run
 
 An audit waits for a service that is down or throttles requests, as a run does. `audit(..., deadline=600)` limits the whole audit
 to ten minutes, waits that long even for a service that it has not reached yet, and reports the workspaces that were not read.

@@ -158,6 +158,24 @@ def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Pa
     assert found == [Standing.UNCHANGED, Standing.NEW, Standing.NEW]
 
 
+@pytest.mark.parametrize(
+    ("effect", "expected"), [(Effect.APPLIED, [6]), (Effect.RETRIED, [6]), (Effect.POSSIBLE, []), (Effect.REJECTED, [5])]
+)
+def test_a_row_gives_its_digest_to_the_other_campaigns_of_its_contact(
+    effect: Effect, expected: list[int], tmp_path: Path
+) -> None:
+    targets = {1: Target(SPACE, "camp_1"), 2: Target(SPACE, "camp_2")}
+    one, other = ((1 << CAMPAIGN_BITS) + number for number in (1, 2))
+    entries.create(path := tmp_path / "0", None, b"k" * 32)
+    for rows in [(one, 5, 1, Effect.APPLIED, None), (other, 5, 2, Effect.APPLIED, None)], [(other, 6, 2, effect, None)]:
+        with closing(Generation(path)) as opened:
+            entries.fold(opened, path.with_name(path.name + "x"), FoldedRun(2e9, {}, targets, len(rows)), rows)
+        path = path.with_name(path.name + "x")
+    with closing(Generation(path)) as opened:
+        (place,) = opened.locate([one])
+        assert [digest for digest in (5, 6) if opened.judge(place, digest, 1, ALL_TIMES) is Standing.UNCHANGED] == expected
+
+
 def test_a_campaign_beyond_the_largest_number_has_no_entry(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     rows = [(1 << 40, 5, 2**20 - 1, Effect.APPLIED, None), (2 << 40, 5, 2**20, Effect.APPLIED, None)]

@@ -45,14 +45,19 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
 def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
     (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n" + ",Rome\n" * 120, encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    service = PlainService()
+    campaign = service.fake.add_campaign(SPACE, name="Spring launch")
     with (
-        served(PlainService()) as connection,
+        served(service) as connection,
         LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0") as cluster,
     ):
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
         place += ["--results", str(tmp_path / "results.parquet"), "--keep", "City", "--dask", cluster.scheduler_address]
-        done = shell("import", f"{tmp_path}/*.csv", *place)
-        assert shell("import", f"{tmp_path}/*.csv", *place).code == done.code
+        done = shell("import", f"{tmp_path}/*.csv", *place, "--campaign", "Spring launch")
+        assert shell("import", f"{tmp_path}/*.csv", *place, "--campaign", campaign).code == done.code
+        error = shell.refused("import", f"{tmp_path}/*.csv", *place, "--campaign", "Sprin launch")
+    assert f"--campaign: expected the name of a campaign in {SPACE}, got 'Sprin launch'; did you mean 'Spring launch'?" in error
+    assert [contact["campaigns"] for contact in service.fake.contacts(SPACE)] == [[campaign]]
     assert "are the same file" in shell.refused("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
     rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
     assert rows[:2] == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
