@@ -51,8 +51,8 @@ file, as does a row of more than 1 MiB, or a Parquet file that unpacks to 64 MiB
 A file is opened once: if another file replaces it, its own bytes are still read. If its bytes change, every later read raises
 `InvalidRequest`, so rows of two versions are never mixed.
 
-A row is a mapping that `create_many` accepts, with the additional attributes `line` and `cells`. A line that does not match the
-header also becomes a row, with a `fault`: `create_many` reports the row as `rejected`, with the fault as its error.
+A row is a mapping that `create_many` accepts, with `line` and `cells`; `blank="clear"` clears the fields of blank cells. A line
+that does not match the header becomes a row with a `fault`: `create_many` reports it as `rejected`, with the fault as its error.
 
 Columns
 -------

@@ -27,7 +27,7 @@ from outreach_async.bulk._cells import read_csv
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._source import Source, freeze
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import map_columns, open_file
+from outreach_async.importer import Columns, map_columns, open_file
 from outreach_async.sync import SyncClient
 
 HEADER = ["email", "city", "zip", "custom_1"]
@@ -350,6 +350,18 @@ async def test_what_is_changed_is_sent_and_what_is_no_text_stays() -> None:
         "contact: expected NewContact or a mapping, got int; pass email= or build NewContact(email, ...)",
     ]
     assert stored(fake) == {"a@a.example": {"work_phone": "+44 20 7946 0018", "custom_1": "x"}, "d@a.example": {"custom_1": "x"}}
+
+
+def test_blank_cells_of_a_row_of_a_file_are_cleared_unless_it_cannot_be_sent() -> None:
+    file = open_file(
+        io.BytesIO(b"email,LinkedIn,X,city,campaign\na@a.example, ,@ann,NULL,\n,,,,x\na@a.example,,\n"), format="csv"
+    )
+    columns = Columns(file.headers, ("email", "linkedin_url", "x_name", "city", "campaign"))
+    first, *faulty = file.rows(columns)
+    cleared = first.clear_blanks()
+    assert dict(cleared) == {"email": "a@a.example", "city": None, "extra": {"linkedin_url": None, "x_name": "@ann"}}
+    assert (first.blanks, cleared.blanks, cleared.clear_blanks()) == (("linkedin_url", "city"), (), cleared)
+    assert [(row.blanks, row.clear_blanks() is row) for row in faulty] == [((), True)] * 2
 
 
 # csv.DictReader
