@@ -94,6 +94,8 @@ def _show_hidden(kind: FieldKind, text: str) -> RuleFinding | None:
     if text.isascii() or kind in _LITERAL:
         return None
     value = (_HIDDEN_IN_CODES if kind in _CODES else _HIDDEN).sub("", text)
+    if (latin := _HIDDEN_IN_CODES.sub("", value)).isascii():
+        value = latin
     return None if value == text else RuleFinding("hidden", "has invisible characters", "remove them", value)
 
 
@@ -295,7 +297,7 @@ def _take_address(_kind: FieldKind, text: str) -> RuleFinding | None:
 
 
 def _take_link(_kind: FieldKind, text: str) -> RuleFinding | None:
-    value = text.strip(",;")
+    value = text.strip(",;").rstrip(".")
     if (found := _LINK.fullmatch(value)) and "." in found[1]:
         value = found[1]
     return None if value == text else RuleFinding("address", "has more than the address", "keep only the address", value)

@@ -208,6 +208,8 @@ def _have_plain_forms(kind: FieldKind, encoded: bytes, values: Sequence[str]) ->
             return _DATE_LENGTHS.issuperset(map(len, values))
         case "email":
             return b".\n" not in encoded and max(map(len, values)) <= _MOST_CHARACTERS
+        case "url":
+            return b".\n" not in encoded
         case "zip":
             return max(map(len, values)) <= _MOST_CHARACTERS
         case _:

@@ -201,7 +201,7 @@ def check_state(state: tuple[str, str | None]) -> str | None:
     """Return the problem with a state; `None` if it is valid, or may be one of its country. A blank country is `""`."""
     text, country = state
     states = _load_states().get(country or "US")
-    if country is None or (states is not None and fold_name(text) in states):
+    if country is None or (states is not None and fold_name(text) in states and _is_spelled(text)):
         return None
     if states is None:
         is_name = any(map(str.isalpha, text)) and not any(map(str.isdigit, text))
@@ -211,16 +211,21 @@ def check_state(state: tuple[str, str | None]) -> str | None:
     return f"not a state of {country}{_suggest(fold_name(text), states)}"
 
 
+def _is_spelled(name: str) -> bool:
+    """Return whether a name has only the characters of names: the comparison of names ignores all others."""
+    return all(map(str.isalpha, name.replace(" ", "")))
+
+
 @lru_cache(maxsize=_CACHE_SIZE)
 def _resolve_country(text: str) -> tuple[str | None, str | None]:
     """Return the two-letter code of a country and the problem with `text`, each if there is one."""
     key = fold_name(text)
     codes, names, longer = _load_countries()
-    if key in codes:
+    if text.casefold() in codes:
         return codes[key], None
     if found := names.get(key) or names.get(key.removeprefix("the")):
         return found, None
-    if found := longer.get(key) or _NOT_ISO.get(key):
+    if found := codes.get(key) or longer.get(key) or _NOT_ISO.get(key):
         return found, f"expected a two-letter code or a name{SUGGESTION}{found!r}?"
     return None, f"expected a country's two-letter code or name{_suggest(key, names)}"
 

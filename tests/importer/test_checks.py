@@ -181,7 +181,8 @@ def test_a_country_is_recognised_by_code_or_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "meant"), [("USA", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")]
+    ("text", "code", "meant"),
+    [("USA", "US", "US"), ("U.S.", "US", "US"), ("UK", "GB", "GB"), ("Germny", None, "DE"), ("Atlantis", None, "")],
 )
 def test_an_unknown_country_is_reported_with_a_suggestion(text: str, code: str | None, meant: str) -> None:
     assert checks.find_country_code(text) == code
@@ -204,6 +205,7 @@ def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
         assert checks.check_state(state) is None
     assert checks.check_state(("Washingtn", "US")) == "not a state of US; did you mean 'WA' or 'DC'?"
     assert checks.check_state(("Bayern", "US")) == "not a state of US"
+    assert (checks.check_state(("CA%", "US")) or "").startswith("not a state of US")
     counts = {country: len(set(states.values())) for country, states in checks._load_states().items()}
     assert counts == {"US": 60, "CA": 13, "AU": 8}
 
