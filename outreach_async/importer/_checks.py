@@ -200,20 +200,19 @@ def check_country(text: str) -> str | None:
 def check_state(state: tuple[str, str | None]) -> str | None:
     """Return the problem with a state; `None` if it is valid, or may be one of its country. A blank country is `""`."""
     text, country = state
-    states = _load_states().get(country or "US")
-    if country is None or (states is not None and fold_name(text) in states and _is_spelled(text)):
+    states, key = _load_states().get(country or "US"), _fold_state(country or "US", text)
+    if country is None or (states is not None and key in states):
         return None
     if states is None:
         is_name = any(map(str.isalpha, text)) and not any(map(str.isdigit, text))
         return None if is_name else f"expected a name without digits in {country}"
     if not country:
         return "not a state of the US, and the row has no country; add the country"
-    return f"not a state of {country}{_suggest(fold_name(text), states)}"
+    return f"not a state of {country}{_suggest(key, states)}"
 
 
-def _is_spelled(name: str) -> bool:
-    """Return whether a name has only the characters of names: the comparison of names ignores all others."""
-    return all(map(str.isalpha, name.replace(" ", "")))
+def _fold_state(country: str, name: str) -> str:
+    return name.casefold() if country == "US" else fold_name(name)  # other spellings of states are rarely known
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -248,12 +247,12 @@ def _load_countries() -> tuple[Mapping[str, str], Mapping[str, str], Mapping[str
 def _load_states() -> Mapping[str, Mapping[str, str]]:
     states: dict[str, dict[str, str]] = {}
     for country, code, *names in (line.split("\t") for line in _read_table("states.tsv").splitlines()):
-        states.setdefault(country, {}).update({fold_name(name): code for name in (code, *names)})
+        states.setdefault(country, {}).update({_fold_state(country, name): code for name in (code, *names)})
     return states
 
 
 _DATE: Final = re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
-_OFFSET: Final = re.compile(r"(?:UTC|GMT)[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+_OFFSET: Final = re.compile(r"UTC[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -312,9 +311,9 @@ def _load_regions() -> Mapping[str, str]:
     return {folded: name for folded, name in _load_timezones().items() if "/" in name and not name.startswith("Etc/")}
 
 
-_LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
-_HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}\.?"
-_WEBSITE: Final = re.compile(rf"https?://{_HOST}(?::\d{{1,5}})?(?:[/?\#]\S*)?|{_HOST}", re.IGNORECASE)
+_LABEL: Final = r"(?!-)(?:[^\W_]|-){1,63}(?<!-)"
+_HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}"
+_WEBSITE: Final = re.compile(rf"https?://{_HOST}\.?(?::\d{{1,5}})?(?:[/?\#]\S*)?|{_HOST}", re.IGNORECASE)
 
 
 def check_website(text: str) -> str | None:

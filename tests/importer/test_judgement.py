@@ -83,17 +83,25 @@ ODD = [
 
 
 def cells_of(code: str) -> st.SearchStrategy[str]:
-    base = st.sampled_from([*USUAL.get(code, WORDS), *WORDS[:4]]) | st.text(max_size=6)
-    return st.builds("{}{}{}".format, st.sampled_from(ODD), base, st.sampled_from(ODD))
+    usual = st.sampled_from(USUAL.get(code, WORDS))
+    odd = st.builds(
+        "{}{}{}".format, st.sampled_from(ODD), usual | st.sampled_from(WORDS) | st.text(max_size=6), st.sampled_from(ODD)
+    )
+    return usual | odd
 
 
 @st.composite
 def files(draw: st.DrawFn) -> list[list[str]]:
-    """Draw a table whose rows have a few odd cells in otherwise blank columns."""
-    codes = ["email", *draw(st.lists(st.sampled_from(STANDARD_FIELDS), min_size=1, max_size=5, unique=True))]
-    plain = st.integers(0, 9).map("p{}@acme.example".format)
-    rows = st.tuples(plain | cells_of("email"), *(st.just("") | cells_of(code) for code in codes[1:]))
-    return [codes, *map(list, draw(st.lists(rows, min_size=1, max_size=8)))]
+    """Draw a table whose rows have one odd cell each, so that no other finding hides what is wrong with it."""
+    others = st.sampled_from([code for code in USUAL if code not in {"email", "country"}]) | st.sampled_from(STANDARD_FIELDS)
+    codes = list(dict.fromkeys(["email", "country", *draw(st.lists(others, min_size=2, max_size=5))]))
+    rows = [codes]
+    for number in range(draw(st.integers(1, 8))):
+        row = [f"p{number}@acme.example", draw(st.sampled_from(["", "US", "Germany"])), *[""] * (len(codes) - 2)]
+        at = draw(st.integers(0, len(codes) - 1))
+        row[at] = draw(cells_of(codes[at]))
+        rows.append(row)
+    return rows
 
 
 async def check_judgement(table: list[list[str]], behaviour: Behaviour) -> None:
