@@ -61,6 +61,9 @@ class CsvFile(File):
                 if sum(map(len, sample)) > _SAMPLE_CHARACTERS:
                     break
         dialect = detect_dialect(sample, delimiter)
+        if delimiter is not None and not dialect.fit[0] and detect_dialect(sample).fit[0] == 1.0:
+            expected = f"expected the delimiter of {source.name}, got {delimiter!r}, which separates no columns"
+            raise InvalidRequest(f"delimiter: {expected}; omit --delimiter")
         selection = f"above {above}" if above else ""
         above += dialect.skip
         bare = cls(source=source, dialect=dialect, encoding=codec, above=above, pads=pads, selection=selection)

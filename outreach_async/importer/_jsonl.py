@@ -45,6 +45,8 @@ class JsonLinesFile(File):
             raise _layout_error(source, "JSON over several lines, or no JSON", ".[]" if is_array else ".")
         if count == 1 and (key := _find_list(first)) is not None:
             raise _layout_error(source, f"one object with a list of objects, {key!r}", f".{json.dumps(key)}[]")
+        if count == 1 and isinstance(first, _Object) and first and all(isinstance(value, _Object) for _, value in first):
+            raise _layout_error(source, "one object with an object for each key", ".[]")
         return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:

@@ -207,10 +207,10 @@ class SheetReader:
         for column, (last, cell, is_error, is_number) in [*self._open.items()]:
             if row > last:
                 del self._open[column]
-                continue
-            cells[column] = cell
-            errors += [column] * is_error
-            numbers += [column] * is_number
+            elif not cells[column].strip() and column not in errors:  # some programs keep the cells that others cover
+                cells[column] = cell
+                errors += [column] * is_error
+                numbers += [column] * is_number
         for last, column in self._starts.get(row, ()):
             if column < len(cells) and (cells[column] or column in errors):
                 self._open[column] = (last, cells[column], column in errors, column in numbers)

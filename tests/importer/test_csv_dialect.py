@@ -88,6 +88,12 @@ def test_a_delimiter_that_is_text_or_a_quote_is_refused(given: str) -> None:
     assert error.endswith(f"got {given!r}; pass, for example, --delimiter tab")
 
 
+def test_a_delimiter_that_separates_no_columns_is_refused_if_another_does() -> None:
+    error = refused(open_csv, io.BytesIO(b"email,city\na@a.example,Lyon\n"), delimiter=";")
+    assert error == "delimiter: expected the delimiter of the stream, got ';', which separates no columns; omit --delimiter"
+    assert open_csv(io.BytesIO(b"email\na@a.example\n"), delimiter=";").headers == ("email",)
+
+
 @pytest.mark.parametrize("delimiter", [":", "^", "~", "，", "\x01", "\x1f"])  # noqa: RUF001 - as Chinese programs write it
 def test_an_unusual_delimiter_is_named_with_the_option_that_reads_it(delimiter: str) -> None:
     content = f"email{delimiter}city\na@a.example{delimiter}Lyon\n"

@@ -106,6 +106,7 @@ def test_a_value_or_a_line_that_is_too_long_rejects_its_row() -> None:
     ("content", "message"),
     [
         ('[{"email": "x"}]', "expected an object per line, got a JSON array"),
+        ('{"1": {"email": "a@a.example"}, "2": {"email": ""}}', "an object for each key; convert it with: jq -c '.[]'"),
         ("\n", "no header"),
         ("{}\n{}\n", "no header"),
         ('{\n  "email": "a@a.example"\n}\n', "got JSON over several lines, or no JSON; convert it with: jq -c ."),
