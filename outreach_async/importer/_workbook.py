@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,9 +17,11 @@ import msgspec
 from outreach_async._service.values import error_change, number_change
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._rows import Block, Record
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._table import MAX_TITLE, File, group_records, is_address, title_error, with_header
+from outreach_async.importer._unmapped import IGNORE, find_meanings, map_option
 from outreach_async.importer._workbook_reader import SheetOptions
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)
@@ -55,8 +56,10 @@ class ReaderResult:
             yield f"{what}, and read like the others; to leave out hidden rows, pass --hidden skip"
         if names := [headers[at].strip() for at in self.hidden_columns if at < len(headers)]:
             shown = ", ".join(map(repr, names[:_MAX_SHOWN])) + (", ..." if len(names) > _MAX_SHOWN else "")
-            option = f"--map {shlex.quote(f'{names[-1]}=ignore')}"
-            yield f"hidden columns are read like the others: {shown}; to leave one out, pass {option}"
+            # A column that says who must not be written to is not proposed to be left out.
+            harmless = [name for name in names if name and {*CONSENT_CODES}.isdisjoint(find_meanings(name))]
+            remedy = f"; to leave one out, pass {map_option(harmless[-1], IGNORE)}" if harmless else ""
+            yield f"hidden columns are read like the others: {shown}{remedy}"
         if self.merged:
             yield f"each row of merged cells gets their value; {format_count(self.merged, 'merged cell')}"
 

@@ -256,6 +256,9 @@ def test_hidden_columns_are_named_with_the_option_that_leaves_one_out() -> None:
     assert file.notes == (
         "hidden columns are read like the others: 'Zip', 'City', 'My note'; to leave one out, pass --map 'My note=ignore'",
     )
+    consent = sheet_of([[text("email"), text("Status"), text("Opted out")], [ADDRESS]])
+    (note,) = read_sheet(workbook({"A": consent}, before=before), {"Status": "ignore", "Opted out": "ignore"})[0].notes
+    assert note == "hidden columns are read like the others: 'Status', 'Opted out'"
     many = sheet_of([[text("email"), *[text(f"custom_{at}") for at in range(8)]]])
     (note,) = read_sheet(workbook({"A": many}, before=before))[0].notes
     assert note.startswith(
