@@ -166,7 +166,7 @@ _FEW: Final = 8  # texts
 
 
 def find_suspects(code: str, texts: Collection[str]) -> set[str]:
-    """Return the texts that `read_value` may change, or find something in. It takes a tenth of the time of reading them."""
+    """Return the texts that `read_value` may change, or find something in. It takes a fiftieth of the time of reading them."""
     return {*_find_suspects(_KINDS.get(code, "custom"), texts)}
 
 

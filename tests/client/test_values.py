@@ -214,6 +214,35 @@ def test_a_text_is_sent_as_what_is_meant_and_the_change_is_reported(code: str, t
         assert change.message.endswith(change.reason.rpartition("; ")[2])
 
 
+SAMPLES = {
+    "email": "ann@acme.example",
+    "zip": "SW1A 1AA",
+    "country": "FR",
+    "state": "CA",
+    "timezone": "UTC",
+    "stack_overflow": "ann",
+}
+SAMPLES |= dict.fromkeys(("website", "website_2", "website_3"), "https://acme.example")
+SAMPLES |= dict.fromkeys(("job_start_date", "graduation_date"), "2024-03-05")
+SAMPLES |= {code: "+44 20 7946 0018" for code in CODES if code.endswith("_phone")}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_programs_put_around_a_value_is_removed_in_every_field(code: str) -> None:
+    sample = SAMPLES.get(code, "Lee Ray")
+    first, rest = sample[0], sample[1:]
+    around = [f"\t{sample}\xa0", f"{sample}_x000D_", f'="{sample}"', f' "{sample}" ', f"{first}\x07{rest}", f"{sample}\r\n"]
+    if code != "email" and "website" not in code and code != "stack_overflow":
+        around += [f"&nbsp;{sample}&#32;", f"&#{ord(first)};{rest}"]
+    if not {"custom_1", "campaign"} & {code} and not code.startswith("personal_note"):
+        around += [f"{first}\u200b{rest}"]
+        around += [f"{sample} ::: {sample}"]
+    around += [f"=?utf-8?Q?={ord(first):02X}{rest.replace(' ', '_').replace('?', '=3F')}?="]
+    for text in around:
+        assert (text, read_value(code, text)[0]) == (text, sample)
+        assert find_suspects(code, [text]) == {text}
+
+
 @pytest.mark.parametrize(("code", "text", "kind"), REPORTED)
 def test_a_text_that_may_be_meant_is_sent_as_it_is_and_reported(code: str, text: str, kind: str) -> None:
     value, (change,) = read_value(code, text)
