@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import insort
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -105,9 +106,14 @@ class Groups(Generic[_Key]):
 def find_reason(message: str, values: Iterable[str] = ()) -> str:
     """Return a message without the values that differ from row to row: texts in quotes, addresses, numbers and `values`."""
     text = shorten(message, _MAX_INSPECTED)
-    for value in sorted({*values}, key=len, reverse=True):
-        if len(value) >= _MIN_VALUE and value in text:
-            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _GONE, text)
+    present = {value for value in values if len(value) >= _MIN_VALUE and value in text}
+    return _remove_values(text, tuple(sorted(present, key=len, reverse=True)))
+
+
+@lru_cache(maxsize=256)
+def _remove_values(text: str, values: tuple[str, ...]) -> str:
+    for value in values:
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _GONE, text)
     return shorten(_SUGGESTION.sub("", " ".join(_VALUES.sub(_GONE, text).split())), _MAX_REASON)
 
 
