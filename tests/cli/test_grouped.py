@@ -201,6 +201,15 @@ def test_rows_to_correct_are_written_where_the_remedy_says(
     assert len(served.service.contacts("space_1")) == 2
 
 
+@pytest.mark.parametrize("row", ["bad,", "NULL,", "x"])
+def test_no_level_of_a_check_sends_a_row_without_a_valid_address(served: Served, row: str) -> None:
+    path = served.save(f"email,city\n{row}\n")
+    _, report = served.json("import", path, "--dry-run", "--check", "email=error", "--check", "cells=error")
+    ((rows, remedy),) = (each.values() for each in report["remedies"])
+    assert rows == 1
+    assert remedy.startswith("--rejects rejects.csv writes them to a file; correct the ")
+
+
 def test_a_run_that_stops_names_the_rejects_beside(served: Served) -> None:
     path = served.save("email\n" + "bad\n" * 5)
     options = ("--stop-after-rejects", "2", "--concurrency", "1", "--rejects", str(served.folder / "r.csv"))

@@ -83,7 +83,7 @@ def _find_way(row: Row, outcome: ContactOutcome, findings: Iterable[RowFinding],
     if row.fault is None:  # the service refused the row
         refused = {*field.split(", ")} - {""}
         found = [each for each in findings if each.check in DROPS and each.code in refused]
-        is_explained = bool(refused) and {each.code for each in found} == refused
+        is_explained = {each.code for each in found} == refused
         return Way(tuple(sorted({each.check for each in found}))) if is_explained else Way((), field)
     errors = [each for each in findings if each.level == "error"]
     checks = {check for each in errors for check in _strict_checks(each, levels)}
