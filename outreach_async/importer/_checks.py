@@ -302,7 +302,7 @@ def _propose_offset(sign: str, hours: str, minutes: str) -> str:
 
 @cache
 def _load_timezones() -> Mapping[str, str]:  # empty if neither the system nor tzdata has the database
-    return {name.casefold(): name for name in available_timezones()}
+    return {name.casefold(): name for name in available_timezones() - {"localtime", "Factory"}}  # not names of zones
 
 
 @cache
