@@ -311,9 +311,9 @@ def _load_regions() -> Mapping[str, str]:
     return {folded: name for folded, name in _load_timezones().items() if "/" in name and not name.startswith("Etc/")}
 
 
-_LABEL: Final = r"(?!-)(?:[^\W_]|-){1,63}(?<!-)"
+_LABEL: Final = r"(?!-)[\w-]{1,63}(?<!-)"
 _HOST: Final = rf"(?:{_LABEL}\.)+(?!\d+(?:[:/?\#]|\Z)){_LABEL}"
-_WEBSITE: Final = re.compile(rf"https?://{_HOST}\.?(?::\d{{1,5}})?(?:[/?\#]\S*)?|{_HOST}", re.IGNORECASE)
+_WEBSITE: Final = re.compile(rf"https?://{_HOST}\.?(?::\d{{1,5}})?(?:[/?\#]\S*)?|(?!\S*_){_HOST}", re.IGNORECASE)
 
 
 def check_website(text: str) -> str | None:
