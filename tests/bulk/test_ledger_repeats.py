@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,12 @@ async def test_a_row_that_does_not_count_names_the_one_that_does(repeats: Repeat
     counted = 0 if repeats == "first" else 4
     assert [outcome.repeats for outcome in found] == [None if at in {3, counted} else counted for at in range(5)]
     assert found[3].status == "rejected"
+
+
+async def test_a_row_that_cannot_be_sent_is_not_the_one_that_counts(fake: FakeService, ledger: Ledger) -> None:
+    for fault, expected in ({"city": date(2026, 5, 4)}, "added"), ({"town": "x"}, "unchanged"):
+        found = await run(fake, ledger, [BO, ANN[0], {**ANN[1], **fault}], "last")
+        assert statuses(found)[1:] == [expected, "rejected"]
 
 
 async def test_another_policy_sends_the_rows_of_these_contacts_once_more(fake: FakeService, ledger: Ledger) -> None:

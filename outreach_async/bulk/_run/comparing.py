@@ -133,7 +133,8 @@ class Comparer:
             chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_email(email) in repeated]
             while chosen:
                 try:
-                    plan.add([first + at for at in chosen], self.prepare(0, [batch[at] for at in chosen], parser))
+                    rows = [batch[at] for at in chosen]
+                    plan.add([first + at for at in chosen], self._parse(0, rows, _emails_of(rows), parser), parser.parse)
                     break
                 except ListingNeeded as needed:
                     yield needed
@@ -143,12 +144,12 @@ class Comparer:
         self._plan = plan
         self.counts.repeated = plan.repeated
 
-    def prepare(self, first: int, originals: Sequence[Any], parser: RowParser | None = None) -> PreparedRows:
+    def prepare(self, first: int, originals: Sequence[Any]) -> PreparedRows:
         """Compute what is compared of rows. Nothing is remembered, so this may be repeated once campaigns are listed."""
-        emails, parser = _emails_of(originals), parser or self._parser
-        encoded = parser.try_encode(originals)
+        emails = _emails_of(originals)
+        encoded = self._parser.try_encode(originals)
         if encoded is None or {*map(type, emails)} != {str}:
-            return self._parse(first, originals, emails, parser)
+            return self._parse(first, originals, emails, self._parser)
         contents, targets = encoded
         targets = [self._parser.targets.default] * len(contents) if targets is None else targets
         keys, digests = self._keys(emails, targets), self._digests(contents)
@@ -202,7 +203,7 @@ class Comparer:
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
-        self._plan.apply(rows)
+        self._plan.apply(rows, self._parser.parse)
         entries, seen, sent, fresh = self._entries, self.seen, self._sent, self._fresh
         checks, only_counts, sent_similar = entries.checks, self._only_counts, self._sent_similar
         settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()

@@ -10,7 +10,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -20,6 +20,8 @@ from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats
 from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS
+
+Parse: TypeAlias = Callable[[int, object], ParsedRow | ContactOutcome]  # parses the row with an index
 
 NO_DIGEST: Final = -1  # of a row that cannot be sent: no entry has it
 _BUCKETS: Final = 256
@@ -125,10 +127,10 @@ class RepeatPlan:
         """The number of rows that have the e-mail and the target of another row."""
         return sum(group.rows for group in self._groups.values() if group.rows > 1)
 
-    def add(self, indexes: Sequence[int], rows: PreparedRows) -> None:
+    def add(self, indexes: Sequence[int], rows: PreparedRows, parse: Parse) -> None:
         """Add rows, in their order. Each has its index in the input."""
         for position, index in enumerate(indexes):
-            if not _takes_part(rows.parsed[position]):
+            if not _takes_part(_parsed(rows, position, parse)):
                 continue
             group, digest = self._group(rows, position), rows.digests[position]
             if self._policy == "last" or not group.rows:
@@ -151,11 +153,13 @@ class RepeatPlan:
         for sequence in self._sequences.values():
             sequence.restart()
 
-    def apply(self, rows: PreparedRows) -> None:
+    def apply(self, rows: PreparedRows, parse: Parse) -> None:
         """Set what the next rows of the second reading are compared with, and the outcomes of those that do not count."""
         for position, key in enumerate(rows.keys) if self._sequences else ():
-            row = rows.parsed[position]
-            if (sequence := self._sequences.get(key >> CAMPAIGN_BITS)) is None or not _takes_part(row):
+            if (sequence := self._sequences.get(key >> CAMPAIGN_BITS)) is None:
+                continue
+            row = _parsed(rows, position, parse)
+            if not _takes_part(row):
                 continue
             group = self._group(rows, position)
             group.passed += 1
@@ -176,6 +180,15 @@ class RepeatPlan:
         return self._groups[contact_key(rows.emails[position]), rows.targets[position]]
 
 
-def _takes_part(row: ParsedRow | ContactOutcome | None) -> bool:
+def _parsed(rows: PreparedRows, position: int, parse: Parse) -> ParsedRow | ContactOutcome:
+    """Parse a row. Only this shows whether it can be sent: one with a date has the encoding of one with a string."""
+    if (row := rows.parsed[position]) is None:
+        row = rows.parsed[position] = parse(rows.first + position, rows.originals[position])
+        if isinstance(row, ContactOutcome):
+            rows.digests[position] = NO_DIGEST
+    return row
+
+
+def _takes_part(row: ParsedRow | ContactOutcome) -> bool:
     """Return whether a row says something about its contact: it can be sent, or it says that it must not be sent."""
     return not isinstance(row, ContactOutcome) or row.status is Outcome.EXCLUDED
