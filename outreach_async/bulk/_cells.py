@@ -174,7 +174,7 @@ class CellReader:
         if code == "email":
             # Without its e-mail, a row cannot be sent. The check of the contact explains a blank one.
             lost = lost or (changes[-1] if changes and not value else None)
-            return _Reading(value, changes, f"email: {lost.message}" if lost else None)
+            return _Reading(value or text, changes, f"email: {lost.message}" if lost else None)
         if value and not value.isspace() and not lost:
             return _Reading(value, changes)
         return _Reading(_LEFT_OUT if lost else self._blank, changes)

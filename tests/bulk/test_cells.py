@@ -299,6 +299,14 @@ async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
 
 
 @virtual_time
+async def test_a_blank_email_is_rejected_as_it_was() -> None:
+    for make in TABLES["polars"], reader_of, OTHERS["an async generator"]:
+        (outcome,) = await outcomes_of(client_of(service()).contacts.create_many(make([["  ", "", "1", ""]]), normalise=True))
+        assert cast("Any", outcome.contact)["email"] == "  "
+        assert str(outcome.error).startswith("email: expected an address, got a blank string")
+
+
+@virtual_time
 async def test_a_row_that_a_run_reads_twice_is_logged_and_counted_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [{"email": "a@a.example", "city": city} for city in ("NULL", "Lyon")]
     for name, make in ("dicts", lambda: rows), ("frame", lambda: pl.DataFrame(rows)):
