@@ -177,6 +177,8 @@ async def test_equal_rows_are_as_one(fake: FakeService, ledger: Ledger) -> None:
     await run(fake, ledger, [BO, BO])
     for rows in [BO], [BO] * 3:
         assert {*statuses(await run(Script(), ledger, rows))} == {"unchanged"}
+    spring = {**BO, "campaign": fake.add_campaign(SPACE)}
+    assert statuses(await run(fake, ledger, [spring, BO])) == ["overwriten", "unchanged"]
 
 
 async def test_repeats_far_from_each_other_are_compared_together(fake: FakeService, ledger: Ledger) -> None:
