@@ -231,11 +231,11 @@ def _decode_word(found: re.Match[str]) -> str:
 
 def _empty(kind: FieldKind, text: str) -> RuleFinding | None:
     if text in ERRORS:
-        return RuleFinding("error", "is an error of a spreadsheet", "fix the formula, or clear the cell", "")
+        return RuleFinding("error", "is an error of a spreadsheet", "fix the formula, or clear the cell", "", damaged=True)
     if text in MISSING[kind]:
         return RuleFinding("missing", "stands for a missing value", "clear the cell", "")
     if kind not in _LITERAL and PLACEHOLDER.fullmatch(text):
-        return RuleFinding("placeholder", "is a placeholder that was never filled", "clear the cell", "")
+        return RuleFinding("placeholder", "is a placeholder that was never filled", "clear the cell", "", damaged=True)
     return None
 
 

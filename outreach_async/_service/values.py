@@ -74,18 +74,12 @@ def read_value(code: str, text: str) -> tuple[str, tuple[Change, ...]]:
     if rewritten is None:
         return text, (_describe(text, _HOPELESS, None),)
     value, found = rewritten
-    changes = [_describe(text, finding, value) for finding in _select(found, value)]
     judged = [judgement for judge in _JUDGES[kind] if (judgement := judge(kind, value))] if value else []
-    if damage := next((judgement for judgement in judged if judgement.damaged), None):  # then nothing of the text is sent
-        return text, (_describe(text, damage, None),)
-    return value, (*changes, *(_describe(text, judgement, None) for judgement in judged))
-
-
-def _select(found: Mapping[str, RuleFinding], value: str) -> Collection[RuleFinding]:
-    """Return what is reported: why there is no value, or all that was changed. Blanks around a text matter only alone."""
-    if not value:
-        return [*found.values()][-1:]
-    return [finding for kind, finding in found.items() if kind != "blanks"] or found.values()
+    if damage := next((finding for finding in (*found.values(), *judged) if finding.damaged), None):
+        return text, (_describe(text, damage, None),)  # then nothing of the text is sent
+    kinds = found.keys() - {"blanks"} or found.keys()  # blanks around a text matter only alone
+    reported = [finding for each, finding in found.items() if each in kinds] if value else [*found.values()][-1:]
+    return value, (*(_describe(text, finding, value) for finding in reported), *(_describe(text, each, None) for each in judged))
 
 
 def _rewrite(kind: FieldKind, text: str) -> tuple[str, Mapping[str, RuleFinding]] | None:
@@ -110,6 +104,12 @@ def _describe(text: str, finding: RuleFinding, value: str | None) -> Change:
     kind, what, remedy, _, damaged, detail = finding
     sent = "" if value is None else f" and is sent as {show_name(value)}" if value else " and is not sent"
     return Change(kind, f"{show_name(text)} {what}{detail}{sent}; {remedy}", value, damaged, f"{what}; {remedy}")
+
+
+def describe_loss(change: Change) -> str:
+    """Return the message about a value that is left out because it is damaged."""
+    what, _, remedy = change.message.rpartition("; ")
+    return f"{what}, so it is not sent; {remedy}"
 
 
 # The search for texts that may be changed. Nearly all texts are plain, so it looks at all texts of a column at once.
@@ -232,5 +232,5 @@ def number_change(text: str, *, exact: bool = False) -> Change:
 
 
 def error_change() -> Change:
-    message = "the cell's value is an error such as #N/A and is not sent; fix the formula, or clear the cell"
-    return Change("error", message, value="", reason=message)
+    message = "the cell's value is an error such as #N/A; fix the formula, or clear the cell"
+    return Change("error", message, damaged=True, reason=message)

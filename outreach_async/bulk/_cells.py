@@ -16,7 +16,7 @@ import attrs
 from outreach_async._engine.logs import LOGGER
 from outreach_async._service.contacts import NewContact
 from outreach_async._service.validation import TARGET_FIELDS, is_missing
-from outreach_async._service.values import Change, find_suspects, read_value
+from outreach_async._service.values import Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._frames import UnsendableRow, check_columns
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.transport._secret import mask_keys
@@ -25,7 +25,7 @@ Blank = Literal["keep", "clear"]
 """What a blank value means: an empty cell, null, NaN, or a text of spaces alone. With `keep`, it is not sent, so that the contact
 keeps the value that it has in the service. With `clear`, it is sent as null. With `duplicates="overwrite"`, the service then
 clears the field; with the other policies, null changes nothing, so `clear` needs `"overwrite"`. A value that is left out because
-it is damaged, such as `#REF!`, never clears a field.
+it is damaged, such as `#REF!`, never clears a field, and neither does a key that a row does not have.
 
 Example:
     ```python
@@ -49,8 +49,6 @@ _LINGER: Final = 0.002  # seconds after which fewer rows are read ahead
 _MAX_GROUPS: Final = 100  # groups of findings that a run remembers
 _MAX_MESSAGE_LENGTH: Final = 300
 _LEFT_OUT: Final = object()
-_LOST: Final = frozenset({"error", "placeholder"})
-"""Kinds of changes that leave no value, although the cell once had one, or should have got one."""
 _NONE_IS_BLANK: Final = frozenset({4, 5})
 """`QUOTE_STRINGS` and `QUOTE_NOTNULL` of Python 3.12: with these, a reader returns `None` also for a cell without quotes."""
 
@@ -170,7 +168,7 @@ class CellReader:
 
     def _read_text(self, code: str, text: str) -> _Reading:
         value, changes = read_value(code, text) if self._normalises else (text, ())
-        lost = find_lost(value, changes)
+        lost = next((change for change in changes if change.damaged), None)
         if code == "email":
             # Without its e-mail, a row cannot be sent. The check of the contact explains a blank one.
             lost = lost or (changes[-1] if changes and not value else None)
@@ -193,7 +191,8 @@ class CellReader:
             if len(self._groups) == _MAX_GROUPS:
                 self._ungrouped += 1
                 return
-            group = self._groups[key] = _Group(index, shorten(mask_keys(change.message), _MAX_MESSAGE_LENGTH))
+            message = describe_loss(change) if change.damaged else change.message
+            group = self._groups[key] = _Group(index, shorten(mask_keys(message), _MAX_MESSAGE_LENGTH))
             if self._logs:  # without the value, which is about a person
                 LOGGER.warning("create_many: %s: the value of row %d %s", code, index, change.reason)
         group.count += 1
@@ -204,15 +203,9 @@ def _describe(code: str, group: _Group) -> str:
     return f"{code}: row {group.first}: {group.message}{more}"
 
 
-def find_lost(value: str, changes: Iterable[Change]) -> Change | None:
-    """Return the change that says that a value is lost: it is not sent, but the cell is not blank. `None` for any other value."""
-    return next((change for change in changes if change.damaged or (not value and change.kind in _LOST)), None)
-
-
 def is_blank(code: str, text: str) -> bool:
-    """Return whether a cell has no value: it is empty, or has a text that stands for a missing value, and nothing was lost."""
-    value, changes = read_value(code, text)
-    return (not value or value.isspace()) and find_lost(value, changes) is None
+    """Return whether a cell has no value: it is empty, or has a text that stands for a missing value."""
+    return not read_value(code, text)[0].strip()
 
 
 def count_kept(row: Any, width: int) -> int:

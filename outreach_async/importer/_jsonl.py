@@ -12,7 +12,7 @@ import attrs
 
 from outreach_async._service.values import Change, number_change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rows import Block, CellChange, Record, cut_text
+from outreach_async.importer._rows import ABSENT, Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
 from outreach_async.importer._table import MAX_COLUMNS, File, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
@@ -133,10 +133,11 @@ def _parse_constant(constant: str) -> str:
 
 
 def _build_record(line: int, text: str, members: _Members, places: dict[str, int]) -> Record:
-    cells = [""] * len(places)
+    cells: list[str] = [ABSENT] * len(places)
     issues: list[CellChange] = []
     for key, value in members:
         at = places[key]
+        cells[at] = ""
         if isinstance(value, str):
             cells[at] = str(value)
             if isinstance(value, _Number):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Collection, ItemsView, Iterator, Mapping, Sequence
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr, require_encodable
-from outreach_async._service.values import DIGIT_FIELDS, Change, find_suspects, read_value
+from outreach_async._service.values import DIGIT_FIELDS, Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._cells import is_blank
 from outreach_async.errors import Excluded, InvalidRequest, shorten
 from outreach_async.importer._checks import (
@@ -31,6 +31,14 @@ _MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
 
 CellChange: TypeAlias = tuple[int, Change]
 """What a reader found in the column with this index."""
+
+
+class _Absent(str):
+    __slots__ = ()
+
+
+ABSENT: Final = _Absent()
+"""The cell of a key that an object does not have. It is empty as a blank cell is, but says nothing, and clears no field."""
 
 
 class Record(NamedTuple):
@@ -110,6 +118,7 @@ class Remark:
         code: Field code that the column maps to.
         message: The problem and its remedy.
         value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
+        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
 
     Example:
         ```python
@@ -124,6 +133,7 @@ class Remark:
     code: str
     message: str
     value: str | None = None
+    damaged: bool = False
 
 
 @attrs.frozen(slots=False)  # without slots, creating a frozen object takes half the time
@@ -195,9 +205,12 @@ class Row(Mapping[str, Any]):
         if columns is None or not self.sent or self.fault is not None or self.excluded is not None:
             return ()
         known = {*members, *members.get("extra", ()), *TARGET_FIELDS}
-        known.update(remark.code for remark in self.warnings if remark.kind == "error")  # a workbook has no text of an error
-        absent = ((code, places) for code, places in columns.sources.items() if code not in known)
-        return tuple(code for code, places in absent if all(is_blank(code, self.cells[at]) for at in places))
+        known.update(remark.code for remark in self.warnings if remark.damaged)  # a damaged value may have no text
+        return tuple(code for code, places in columns.sources.items() if code not in known and self._is_blank(code, places))
+
+    def _is_blank(self, code: str, places: Iterable[int]) -> bool:
+        cells = [cell for at in places if (cell := self.cells[at]) is not ABSENT]
+        return bool(cells) and all(is_blank(code, cell) for cell in cells)
 
     def clear_blanks(self) -> Row:
         r"""Return the row with `None` for each field whose cells are blank, as `create_many` sends it with `blank="clear"`.
@@ -410,11 +423,9 @@ class RowReader:
             is_strict = change.damaged and self._levels[CHECK_OF_FIELD.get(code, "cells")] == "error"
             if self._levels["cells"] == "error" or (is_lost and (is_strict or code == "email")):
                 level = "error"
-            message, value = change.message, "" if change.damaged else change.value
-            if level == "drop":
-                what, _, remedy = message.rpartition("; ")
-                message = f"{what}, so it is not sent; {remedy}"
-            draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value))
+            message = describe_loss(change) if level == "drop" else change.message
+            value = "" if change.damaged else change.value
+            draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value, change.damaged))
             name = change.kind if change.kind == "phone" else "cells"
             draft.findings[row].append(RowFinding(name, level, code, change.reason or change.kind, f"{code}: {message}"))
 
@@ -447,7 +458,7 @@ class RowReader:
                 except InvalidRequest as error:
                     draft.faults.setdefault(row, str(error))
             for row, changes in lost.get(first, {}).items():
-                if changes[0].damaged and not draft.columns[first][row]:  # nothing can be sent as it is
+                if changes[0].kind == "nested" and not draft.columns[first][row]:  # nothing can be sent as it is
                     draft.faults.setdefault(row, f"{code}: {changes[0].message}")
 
     def _assemble(self, block: Block, draft: _Draft, faults: Mapping[int, str], excluded: Mapping[int, RowFinding]) -> ReadBlock:

@@ -251,7 +251,7 @@ def test_a_file_and_a_reader_of_the_same_file_send_the_same_values(table: list[t
 async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: pytest.LogCaptureFixture) -> None:
     row = ["ann@a.example", "NULL", "75001", "#REF!"]
     missing = "city: row 0: 'NULL' stands for a missing value and is not sent; clear the cell"
-    error = "custom_1: row 0: '#REF!' is an error of a spreadsheet and is not sent; fix the formula, or clear the cell"
+    error = "custom_1: row 0: '#REF!' is an error of a spreadsheet, so it is not sent; fix the formula, or clear the cell"
     logged = [
         "create_many: city: the value of row 0 stands for a missing value; clear the cell",
         "create_many: custom_1: the value of row 0 is an error of a spreadsheet; fix the formula, or clear the cell",

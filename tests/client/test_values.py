@@ -73,15 +73,6 @@ CHANGED = [
     ("custom_1", "(blank)" , "", "missing"),
     ("website", "http://", "", "missing"),
     ("job_start_date", "0000-00-00 00:00:00", "", "missing"),
-    ("city", "#N/A", "", "error"),
-    ("custom_1", "Err:502", "", "error"),
-    ("zip", "#####", "", "error"),
-    ("first_name", "{{first_name}}", "", "placeholder"),
-    ("first_name", "*|FNAME|*", "", "placeholder"),
-    ("first_name", "%FIRSTNAME%", "", "placeholder"),
-    ("company_name", "[Company Name]", "", "placeholder"),
-    ("first_name", "<test lead: dummy data for full_name>", "", "placeholder"),
-    ("work_phone", "p:<test lead: dummy data for phone_number>", "", "placeholder"),
     # numbers and dates
     ("zip", "75001.0", "75001", "decimal"),
     ("work_phone", "442079460018,0", "442079460018", "decimal"),
@@ -136,6 +127,15 @@ REPORTED = [
 ]
 
 DAMAGED = [
+    ("city", "#N/A", "error"),
+    ("custom_1", "Err:502", "error"),
+    ("zip", "#####", "error"),
+    ("first_name", "{{first_name}}", "placeholder"),
+    ("first_name", "*|FNAME|*", "placeholder"),
+    ("first_name", "%FIRSTNAME%", "placeholder"),
+    ("company_name", "[Company Name]", "placeholder"),
+    ("first_name", "<test lead: dummy data for full_name>", "placeholder"),
+    ("work_phone", "p:<test lead: dummy data for phone_number>", "placeholder"),
     ("work_phone", "4.4E+11", "scientific"),
     ("zip", "7.5E+04", "scientific"),
     ("work_phone", "1-800-FLOWERS", "phone"),
@@ -340,4 +340,4 @@ def test_what_a_reader_knows_of_a_number_or_an_error_is_a_change_too() -> None:
     kept, lost = number_change("41791234567"), number_change("1234567890123456")
     assert (kept.kind, kept.damaged, number_change("1234567890123456", exact=True).kind) == ("number", False, "number")
     assert (lost.kind, lost.damaged, lost.message.endswith(lost.reason)) == ("digits", True, True)
-    assert (error_change().value, error_change().damaged) == ("", False)
+    assert (error_change().value, error_change().damaged) == (None, True)

@@ -69,10 +69,20 @@ def test_a_nested_value_is_not_sent_and_causes_a_warning_unless_ignored(value: s
     assert not any(row.warnings for row in rows)
 
 
-@pytest.mark.parametrize("value", ["{}", "[]", "null"])
+@pytest.mark.parametrize("value", ["{}", "[]", "null", '""', '" "'])
 def test_an_empty_value_is_a_blank_cell(value: str) -> None:
     (row,) = rows_of(f'{{"email": "b@b.example", "City": {value}}}')
-    assert (row.warnings, dict(row)) == ((), {"email": "b@b.example"})
+    assert (row.warnings, dict(row), row.blanks) == ((), {"email": "b@b.example"}, ("city",))
+
+
+def test_a_key_that_an_object_does_not_have_and_a_lost_value_clear_no_field() -> None:
+    lines = '{"email": "a@a.example", "City": null}', '{"email": "b@b.example"}', '{"email": "c@c.example", "City": [1]}'
+    null, absent, nested = (row.clear_blanks() for row in rows_of(*lines))
+    assert (dict(null), dict(absent), dict(nested)) == (
+        {"email": "a@a.example", "city": None},
+        {"email": "b@b.example"},
+        {"email": "c@c.example"},
+    )
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_cell_that_shows_an_error_is_left_out_with_a_warning_unless_ignored(sh
     row = seen(ADDRESS, text("x"), error(shown))
     (warning,) = row.warnings
     assert (warning.kind, warning.value, "zip" in row) == ("error", "", False)
-    assert warning.message == "the cell's value is an error such as #N/A and is not sent; fix the formula, or clear the cell"
+    assert warning.message == "the cell's value is an error such as #N/A, so it is not sent; fix the formula, or clear the cell"
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").warnings == ()
 
 
