@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import Final
@@ -17,13 +16,13 @@ from outreach_async._service.contacts import Target
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
-from outreach_async.bulk._targets import ListingNeeded, Targets
+from outreach_async.bulk._targets import Targets
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
 from outreach_async.importer._rows import Block, Row, RowFinding, RowNumber, RowReader, RowUnit
-from outreach_async.importer._table import File, read_blocks
+from outreach_async.importer._table import File, read_blocks, scan_people
 from outreach_async.importer._target_columns import find_unknown_targets, named_target
 
 _BUCKET_COUNT: Final = 256
@@ -44,26 +43,8 @@ class EmailIndex:
             all_keys[bucket].append(key)
             all_lines[bucket].append(line)
 
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self._keys))
-
     def count(self) -> int:
         return sum(len(keys) - len(set(keys)) for keys in self._keys)
-
-    def count_kept(self, excluded: EmailIndex, repeats: Repeats) -> int:
-        """Return the number of e-mails to which a policy sends a row, if no excluded row is the one that it chooses."""
-        kept = 0
-        for keys, lines, *barred in zip(self._keys, self._lines, excluded._keys, excluded._lines, strict=True):
-            order = reversed if repeats == "first" else iter  # the last line of a key stays
-            chosen = dict(order([*zip(keys, lines, strict=True)]))
-            against = dict(order([*zip(*barred, strict=True)]))
-            for key, line in against.items():
-                is_barred = repeats == "coalesce" or (line > chosen.get(key, line)) == (repeats == "last")
-                if is_barred:
-                    chosen.pop(key, None)
-            kept += len(chosen)
-        return kept
 
     def repeats(self) -> Iterator[tuple[int, int]]:
         """Yield the lines whose e-mail occurs in an earlier line, each with the first line that has it."""
@@ -95,6 +76,8 @@ class Preflight:
     findings: Groups[FindingKey] = attrs.Factory(Groups)
     unit: RowUnit = "line"
     lines: array[int] = attrs.Factory(lambda: array("Q"))
+    people: dict[int, str] = attrs.Factory(dict)
+    """The people whom one of the rows excludes."""
 
     @property
     def sent(self) -> int:
@@ -129,11 +112,16 @@ async def run_preflight(
     targets: Targets | None = None,
     note: NoteFinding | None = None,
 ) -> Preflight:
-    """Read a whole file once, and return the counts and the findings. `targets` finds the targets that its rows name.
+    """Read a whole file, and return the counts and the findings. `targets` finds the targets that its rows name.
+
+    A file with columns that say who may not be written to is read twice: a later row of a person may exclude an earlier one.
 
     With `by_contact`, as in runs with a ledger, all rows of a contact are repeats, also under the policies that store the input.
     """
-    run = _PreflightRun(columns, policy, repeats, unit, targets or Targets(), by_contact=by_contact)
+    found = Preflight(unit=unit)
+    for _ in scan_people(file, columns, policy, found.people, unit=unit):
+        await checkpoint()
+    run = _PreflightRun(found, columns, policy, repeats, targets or Targets(), by_contact=by_contact)
     run.note = note
     for block in read_blocks(file, columns, _BLOCK_SIZE):
         show(run.found.rows)
@@ -147,16 +135,16 @@ class _PreflightRun:
     """Counts what becomes of the rows of blocks, most of which need no `Row`."""
 
     def __init__(
-        self, columns: Columns, policy: CheckPolicy, repeats: Repeats, unit: RowUnit, targets: Targets, *, by_contact: bool
+        self, found: Preflight, columns: Columns, policy: CheckPolicy, repeats: Repeats, targets: Targets, *, by_contact: bool
     ) -> None:
-        self.found = Preflight(unit=unit)
-        self._reader = RowReader(columns, policy, finds_all=True)
+        self.found = found
+        self._reader = RowReader(columns, policy, found.people, finds_all=True)
         self._email_at = columns.sources["email"][0]
         self._names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         self._targets = targets
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
-        self._emails, self._excluded = EmailIndex(), EmailIndex()
+        self._emails = EmailIndex()
         self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
         self.note: NoteFinding | None = None
 
@@ -187,8 +175,7 @@ class _PreflightRun:
         emails |= {at: row.email for at, row in read.odd.items()}
         for at in excluded | refusals.keys():
             emails.pop(at, None)
-        barred = {} if self._repeats == "serial" else self._note_excluded({at: read.row(at) for at in excluded}, numbers)
-        refusals |= self._find_repeats(emails, targets, numbers, barred)
+        refusals |= self._find_repeats(emails, targets, numbers)
         found.rows += count
         found.refused += len(refusals)
         found.excluded += len(excluded)
@@ -212,23 +199,8 @@ class _PreflightRun:
             for finding in noted:
                 self.note(RowNumber(self.found.unit, numbers[at]), finding, block.cells[at])
 
-    def _note_excluded(self, rows: Mapping[int, Row], numbers: Sequence[int]) -> dict[int, tuple[str, Target]]:
-        """Store the e-mails of rows that are excluded: if such a row is the one that counts, no other one is sent."""
-        barred = {}
-        for at, row in rows.items():
-            with suppress(InvalidRequest, ListingNeeded):  # no other row of an unknown target is sent either
-                target = self._targets.find(named_target(row)) if self._names_targets else self._targets.default
-                key = self._key(row.email)
-                self._excluded.add([numbers[at]], [(key, target) if self._names_targets else key])
-                barred[at] = row.email, target
-        return barred
-
     def _find_repeats(
-        self,
-        emails: Mapping[int, str],
-        targets: Mapping[int, Target],
-        numbers: Sequence[int],
-        barred: Mapping[int, tuple[str, Target]],
+        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
         found, default = self.found, self._targets.default
@@ -239,12 +211,11 @@ class _PreflightRun:
         if self._recent_emails is None:
             return {}
         find = self._recent_emails.find_earlier
-        named = {**{at: (email, targets.get(at, default)) for at, email in emails.items()}, **barred}
-        earlier = {at: find(found.rows + at, *named[at]) for at in sorted(named)}
+        earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in sorted(emails.items())}
         return {
             at: InvalidRequest(rejection_message(f"{found.unit} {found.lines[index]}"))
             for at, index in earlier.items()
-            if index is not None and at in emails
+            if index is not None
         }
 
     def finish(self, *, reports_repeats: bool) -> Preflight:
@@ -261,5 +232,5 @@ class _PreflightRun:
             if count > noted:
                 found.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
         if self._repeats in WHOLE_INPUT:
-            found.superseded = self._emails.rows - self._emails.count_kept(self._excluded, self._repeats)
+            found.superseded = count
         return found

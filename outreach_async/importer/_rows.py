@@ -14,6 +14,7 @@ import attrs
 from outreach_async._service.validation import TARGET_FIELDS, masked_repr, require_encodable
 from outreach_async._service.values import DIGIT_FIELDS, Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._cells import is_blank
+from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.errors import Excluded, InvalidRequest, shorten
 from outreach_async.importer._checks import (
     CHECK_OF_FIELD,
@@ -319,14 +320,28 @@ _Issues: TypeAlias = Mapping[int, Mapping[int, Sequence[Change]]]
 """What the reader of the file found in its cells, by column and row."""
 
 
+ExcludedPeople: TypeAlias = Mapping[int, str]
+"""The first row that excludes each person, such as `line 7`, by the hash of the person's e-mail."""
+
+
+SAME_PERSON: Final = "same address as an excluded row"
+
+
+def hash_person(email: str) -> int:
+    return hash(contact_key(email))
+
+
 class RowReader:
     """Reads the rows of blocks, in a dry run and in a run alike, so that a run sends exactly what the dry run has judged.
 
-    Only with `finds_all`, values are also checked by the checks that merely warn, which takes most of the time.
+    If one row of a person is excluded, `people` says so of all. Only with `finds_all`, values are also checked by the checks that
+    merely warn, which takes most of the time.
     """
 
-    def __init__(self, columns: Columns, policy: CheckPolicy, *, finds_all: bool = False) -> None:
-        self._columns, self._levels = columns, policy.levels
+    def __init__(
+        self, columns: Columns, policy: CheckPolicy, people: ExcludedPeople | None = None, *, finds_all: bool = False
+    ) -> None:
+        self._columns, self._levels, self._people = columns, policy.levels, people or {}
         self._drops_phones = policy.levels["phone"] != "off" or "phone" in policy.missing
         levels = {"error", "drop", "warn"} if finds_all else {"error", "drop"}
         self._checks = [
@@ -338,20 +353,40 @@ class RowReader:
 
     def read(self, block: Block) -> ReadBlock:
         """Return the rows of a block. The first value of each field counts, and is checked."""
-        faults, width, cells = block.faults, len(self._columns.headers), block.cells
-        if {*map(len, cells)} != {width}:
-            faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | faults
-        if faults:
-            cells = [("",) * width if at in faults else each for at, each in enumerate(cells)]
-        draft = _Draft(columns := [*zip(*cells, strict=True)], [*columns])
-        excluded = self._find_excluded(columns, block) if self._levels["consent"] != "off" else {}
-        issues = _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
+        draft, faults = self._draft(block)
+        excluded = self._find_excluded(draft.cells, block) if self._levels["consent"] != "off" else {}
+        issues = self._issues(block, faults)
         for code, places in self._columns.sources.items():
             self._read_field(draft, code, places, issues)
         for name, code, at in self._checks:
             self._check(draft, name, code, at)
         self._require_sendable(draft, block)
+        if self._people:
+            excluded = self._find_people(draft) | excluded
         return self._assemble(block, draft, faults, excluded)
+
+    def find_excluded(self, block: Block) -> list[tuple[int, str]]:
+        """Return the index and the e-mail of each row that a column excludes."""
+        draft, faults = self._draft(block)
+        if not (excluded := self._find_excluded(draft.cells, block)):
+            return []
+        places = self._columns.sources["email"]
+        self._read_field(draft, "email", places, self._issues(block, faults))
+        emails = draft.columns[places[0]]
+        return [(row, emails[row]) for row in sorted(excluded) if emails[row].strip()]
+
+    def _draft(self, block: Block) -> tuple[_Draft, Mapping[int, str]]:
+        """Return a draft of the rows of a block, without the cells of faulty rows, and the faults."""
+        faults, width, cells = block.faults, len(self._columns.headers), block.cells
+        if {*map(len, cells)} != {width}:
+            faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | faults
+        if faults:
+            cells = [("",) * width if at in faults else each for at, each in enumerate(cells)]
+        columns = [*zip(*cells, strict=True)]
+        return _Draft(columns, [*columns]), faults
+
+    def _issues(self, block: Block, faults: Mapping[int, str]) -> _Issues:
+        return _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
 
     def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
         """Return a finding for each row of a person who may not be written to, or whose consent cannot be read."""
@@ -374,6 +409,18 @@ class RowReader:
             for row, reason in {**said, **unread}.items():
                 found.setdefault(row, RowFinding("consent", self._levels["consent"], code, name, reason))
         return found
+
+    def _find_people(self, draft: _Draft) -> dict[int, RowFinding]:
+        """Return a finding for each row of a person whom a row of the file excludes."""
+        people = self._people
+        hashes = [*map(hash_person, draft.columns[self._columns.sources["email"][0]])]
+        if people.keys().isdisjoint(hashes):
+            return {}
+        return {
+            row: RowFinding("consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, which is excluded")
+            for row, person in enumerate(hashes)
+            if person in people
+        }
 
     def _read_field(self, draft: _Draft, code: str, places: Sequence[int], issues: _Issues) -> None:
         """Put the first value of a field, of those in its columns, at the place of the first column, and note what was found."""

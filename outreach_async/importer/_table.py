@@ -17,12 +17,24 @@ from outreach_async._files.spreadsheets import unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._rows import Block, Record, Row, RowReader, describe_misfit, join_cells
+from outreach_async.importer._rows import (
+    Block,
+    ExcludedPeople,
+    Record,
+    Row,
+    RowNumber,
+    RowReader,
+    RowUnit,
+    describe_misfit,
+    hash_person,
+    join_cells,
+)
 from outreach_async.importer._source import ByteSource, InputChanged
 
 _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
 MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names
+_SCAN_SIZE: Final = 500  # rows of which only the consent is read
 _CHUNK_SIZE: Final = 250  # rows that are read ahead, so that each distinct cell of a column is checked once
 _MAX_READ_AHEAD: Final = 1 << 15  # characters of these rows: if the file changes, they are still sent
 _MAX_CHUNK_LENGTH: Final = 1 << 22  # characters at which a chunk of rows ends: a small compressed file may have long rows
@@ -108,6 +120,9 @@ class File(ABC):
 
     def rows(self, columns: Columns, *, checks: Iterable[str] = ()) -> Iterator[Row]:
         r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
+
+        If a column says who may not be written to, all rows with the e-mails of these people are excluded. To find them, the
+        whole file is read before the first row is yielded. Parts of a file (`split`) know only their own rows.
 
         Args:
             columns: The fields of the columns.
@@ -219,11 +234,39 @@ def read_records(file: File) -> Iterator[Record]:
     return (block.record(at) for block in blocks for at in range(len(block.lines)))
 
 
-def read_rows(file: File, columns: Columns, policy: CheckPolicy) -> Iterator[Row]:
-    """Yield the rows of a file as they are sent."""
-    reader = RowReader(columns, policy)
+def read_rows(file: File, columns: Columns, policy: CheckPolicy, people: ExcludedPeople | None = None) -> Iterator[Row]:
+    """Yield the rows of a file as they are sent. Without `people`, the file is first read to find those who are excluded."""
     blocks = file._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD)  # noqa: SLF001 - of this module
-    return (row for block in blocks for row in reader.read(block).rows())
+
+    def read() -> Iterator[Row]:
+        reader = RowReader(columns, policy, find_people(file, columns, policy) if people is None else people)
+        for block in blocks:
+            yield from reader.read(block).rows()
+
+    return read()
+
+
+def find_people(file: File, columns: Columns, policy: CheckPolicy, place: str = "") -> ExcludedPeople:
+    """Read a file, and return the people whom one of its rows excludes."""
+    found = dict[int, str]()
+    for _ in scan_people(file, columns, policy, found, place=place):
+        pass
+    return found
+
+
+def scan_people(
+    file: File, columns: Columns, policy: CheckPolicy, found: dict[int, str], *, unit: RowUnit = "line", place: str = ""
+) -> Iterator[None]:
+    """Add the people whom a row of a file excludes, block by block. The name of a row begins with `place`."""
+    if not columns.consent or policy.levels["consent"] != "error":
+        return
+    reader, count = RowReader(columns, policy), 0
+    for block in read_blocks(file, columns, _SCAN_SIZE):
+        for at, email in reader.find_excluded(block):
+            number = RowNumber(unit, block.lines[at] if unit == "line" else count + at + 1)
+            found.setdefault(hash_person(email), f"{place}{number}")
+        count += len(block.lines)
+        yield
 
 
 def group_records(records: Iterable[Record], size: int, max_length: int) -> Iterator[Block]:

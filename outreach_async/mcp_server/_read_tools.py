@@ -25,7 +25,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import columns_for, open_file
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._rows import RowReader
-from outreach_async.importer._table import read_blocks
+from outreach_async.importer._table import find_people, read_blocks
 from outreach_async.importer._unmapped import CODE, UnmappedColumns
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
@@ -189,7 +189,8 @@ class ReadTools:
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace {CODE}, or pass 'ignore' if the column is not needed"
             ) from None
-        reader, results = RowReader(mapped, policy := CheckPolicy.of(), finds_all=True), []
+        people, results = find_people(file, mapped, policy := CheckPolicy.of()), []
+        reader = RowReader(mapped, policy, people, finds_all=True)
         for read in map(reader.read, read_blocks(file, mapped, MAX_CONTACTS)):
             for at, row in enumerate(read.rows()):
                 # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.

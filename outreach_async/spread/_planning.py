@@ -29,11 +29,12 @@ from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._rows import Repeats
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, map_columns
 from outreach_async.importer._formats import open_file
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._rows import Row
-from outreach_async.importer._table import File
+from outreach_async.importer._rows import ExcludedPeople, Row
+from outreach_async.importer._table import File, find_people, read_rows
 from outreach_async.importer._target_columns import recognise_targets
 from outreach_async.importer._unmapped import MAX_SHOWN, UnmappedColumns
 from outreach_async.models import Campaign, WorkspaceField
@@ -153,9 +154,14 @@ def require_unchanged(part: Part) -> None:
 
 def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
     """Yield the rows of a part in order, each with its file, unless a file has changed."""
+    people = dict[int, str]()
+    # All rows with one e-mail are in one part, so a row that excludes a person is in the same part as the person's other rows.
+    for planned, file in (_open_piece(part, piece) for piece in part.pieces if part.repeated):
+        place = f"{planned.location}: " if len(part.files) > 1 else ""
+        people = {**find_people(file, planned.columns, CheckPolicy.of(), place), **people}
     for piece in part.pieces:
-        planned = part.files[piece.file]
-        rows = _read_piece(part.options, planned, piece)
+        planned, file = _open_piece(part, piece)
+        rows = _read_piece(planned, file, piece.rows, people)
         # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
         flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
         for row in (row for row, flag in zip(rows, flags, strict=False) if flag == part.repeated):
@@ -166,18 +172,23 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
             yield planned, named.clear_blanks() if part.options.blank == "clear" else named
 
 
-def _read_piece(options: SpreadOptions, planned: PlannedFile, piece: Piece) -> Iterator[Row]:
-    file = options.open(planned.location, planned.version)
+def _open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
+    planned = part.files[piece.file]
+    file = part.options.open(planned.location, planned.version)
     if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
         raise changed_error(planned.location)
+    return planned, pieces[piece.number]
+
+
+def _read_piece(planned: PlannedFile, file: File, expected: int, people: ExcludedPeople) -> Iterator[Row]:
     count = 0
-    for row in pieces[piece.number].rows(planned.columns):
+    for row in read_rows(file, planned.columns, CheckPolicy.of(), people):
         count += 1
-        if count > piece.rows:
+        if count > expected:
             break
         yield row
     require_version(planned.location, planned.version)
-    if count != piece.rows:
+    if count != expected:
         raise changed_error(planned.location)
 
 

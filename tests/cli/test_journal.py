@@ -187,20 +187,22 @@ async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, se
 @pytest.mark.parametrize("source", ["file", "stdin"])
 def test_a_journal_has_the_people_who_may_not_be_written_to(served: Served, source: str) -> None:
     text, files = (
-        "email,Unsubscribed\nann@x.example,\nbo@x.example,yes\n",
+        "email,Unsubscribed\nann@x.example,\nBO@x.example,\nbo@x.example,yes\n",
         [str(served.folder / f"{name}.jsonl") for name in "ab"],
     )
     options = (*served.options, "--journal", journal := str(served.folder / "run.db"), "--results", files[0])
     people = served.save(text)
     done = served("import", people, *options) if source == "file" else served.piped(text, "import", "-", *options)
     again = served("report", journal, "--results", files[1])
-    ended = "excluded rows: 1; nothing is sent to these people, and --results FILE has the reasons"
+    ended = "excluded rows: 2; nothing is sent to these people, and --results FILE has the reasons"
     for shown in (done, again):
         assert (shown.code, ended in shown.out.splitlines()) == (0, True)
     for path in files:
-        bo = read_results(Path(path))[1]
+        _, other, bo = read_results(Path(path))
         assert (bo["email"], bo["status"], bo["error"]) == ("bo@x.example", "excluded", "column 'Unsubscribed' says 'yes'")
-    assert served.json("report", journal)[1]["outcomes"]["excluded"] == 1
+        number = "line 4" if source == "file" else "record 3"
+        assert (other["email"], other["error"]) == ("BO@x.example", f"same address as {number}, which is excluded")
+    assert served.json("report", journal)[1]["outcomes"]["excluded"] == 2
     assert [contact["email"] for contact in served.service.contacts("space_1")] == ["ann@x.example"]
 
 

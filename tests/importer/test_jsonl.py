@@ -170,7 +170,7 @@ def test_the_encoding_can_be_given(tmp_path: Path) -> None:
 def test_consent_that_cannot_be_read_excludes_its_row_an_empty_array_does_not(tmp_path: Path) -> None:
     path = tmp_path / "people.jsonl"
     values = ['{"reason": "hard"}', "[]", "true", "false", "null"]
-    path.write_text("\n".join(f'{{"email": "a@a.example", "bounced": {value}}}' for value in values))
+    path.write_text("\n".join(f'{{"email": "a{at}@a.example", "bounced": {value}}}' for at, value in enumerate(values)))
     file = open_file(path)
     excluded = [row.excluded for row in file.rows(map_columns(file.headers))]
     assert excluded[0] is not None

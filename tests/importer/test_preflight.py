@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outreach_async.bulk import Repeats
 from outreach_async.bulk._targets import Targets
-from outreach_async.errors import OutreachError
+from outreach_async.errors import Excluded, OutreachError
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
@@ -75,18 +75,26 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
     rows=st.lists(st.tuples(st.sampled_from(["a@a.example", "b@b.example", "A@a.example"]), st.booleans()), max_size=8),
     repeats=st.sampled_from(REPEATS),
 )
-async def test_an_excluded_row_that_counts_bars_the_other_rows(rows: list[tuple[str, bool]], repeats: Repeats) -> None:
+async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[str, bool]], repeats: Repeats) -> None:
     file = open_file(table([(email, "yes" if out else "") for email, out in rows]), format="csv")
-    found = await run_preflight(file, map_columns(file.headers, {"country": "opt_out"}), CheckPolicy.of(), repeats=repeats)
-    kept = []
-    for at, (email, is_excluded) in enumerate(rows):
-        same = [other for other, (each, _) in enumerate(rows) if each == email]
-        folded = [other for other, (each, _) in enumerate(rows) if each.lower() == email.lower()]
-        counted = {"serial": at, "error": folded[0], "first": same[0], "last": same[-1], "coalesce": same[0]}[repeats]
-        barred = repeats == "coalesce" and any(rows[other][1] for other in same)
-        if counted == at and not is_excluded and not barred:
-            kept.append(at)
-    assert found.sent == len(kept)
+    columns, policy, told = map_columns(file.headers, {"country": "opt_out"}), CheckPolicy.of(), dict[int, str]()
+
+    def tell(row: Row, error: OutreachError) -> None:
+        if isinstance(error, Excluded):
+            told[row.line] = str(error)
+
+    found = await run_preflight(file, columns, policy, repeats=repeats, tell=tell)
+    people = {email.lower(): line for line, (email, is_out) in reversed([*enumerate(rows, 2)]) if is_out}
+    reasons = {
+        line: "column 'country' says 'yes'" if is_out else f"same address as line {people[email.lower()]}, which is excluded"
+        for line, (email, is_out) in enumerate(rows, 2)
+        if email.lower() in people
+    }
+    others = [email for email, _ in rows if email.lower() not in people]
+    kept = {"serial": others, "error": {*map(str.lower, others)}}.get(repeats, {*others})
+    assert (told, found.excluded, found.sent) == (reasons, len(reasons), len(kept))
+    assert {row.line: row.excluded for row in file.rows(columns) if row.excluded} == reasons
+    assert [row.excluded for row in file.rows(columns, checks=["consent=warn"])] == [None] * len(rows)
 
 
 async def test_errors_refuse_rows_and_warnings_do_not() -> None:

@@ -294,13 +294,16 @@ async def test_columns_can_be_mapped_and_the_error_shows_how(assistant: Assistan
 
 
 async def test_a_contact_that_must_not_be_written_to_is_not_sendable(assistant: Assistant) -> None:
-    rows = [{"email": "ann@a.example", "Unsub flag": "x"}, {"email": "bo@a.example", "Unsub flag": "no"}]
+    rows = [{"email": f"{name}@a.example", "Unsub flag": text} for name, text in (("ann", "x"), ("bo", "no"), ("ANN", ""))]
     error = await assistant.fail("check_contacts", contacts=rows)
     assert "('Unsub flag' looks like a column that says who must not be written to)" in error
     assert 'columns={"Unsub flag": "opt_out"}' in error
     answer = await assistant.ask("check_contacts", contacts=rows, columns={"Unsub flag": "opt_out"})
-    assert [row["sendable"] for row in answer["contacts"]] == [False, True]
-    assert answer["contacts"][0]["reason"] == "column 'Unsub flag' says 'x'"
+    assert [row["sendable"] for row in answer["contacts"]] == [False, True, False]
+    assert [answer["contacts"][at]["reason"] for at in (0, 2)] == [
+        "column 'Unsub flag' says 'x'",
+        "same address as line 1, which is excluded",
+    ]
 
 
 @pytest.mark.parametrize("rows", [[], [{"email": "a@a.example"}] * 51])

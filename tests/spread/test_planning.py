@@ -233,6 +233,20 @@ def test_the_first_of_several_columns_that_has_an_email_decides_the_part(tmp_pat
     assert [[row.line for _, row in planned_rows(part)] for part in made.parts] == [[4], [2, 3]]
 
 
+def test_a_row_of_any_file_excludes_its_person_in_all_files(tmp_path: Path) -> None:
+    rows = [("a", "bo@x.example,no\nann@x.example,\ncy@x.example,x"), ("b", "ANN@x.example,yes\nann@x.example,1")]
+    for name, text in rows:
+        (tmp_path / f"{name}.csv").write_text(f"E-mail,Unsubscribed\n{text}\n", encoding="utf-8")
+    first, last = tmp_path / "a.csv", tmp_path / "b.csv"
+    others, repeats = plan([first, last]).parts
+    assert [row.excluded for _, row in planned_rows(others)] == [None, "column 'Unsubscribed' says 'x'"]
+    assert [(row.line, row.excluded) for _, row in planned_rows(repeats)] == [
+        (3, f"same address as {last}: line 2, which is excluded"),
+        (2, "column 'Unsubscribed' says 'yes'"),
+        (3, "column 'Unsubscribed' says '1'"),
+    ]
+
+
 def test_rows_of_a_part_are_encoded_from_their_cells(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("E-mail,City\nann@x.example,Lyon\n", encoding="utf-8")

@@ -21,7 +21,7 @@ from outreach_async.importer._mapping_file import number_codes
 from outreach_async.importer._rejects import (
     keep_columns,
 )
-from outreach_async.importer._rows import RowUnit
+from outreach_async.importer._rows import ExcludedPeople, RowUnit
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
@@ -134,7 +134,7 @@ class ImportJob:
             return False
         return self.spooled or (report.fingerprint is not None and self.file.path is not None)
 
-    def guard(self, columns: Columns, targets: Targets) -> Iterable[Row]:
+    def guard(self, columns: Columns, targets: Targets, people: ExcludedPeople) -> Iterable[Row]:
         """Return the rows of the file as the check has judged them, with the ids of their campaigns."""
-        rows = with_ids(read_rows(self.file, columns, self.checks), columns, targets)
+        rows = with_ids(read_rows(self.file, columns, self.checks, people), columns, targets)
         return map(Row.clear_blanks, rows) if self.blank == "clear" else rows

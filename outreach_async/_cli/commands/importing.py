@@ -289,7 +289,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
         with open_run_results(job.results, job.file, end, job.kept) as write_result:
-            report = attrs.evolve(report, ledger=_compare(job, options, columns, targets, write_result))
+            read = partial(job.guard, columns, targets, preflight.people)
+            report = attrs.evolve(report, ledger=_compare(job, options, read, write_result))
         print_ledger(screen, report.ledger, job.repeats)
     print_remedies(screen, remedies := failed.remedies(job.rejects, None), 0)
     found = {"columns": _mapping_of(columns), **failed.to_dict(preflight, remedies)}
@@ -297,7 +298,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
     return INCOMPLETE if refused else OK
 
 
-def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets, write_result: WriteOutcome) -> LedgerCounts:
+def _compare(job: ImportJob, shared: Options, read: Callable[[], Iterable[Row]], write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async.bulk._run.comparing import count_changes
     from outreach_async.bulk.journal import Identity
@@ -307,7 +308,7 @@ def _compare(job: ImportJob, shared: Options, columns: Columns, targets: Targets
     ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}
     ignore = job.changed == "ignore"
     options = LedgerOptions(ledger, Identity(workspace, {}), job.repeats, policies, job.max_age, ignore_changes=ignore)
-    return count_changes(partial(job.guard, columns, targets), options, Targets(Target(workspace, job.campaign)), write_result)
+    return count_changes(read, options, Targets(Target(workspace, job.campaign)), write_result)
 
 
 def _mapping_of(columns: Columns) -> dict[str, str]:
@@ -340,7 +341,7 @@ async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, clo
         columns, preflight, targets = await prepare(
             client, checked, screen, unit=job.unit, on_columns=failed.read_with(job.checks)
         )
-        read, mapping = partial(job.guard, columns, targets), None if job.spooled else _mapping_of(columns)
+        read, mapping = partial(job.guard, columns, targets, preflight.people), None if job.spooled else _mapping_of(columns)
         names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
         rows = FileRows(read, may_repeat=preflight.repeated > 0 or names_targets or job.repeats in WHOLE_INPUT)
         names = targets.names
