@@ -1,7 +1,7 @@
 r"""What is done to a text before it is a value: small rules, each for one thing that spreadsheets and people do to cells.
 
-A rewrite returns another text, and why it is meant; a judge only reports. Rewrites run in the order of `REWRITES`, again and
-again until none applies, and then the judges: so a value that was read once is not changed by reading it again.
+A rewrite returns another text, or the same; a judge only reports. Rewrites run in the order of `REWRITES`, again and again until
+none changes the text, and then the judges: so a value that was read once is not changed by reading it again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 from html.entities import name2codepoint
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from outreach_async._service.value_words import ERRORS, MISSING, PLACEHOLDER, SURNAMES
 
@@ -19,21 +19,23 @@ FieldKind: TypeAlias = Literal["email", "phone", "zip", "date", "url", "name", "
 
 
 class RuleFinding(NamedTuple):
-    """What a rule found: its kind, what is the matter, and the remedy. Without a `value`, the text is sent as it is."""
+    """What a rule found: its kind, what is the matter, and the remedy. Of a `damaged` text, nothing is sent."""
 
     kind: str
     what: str
     remedy: str
-    value: str | None = None
     damaged: bool = False
     detail: str = ""  # of this text alone
 
 
-Rule: TypeAlias = Callable[[FieldKind, str], RuleFinding | None]
+Rewrite: TypeAlias = Callable[[FieldKind, str], str]
+Judge: TypeAlias = Callable[[FieldKind, str], RuleFinding | None]
 
-_CODES: Final = frozenset({"email", "phone", "zip", "date", "url"})  # fields whose values have a form of their own
+CODES: Final[frozenset[FieldKind]] = frozenset({"email", "phone", "zip", "date", "url"})
+"""Fields whose values have a form of their own."""
 _LITERAL: Final = frozenset({"note", "custom"})  # fields whose values are sent to the letter, except for what is never meant
-_DIGITS: Final = frozenset({"phone", "zip"})
+_DIGITS: Final[frozenset[FieldKind]] = frozenset({"phone", "zip"})
+_PHONE: Final[frozenset[FieldKind]] = frozenset({"phone"})
 
 # Characters.
 
@@ -52,86 +54,62 @@ _CONTROLS: Final = re.compile(r"[\x01-\x08\x0e-\x1f\x7f]")
 _C1: Final = re.compile("[\x80-\x84\x86-\x9f]")
 _WIDE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # the ASCII characters that East Asian keyboards write
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"), "-")
+_OTHER_SIGNS: Final = "has digits, signs or blanks other than those of ASCII"
 _BLANKS: Final = dict.fromkeys(map(ord, "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))), " ")
 
 
-def _unescape(kind: FieldKind, text: str) -> RuleFinding | None:
-    if "_x" not in text:
-        return None
-    value = (_ESCAPED_AT_END if kind in _LITERAL else _ESCAPED).sub(lambda found: chr(int(found[1], 16)), text)
-    return (
-        None
-        if value == text
-        else RuleFinding("escape", "has characters in the notation of workbooks, such as _x000D_", "remove them", value)
-    )
+def _unescape(kind: FieldKind, text: str) -> str:
+    return (_ESCAPED_AT_END if kind in _LITERAL else _ESCAPED).sub(lambda found: chr(int(found[1], 16)), text)
 
 
-def _unquote(kind: FieldKind, text: str) -> RuleFinding | None:
+def _unquote(kind: FieldKind, text: str) -> str:
     """Remove the quotes around a code, and those that follow a blank, which a reader of CSV takes for a part of the cell."""
     plain = text.strip(AROUND)
-    if kind in _CODES:
+    if kind in CODES:
         inner = plain[1:-1] if len(plain) > 1 and plain[0] + plain[-1] in _QUOTES else plain
     else:
         inner = quoted[1] if text[:1].isspace() and (quoted := _QUOTED.fullmatch(plain)) else plain
-    if inner == plain:
-        return None
-    return RuleFinding("quotes", "has quotes around it", "remove them", inner.replace('""', '"'))
+    return text if inner == plain else inner.replace('""', '"')
 
 
 _QUOTES: Final = frozenset({'""', "''", "``", "\u201c\u201d", "\u201e\u201c", "\u2018\u2019", "\xab\xbb"})
 _QUOTED: Final = re.compile(r'"((?:[^"]|"")*)"', re.DOTALL)
 
 
-def _trim(kind: FieldKind, text: str) -> RuleFinding | None:
-    value = text.strip(AROUND + _JOINERS if kind in _CODES else AROUND).lstrip(_JOINERS)
+def _trim(kind: FieldKind, text: str) -> str:
+    value = text.strip(AROUND + _JOINERS if kind in CODES else AROUND).lstrip(_JOINERS)
     # A joiner at the end is a letter of some scripts, but never of Latin script.
-    if value[-1:] in {*_JOINERS} and value.rstrip(_JOINERS).isascii():
-        value = value.rstrip(_JOINERS)
-    return None if value == text else RuleFinding("blanks", "has blanks or invisible characters around it", "remove them", value)
+    return plain if (plain := value.rstrip(_JOINERS)).isascii() else value
 
 
-def _show_hidden(kind: FieldKind, text: str) -> RuleFinding | None:
-    if text.isascii() or kind in _LITERAL:
-        return None
-    value = (_HIDDEN_IN_CODES if kind in _CODES else _HIDDEN).sub("", text)
-    if (latin := _HIDDEN_IN_CODES.sub("", value)).isascii():
-        value = latin
-    return None if value == text else RuleFinding("hidden", "has invisible characters", "remove them", value)
+def _drop_hidden(kind: FieldKind, text: str) -> str:
+    latin = _HIDDEN_IN_CODES.sub("", text)
+    return latin if kind in CODES or latin.isascii() else _HIDDEN.sub("", text)
 
 
-def _narrow(kind: FieldKind, text: str) -> RuleFinding | None:
+def _narrow(kind: FieldKind, text: str) -> str:
     """Write a code, or the blanks in the name of a place, with the characters of ASCII that are meant."""
-    if text.isascii() or kind not in _CODES | {"place"}:
-        return None
     value = text.translate(_BLANKS)
-    if kind in _CODES:
+    if kind in CODES:
         value = value.translate(_WIDE)
     if kind in {"phone", "zip", "date"}:
         value = "".join(str(int(sign)) if sign.isdecimal() else sign for sign in value.translate(_DASHES))
-    what = "has digits, signs or blanks other than those of ASCII"
-    return None if value == text else RuleFinding("width", what, "write them as on an English keyboard", value)
+    return value
 
 
-def _join_lines(kind: FieldKind, text: str) -> RuleFinding | None:
+def _join_lines(kind: FieldKind, text: str) -> str:
     if kind in _LITERAL:
-        value = _LITERAL_BREAKS.sub("\n", text)
-    else:
-        value = " ".join(part.strip(" ") for part in _BREAKS.split(text)) if _BREAKS.search(text) else text
-    return None if value == text else RuleFinding("lines", "has a line break or a tab", "write it in one line", value)
+        return _LITERAL_BREAKS.sub("\n", text)
+    return " ".join(part.strip(" ") for part in _BREAKS.split(text)) if _BREAKS.search(text) else text
 
 
-def _drop_controls(_kind: FieldKind, text: str) -> RuleFinding | None:
-    value = _CONTROLS.sub("", text)
-    return None if value == text else RuleFinding("control", "has control characters", "remove them", value)
+def _drop_controls(_kind: FieldKind, text: str) -> str:
+    return _CONTROLS.sub("", text)
 
 
-def _restore_signs(kind: FieldKind, text: str) -> RuleFinding | None:
+def _restore_signs(_kind: FieldKind, text: str) -> str:
     # Bytes of Windows-1252 that were read as Latin-1: quotes, dashes and the euro sign became control characters.
-    if text.isascii() or kind in _CODES or not _C1.search(text):
-        return None
-    value = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", "ignore") or found[0], text)
-    what = "was read in the wrong encoding"
-    return None if value == text else RuleFinding("mojibake", what, "export the file again as UTF-8", value)
+    return _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", "ignore") or found[0], text)
 
 
 # Guards of spreadsheets, and the labels of other programs.
@@ -143,21 +121,17 @@ _APOSTROPHE: Final = re.compile(r"'(?=[=+@-]|[0-9][0-9 .,/()+-]*\Z)")
 _CODE_GUARD: Final = re.compile(r"\A(?:['\u2018\u2019`\xb4]+(?=[^'\u2018\u2019`\xb4])|=+\s*(?=[+(0-9]))")
 
 
-def _unguard(kind: FieldKind, text: str) -> RuleFinding | None:
+def _unguard(kind: FieldKind, text: str) -> str:
     """Remove what keeps a spreadsheet from changing a text: an apostrophe, or a formula whose result is the text."""
-    value = text
-    if "=" in text and (formula := _FORMULA.fullmatch(text)):
-        value = formula["bare"] if formula["quotes"] else formula["quoted"].replace('""', '"')
-    elif "=" in text and (formula := _TEXT_FORMULA.fullmatch(text)):
-        value = formula[1]
-    elif "=" in text and (formula := _HYPERLINK.fullmatch(text)):
-        value = formula[1] if kind in {"email", "url"} else formula[2] or formula[1]
-    elif kind in {"phone", "zip", "date"}:
-        value = _CODE_GUARD.sub("", text, count=1)
-    elif _APOSTROPHE.match(text) and not text.endswith("'"):
-        value = text[1:]
-    what = "has an apostrophe or a formula before it, which keeps a spreadsheet from changing it"
-    return None if value == text else RuleFinding("guard", what, "remove it", value)
+    if formula := _FORMULA.fullmatch(text):
+        return formula["bare"] if formula["quotes"] else formula["quoted"].replace('""', '"')
+    if formula := _TEXT_FORMULA.fullmatch(text):
+        return formula[1]
+    if formula := _HYPERLINK.fullmatch(text):
+        return formula[1] if kind in {"email", "url"} else formula[2] or formula[1]
+    if kind in {"phone", "zip", "date"}:
+        return _CODE_GUARD.sub("", text, count=1)
+    return text[1:] if _APOSTROPHE.match(text) and not text.endswith("'") else text
 
 
 _PHONE_WORDS: Final = (
@@ -169,12 +143,10 @@ _PHONE_NOTE: Final = re.compile(rf"(?<=[0-9])\s*[(\[](?:{_PHONE_WORDS}|[ptmhwo])
 _ZIP_LABEL: Final = re.compile(r"z(?:ip)?\s*:\s*", re.IGNORECASE)
 
 
-def _unlabel(kind: FieldKind, text: str) -> RuleFinding | None:
-    if kind == "phone":
-        value = _PHONE_NOTE.sub("", _PHONE_LABEL.sub("", text, count=1) if _PHONE_LABEL.match(text) else text)
-    else:
-        value = text[label.end() :] if (label := _ZIP_LABEL.match(text)) else text
-    return None if value == text else RuleFinding("label", "has a label", "keep only the number", value)
+def _unlabel(kind: FieldKind, text: str) -> str:
+    label = (_PHONE_LABEL if kind == "phone" else _ZIP_LABEL).match(text)
+    value = text[label.end() :] if label else text
+    return _PHONE_NOTE.sub("", value) if kind == "phone" else value
 
 
 # Notations of HTML and of mail.
@@ -192,11 +164,9 @@ _WORD: Final = re.compile(r"=\?([A-Za-z0-9_.:-]+)(?:\*[A-Za-z-]+)?\?([bBqQ])\?([
 _BETWEEN_WORDS: Final = re.compile(r"(?<=\?=)\s+(?==\?)")
 
 
-def _decode_entities(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if "&" not in text or "://" in text or text.startswith("www.") or _TAG.search(text):  # a link, or HTML
-        return None
-    value = _ENTITY.sub(_decode_entity, text)
-    return None if value == text else RuleFinding("entity", "has characters in the notation of HTML", "write them as text", value)
+def _decode_entities(_kind: FieldKind, text: str) -> str:
+    is_link_or_html = "://" in text or text.startswith("www.") or _TAG.search(text)
+    return text if is_link_or_html else _ENTITY.sub(_decode_entity, text)
 
 
 def _decode_entity(found: re.Match[str]) -> str:
@@ -207,14 +177,13 @@ def _decode_entity(found: re.Match[str]) -> str:
     return char if char and char != "\ufffd" else found[0]
 
 
-def _decode_words(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if "=?" not in text or not _WORD.search(text):
-        return None
+def _decode_words(_kind: FieldKind, text: str) -> str:
+    if not _WORD.search(text):
+        return text
     try:
-        value = _WORD.sub(_decode_word, _BETWEEN_WORDS.sub("", text))
+        return _WORD.sub(_decode_word, _BETWEEN_WORDS.sub("", text))
     except (LookupError, ValueError):
-        return None
-    return RuleFinding("encoded", "is in the notation of headers of e-mails", "write it as text", value)
+        return text
 
 
 def _decode_word(found: re.Match[str]) -> str:
@@ -229,19 +198,22 @@ def _decode_word(found: re.Match[str]) -> str:
 # Texts that are no value.
 
 
-def _empty(kind: FieldKind, text: str) -> RuleFinding | None:
-    if text in ERRORS:
-        return RuleFinding("error", "is an error of a spreadsheet", "fix the formula, or clear the cell", "", damaged=True)
-    if text in MISSING[kind]:
-        return RuleFinding("missing", "stands for a missing value", "clear the cell", "")
-    if kind not in _LITERAL and PLACEHOLDER.fullmatch(text):
-        return RuleFinding("placeholder", "is a placeholder that was never filled", "clear the cell", "", damaged=True)
-    return None
+def _clear_error(_kind: FieldKind, text: str) -> str:
+    return "" if text in ERRORS else text
+
+
+def _clear_missing(kind: FieldKind, text: str) -> str:
+    return "" if text in MISSING[kind] else text
+
+
+def _clear_placeholder(_kind: FieldKind, text: str) -> str:
+    return "" if PLACEHOLDER.fullmatch(text) else text
 
 
 # Numbers and dates.
 
 # The forms in which programs write a whole number stored as a float or a decimal. Three zeros are thousands: `1,000`.
+_DECIMALS: Final = "is a number with decimals, so leading zeros or a plus sign may be lost,"
 _DECIMAL: Final = re.compile(r"([0-9]{1,15})[.,]0{1,2}")
 _SCIENTIFIC: Final = re.compile(r"[+-]?[0-9](?:[.,][0-9]+)?E\+[0-9]{2,}", re.IGNORECASE)  # the form that spreadsheets write
 _MIDNIGHT: Final = re.compile(
@@ -253,17 +225,12 @@ _SERIAL: Final = re.compile(r"[2-5][0-9]{4}(?:\.[0-9]+)?")
 _FIRST_DAY: Final = date(1899, 12, 30)  # of the serial numbers of spreadsheets
 
 
-def _drop_decimals(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if number := _DECIMAL.fullmatch(text):
-        what = "is a number with decimals, so leading zeros or a plus sign may be lost,"
-        return RuleFinding("decimal", what, "format the cell as text", number[1])
-    return None
+def _drop_decimals(_kind: FieldKind, text: str) -> str:
+    return number[1] if (number := _DECIMAL.fullmatch(text)) else text
 
 
-def _drop_midnight(_kind: FieldKind, text: str) -> RuleFinding | None:
-    if found := _MIDNIGHT.fullmatch(text):
-        return RuleFinding("time", "is a date with the time of midnight", "keep only the date", found[1])
-    return None
+def _drop_midnight(_kind: FieldKind, text: str) -> str:
+    return found[1] if (found := _MIDNIGHT.fullmatch(text)) else text
 
 
 # Addresses and numbers inside other text.
@@ -283,30 +250,23 @@ _PHONE_SEPARATORS: Final = re.compile(r"\s*(?:[\n\r,;|/&]|:::|\b(?:and|or|und|od
 _LEAST_DIGITS, _MOST_DIGITS, _LEAST_WITH_AREA = 7, 15, 9  # of a phone number
 
 
-def _take_address(_kind: FieldKind, text: str) -> RuleFinding | None:
+def _take_address(_kind: FieldKind, text: str) -> str:
     """Take an e-mail address out of `Name <a@b>`, of a link, and of the punctuation of the list that it was copied from."""
     value = text.strip(",;").rstrip(".")
     for form in (_MARKDOWN, _MAILTO, _HREF, _COMMENTED):
         if found := form.fullmatch(value.strip()):
-            value = found[1]
-            break
-    else:
-        if len(addresses := _IN_ANGLES.findall(value)) == 1:
-            value = addresses[0]
-    return None if value == text else RuleFinding("address", "has more than the address", "keep only the address", value)
+            return found[1]
+    return addresses[0] if len(addresses := _IN_ANGLES.findall(value)) == 1 else value
 
 
-def _take_link(_kind: FieldKind, text: str) -> RuleFinding | None:
+def _take_link(_kind: FieldKind, text: str) -> str:
     value = text.strip(",;").rstrip(".")
-    if (found := _LINK.fullmatch(value)) and "." in found[1]:
-        value = found[1]
-    return None if value == text else RuleFinding("address", "has more than the address", "keep only the address", value)
+    return found[1] if (found := _LINK.fullmatch(value)) and "." in found[1] else value
 
 
-def _take_first(kind: FieldKind, text: str) -> RuleFinding | None:
-    if len(values := _split_values(kind, text)) < (1 if _SEVERAL in text else 2):
-        return None
-    return RuleFinding("several", "has several values", "keep one value in a cell", values[0])
+def _take_first(kind: FieldKind, text: str) -> str:
+    values = _split_values(kind, text)
+    return values[0] if len(values) >= (1 if _SEVERAL in text else 2) else text
 
 
 def _split_values(kind: FieldKind, text: str) -> list[str]:
@@ -350,14 +310,12 @@ _AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?)\s*/\s*([0-9][0-9 .-]
 _MOST_OF_AREA: Final = 7  # digits of an area code with the calling code of its country
 
 
-def _write_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
-    value = text
+def _write_phone(_kind: FieldKind, text: str) -> str:
     if not _EXTENSION.search(text) and (extension := _OTHER_EXTENSION.search(text)):
-        value = f"{text[: extension.start()]} ext. {extension[1]}"
-    elif (parts := _AREA_CODE.fullmatch(text)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
-        value = f"{parts[1]} {parts[2]}"
-    what = "is a number in a notation that few services know"
-    return None if value == text else RuleFinding("notation", what, "write it as in +1 206 555 0100 ext. 7", value)
+        return f"{text[: extension.start()]} ext. {extension[1]}"
+    if (parts := _AREA_CODE.fullmatch(text)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
+        return f"{parts[1]} {parts[2]}"
+    return text
 
 
 def _judge_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
@@ -448,41 +406,56 @@ def _judge_date(_kind: FieldKind, text: str) -> RuleFinding | None:
     return RuleFinding("serial", what, "format the cell as a date, and export it as YYYY-MM-DD", detail=f": {day}")
 
 
-_ALL: Final[frozenset[FieldKind]] = frozenset({"email", "phone", "zip", "date", "url", "name", "place", "text", "note", "custom"})
-_TEXTS: Final[frozenset[FieldKind]] = frozenset({"name", "place", "text", "note", "custom"})
-_SINGLE: Final[frozenset[FieldKind]] = _ALL - {"note", "custom"}
-_PHONE_ONLY: Final[frozenset[FieldKind]] = frozenset({"phone"})
+ALL_KINDS: Final[tuple[FieldKind, ...]] = get_args(FieldKind)
+_ALL: Final = frozenset(ALL_KINDS)
+_SINGLE: Final = _ALL - _LITERAL
 
-REWRITES: Final[tuple[tuple[Rule, frozenset[FieldKind]], ...]] = (
-    (_unescape, _ALL),
-    (_unquote, _ALL),
-    (_trim, _ALL),
-    (_unguard, _ALL),
-    (_show_hidden, _SINGLE),
-    (_narrow, _SINGLE),
-    (_take_first, _SINGLE),
-    (_restore_signs, _TEXTS),
-    (_join_lines, _ALL),
-    (_drop_controls, _ALL),
-    (_unlabel, frozenset({"phone", "zip"})),
-    (_decode_entities, _ALL - {"email", "url"}),
-    (_decode_words, _ALL),
-    (_empty, _ALL),
-    (_drop_decimals, frozenset({"phone", "zip"})),
-    (_drop_midnight, frozenset({"date"})),
-    (_take_address, frozenset({"email"})),
-    (_take_link, frozenset({"url"})),
-    (_write_phone, _PHONE_ONLY),
+REWRITES: Final[tuple[tuple[frozenset[FieldKind], Rewrite, str, str, str], ...]] = (
+    (_ALL, _unescape, "escape", "has characters in the notation of workbooks, such as _x000D_", "remove them"),
+    (_ALL, _unquote, "quotes", "has quotes around it", "remove them"),
+    (_ALL, _trim, "blanks", "has blanks or invisible characters around it", "remove them"),
+    (
+        _ALL,
+        _unguard,
+        "guard",
+        "has an apostrophe or a formula before it, which keeps a spreadsheet from changing it",
+        "remove it",
+    ),
+    (_SINGLE, _drop_hidden, "hidden", "has invisible characters", "remove them"),
+    (CODES | {"place"}, _narrow, "width", _OTHER_SIGNS, "write them as on an English keyboard"),
+    (_SINGLE, _take_first, "several", "has several values", "keep one value in a cell"),
+    (_ALL - CODES, _restore_signs, "mojibake", "was read in the wrong encoding", "export the file again as UTF-8"),
+    (_ALL, _join_lines, "lines", "has a line break or a tab", "write it in one line"),
+    (_ALL, _drop_controls, "control", "has control characters", "remove them"),
+    (_DIGITS, _unlabel, "label", "has a label", "keep only the number"),
+    (_ALL - {"email", "url"}, _decode_entities, "entity", "has characters in the notation of HTML", "write them as text"),
+    (_ALL, _decode_words, "encoded", "is in the notation of headers of e-mails", "write it as text"),
+    (_ALL, _clear_error, "error", "is an error of a spreadsheet", "fix the formula, or clear the cell"),
+    (_ALL, _clear_missing, "missing", "stands for a missing value", "clear the cell"),
+    (_SINGLE, _clear_placeholder, "placeholder", "is a placeholder that was never filled", "clear the cell"),
+    (_DIGITS, _drop_decimals, "decimal", _DECIMALS, "format the cell as text"),
+    (frozenset({"date"}), _drop_midnight, "time", "is a date with the time of midnight", "keep only the date"),
+    (frozenset({"email"}), _take_address, "address", "has more than the address", "keep only the address"),
+    (frozenset({"url"}), _take_link, "address", "has more than the address", "keep only the address"),
+    (
+        _PHONE,
+        _write_phone,
+        "notation",
+        "is a number in a notation that few services know",
+        "write it as in +1 206 555 0100 ext. 7",
+    ),
 )
-"""The rules that change a text, in order, and the kinds of fields that each is for."""
+"""The rules that change a text, in order: for which fields, and the kind of the change, what is the matter and the remedy."""
+LOST: Final = frozenset({"error", "placeholder"})
+"""The kinds of changes after which a text is damaged: it had a value, or should have got one."""
 
-JUDGES: Final[tuple[tuple[Rule, frozenset[FieldKind]], ...]] = (
-    (_judge_characters, _ALL),
-    (_judge_number, _TEXTS | {"phone", "zip"}),
-    (_judge_phone, _PHONE_ONLY),
-    (_judge_encoding, _ALL),
-    (_judge_notation, _ALL),
-    (_judge_words, _ALL),
-    (_judge_date, frozenset({"date"})),
+JUDGES: Final[tuple[tuple[frozenset[FieldKind], Judge], ...]] = (
+    (_ALL, _judge_characters),
+    (_ALL - {"email", "date", "url"}, _judge_number),
+    (_PHONE, _judge_phone),
+    (_ALL, _judge_encoding),
+    (_ALL, _judge_notation),
+    (_ALL, _judge_words),
+    (frozenset({"date"}), _judge_date),
 )
 """The rules that report what is sent as it is, or what is lost."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from outreach_async._service.validation import show_name
 from outreach_async._service.value_rules import (
+    ALL_KINDS,
     AROUND,
+    CODES,
     JUDGES,
+    LOST,
     REWRITES,
     FieldKind,
-    Rule,
     RuleFinding,
     find_mojibake,
 )
@@ -45,16 +47,11 @@ _KINDS: Final[Mapping[str, FieldKind]] = {
     **dict.fromkeys(("country", "state", "region", "timezone"), "place"),
     **dict.fromkeys(("personal_note", "personal_note_2", "personal_note_3"), "note"),
 }  # all other codes are of custom fields
-_ALL_KINDS: Final[tuple[FieldKind, ...]] = ("email", "phone", "zip", "date", "url", "name", "place", "text", "note", "custom")
-
-
-def _rules_by_kind(table: Iterable[tuple[Rule, frozenset[FieldKind]]]) -> Mapping[FieldKind, tuple[Rule, ...]]:
-    rules = [*table]
-    return {kind: tuple(rule for rule, kinds in rules if kind in kinds) for kind in _ALL_KINDS}
-
-
-_REWRITES: Final = _rules_by_kind(REWRITES)
-_JUDGES: Final = _rules_by_kind(JUDGES)
+_REWRITES: Final = {
+    kind: [(rule, RuleFinding(name, what, remedy, name in LOST)) for kinds, rule, name, what, remedy in REWRITES if kind in kinds]
+    for kind in ALL_KINDS
+}
+_JUDGES: Final = {kind: [judge for kinds, judge in JUDGES if kind in kinds] for kind in ALL_KINDS}
 _MOST_CHARACTERS: Final = 1000  # of an e-mail address, a number or a date
 _MOST_ROUNDS: Final = 8  # more than this, and somebody nested notations to keep the processor busy
 
@@ -91,17 +88,17 @@ def _rewrite(kind: FieldKind, text: str) -> tuple[str, Mapping[str, RuleFinding]
         if not text.isascii() and find_mojibake(text):  # its blanks and soft hyphens are halves of letters
             return text, found
         before = text
-        for rule in _REWRITES[kind]:
-            if (finding := rule(kind, text)) is not None and finding.value is not None:
+        for rewrite, finding in _REWRITES[kind]:
+            if (value := rewrite(kind, text)) != text:
                 found.setdefault(finding.kind, finding)
-                text = finding.value
+                text = value
         if text == before or not text:
             return text, found
     return None
 
 
 def _describe(text: str, finding: RuleFinding, value: str | None) -> Change:
-    kind, what, remedy, _, damaged, detail = finding
+    kind, what, remedy, damaged, detail = finding
     sent = "" if value is None else f" and is sent as {show_name(value)}" if value else " and is not sent"
     return Change(kind, f"{show_name(text)} {what}{detail}{sent}; {remedy}", value, damaged, f"{what}; {remedy}")
 
@@ -118,7 +115,7 @@ _ALNUM: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789
 _NOT_ASCII: Final = bytes(range(0x80, 0x100))
 _TEXT_CHARACTERS: Final = _ALNUM + b"\n .,()/!?@$~^&*-"
 _PLAIN: Final[Mapping[FieldKind, bytes]] = {
-    **dict.fromkeys(_ALL_KINDS, _TEXT_CHARACTERS),
+    **dict.fromkeys(ALL_KINDS, _TEXT_CHARACTERS),
     "email": _ALNUM + b"\n@.+-",
     "phone": b"\n0123456789 ()+.-",
     "zip": _ALNUM + b"\n -",
@@ -146,20 +143,19 @@ _TEXT_HINTS: Final[Mapping[int, tuple[str, ...]]] = {
 }
 """Other characters of texts, and what texts with this character must contain if a rule is for one of them."""
 _HINTS: Final[Mapping[FieldKind, Mapping[int, tuple[str, ...]]]] = {
-    **dict.fromkeys(_ALL_KINDS, _TEXT_HINTS),
+    **dict.fromkeys(ALL_KINDS, _TEXT_HINTS),
     "phone": {},
     "zip": {},
     "date": {},
     "email": {ord("_"): ("_x",)},
     "url": {**{ord(char): () for char in "&#"}, **{ord(char): _TEXT_HINTS[ord(char)] for char in ":_=%"}},
 }
-_WORDS: Final = {kind: MISSING[kind] | ERRORS | SURNAMES.get(kind, frozenset()) for kind in _ALL_KINDS}
+_WORDS: Final = {kind: MISSING[kind] | ERRORS | SURNAMES.get(kind, frozenset()) for kind in ALL_KINDS}
 # The first letters of UTF-8 in a wrong encoding, and all that is invisible, blank or wide.
 _ODD: Final = re.compile(
     "[\x80-\xa0\xad\u061c\u115f\u1160\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufeff\uff00-\uffef"
     "\xc2-\xc5\xd0\xd1\xe2\xf0\ud800-\udfff]"
 )
-_CODES: Final = frozenset({"email", "phone", "zip", "date", "url"})
 _PHONE_LENGTHS: Final = frozenset(range(7, 16))
 _DATE_LENGTHS: Final = frozenset({len("2024"), len("2024-05"), len("2024-05-01")})
 _FEW: Final = 8  # texts
@@ -187,7 +183,7 @@ def _are_plain(kind: FieldKind, texts: Collection[str]) -> bool:
         return True
     lines = "\n".join(("", *values, ""))
     is_ascii = lines.isascii()
-    if not is_ascii and (kind in _CODES or _ODD.search(lines)):
+    if not is_ascii and (kind in CODES or _ODD.search(lines)):
         return False
     encoded = lines.encode()
     others = encoded.translate(None, _PLAIN[kind] if is_ascii else _PLAIN[kind] + _NOT_ASCII)
