@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
+_NUMBER: Final = re.compile(r" \(\d+\)$")  # of a column whose name occurs more than once
 _MAX_SIMILAR: Final = 3
 _MIN_SIMILARITY: Final = 0.6  # of suggested names: 'company' and 'company_name' have 0.78
 
@@ -277,13 +278,17 @@ class ColumnMapper:
 
     def decide_known(self, header: str) -> Decision | None:
         """Return the code and the reason for a column if they do not depend on the workspace's fields, else `None`."""
+        plain = _NUMBER.sub("", header)  # a second column of this name
+        listed = self.export.find_consent(fold_column_name(plain)) if self.export else None
         if (name := clean_name(header)) in self.overrides:
-            return self.overrides[name], "override"
+            code = self.overrides[name]
+            is_lost = code not in CONSENT_CODES and (listed or fold_name(plain) in load_consent_headers())
+            return code, "override, so it excludes nobody" if is_lost else "override"
         if export := self.export:
             folded = fold_column_name(header)
             if reason := export.misleading.get(folded):
                 return None, f"{export.name}: {reason}"
-            if code := self.export_codes.get(folded) or export.find_consent(folded):
+            if code := self.export_codes.get(folded) or listed:
                 return code, f"{export.name} column"
             if export.lists(folded):
                 return None, f"{export.name}: {export.find_ignore_reason(header)}"
@@ -292,7 +297,7 @@ class ColumnMapper:
         elif custom := _CUSTOM_NAME.fullmatch(fold_name(header)):
             code = CUSTOM_PREFIX + custom[1]
         elif not (code := _find_code(header, _STANDARD_TIERS, self.samples)):
-            kind = load_consent_headers().get(fold_name(header))
+            kind = load_consent_headers().get(fold_name(plain))
             return (kind, "common name") if kind else None
         return (code, "by name") if code else None
 

@@ -20,8 +20,6 @@ CONSENT_CODES: Final = ("opt_out", "opt_in", "email_status")
 _MAX_TEXT_LENGTH: Final = 40
 _CROSSES: Final = frozenset("☐□⬜✗✘✕✖❌")  # an empty box or a cross means no
 _NO_SYMBOLS: Final = "PMCZ"  # categories of punctuation, marks, control characters and blanks
-# Texts that programs write for a missing value, folded. They say nothing.
-_MISSING: Final = frozenset({"na", "nv", "nd", "null", "nil", "nan", "nat", "undefined", "blank", "empty", "objectobject"})
 _CACHE_SIZE: Final = 1 << 12
 
 
@@ -39,14 +37,15 @@ def _forbids(kind: str, text: str) -> bool:
         symbols = {char for char in text if category(char)[0] not in _NO_SYMBOLS}
         is_crossed = not symbols.isdisjoint(_CROSSES)
         return (bool(symbols) and not is_crossed) if kind == "opt_out" else (is_crossed and kind == "opt_in")
-    if folded in _MISSING:
+    if folded in _load_words("missing"):
         return False
     is_negative = not folded.strip("0") or folded in _load_words("negative")  # also `0.0` and `0000-00-00`
+    words = _fold_words(text)
     if kind == "opt_out":
-        return not is_negative and folded not in _load_words("subscribed")
-    if kind == "opt_in" and is_negative:
+        return not is_negative and not _load_pattern("harmless").fullmatch(words)
+    if kind == "opt_in" and (is_negative or _load_pattern("refusal").match(words)):
         return True
-    return any(not found["negated"] for found in _load_statuses().finditer(_fold_words(text)))
+    return any(not found["harmless"] for found in _load_pattern("status").finditer(words))
 
 
 def _fold_words(text: str) -> str:
@@ -67,9 +66,16 @@ def _load_words(name: str) -> frozenset[str]:
 
 
 @cache
-def _load_statuses() -> re.Pattern[str]:
-    negations, statuses = ("|".join(map(_fold_words, _load_table()["cells"][name])) for name in ("negations", "statuses"))
-    return re.compile(rf"\b(?P<negated>(?:{negations}) )?(?:{statuses})\b")
+def _load_pattern(name: str) -> re.Pattern[str]:
+    table = _load_table()["cells"]
+    of = {key: "|".join(map(_fold_words, table[key])) for key in ("negations", "statuses", "permitted", "fine")}
+    negated = rf"(?:{of['negations']}) (?:{of['statuses']})"
+    patterns = {
+        "status": rf"\b(?:(?P<harmless>{negated}|soft bounced?)|{of['statuses']}|(?:{of['negations']}) (?:{of['permitted']}))\b",
+        "refusal": rf"(?!(?:{negated})\b)(?:{of['negations']})\b",
+        "harmless": rf"(?:(?:{negated}|(?:{of['permitted']})(?: \d+)*|{of['fine']})(?: |$))+",
+    }
+    return re.compile(patterns[name])
 
 
 @cache

@@ -17,21 +17,31 @@ from outreach_async.models import WorkspaceField
 CELLS = {
     ("opt_out", True): """
         true, TRUE, 1, yes, Yes, y, x, X, ✓, ☑, checked, unsubscribed, Oui, ja, sí, tak, ano, 2024-05-01, 2024-05-01 10:00:00,
-        -1, 1.0, UNKNOWN_USER, 550, hard bounce, mailbox full, Global unsubscribe, opted out, 'true, ?!x""",
+        -1, 1.0, UNKNOWN_USER, 550, hard bounce, mailbox full, Global unsubscribe, opted out, 'true, ?!x, Do Not Allow,
+        not subscribed, 2 bounces, soft bounce, niet akkoord, confirmed 2024-05-01""",
     ("opt_out", False): """
         false, FALSE, 0, 0.0, ="0", no, No, N, -, --, —, none, never, 'false, ☐, ✗, ❌, unchecked, subscribed, Active, nein,
-        Non, não, geen, , \xa0, n/a, N/A, NULL, not bounced, 0000-00-00 00:00:00, opted in, fałsz, Abonnée""",
+        Non, não, geen, , \xa0, n/a, N/A, NULL, not bounced, 0000-00-00 00:00:00, opted in, fałsz, Abonnée, Allow,
+        not spam, 0 bounces, no bounces, nicht abgemeldet, double opt-in, subscribed (2024-01-02), Einwilligung erteilt, n.v.t.,
+        keine Angabe""",
     ("opt_in", True): """
         false, FALSE, 0, 0.0, no, N, nein, Não, nie, none, ☐, ✗, unsubscribed, NEVER_SUBSCRIBED, Unchecked, not subscribed,
-        opted out""",
-    ("opt_in", False): "true, 1, yes, x, ✓, subscribed, 2024-05-01, -, n/a, , double opt-in, unknown",
+        opted out, Do Not Allow, not opted in, No opt-in, denied, Declined, didn't opt in, No (by phone), keine Einwilligung,
+        Einwilligung nicht erteilt, abgelehnt, refusé, n'accepte pas, sans accord, no acepta, rechazado, recusado,
+        geen toestemming, geweigerd, rifiutato, senza consenso,
+        brak zgody, odmowa, nie zapisany, bez souhlasu, nesouhlasí, STOP, unmarketable""",
+    ("opt_in", False): """
+        true, 1, yes, x, ✓, subscribed, 2024-05-01, -, n/a, , double opt-in, unknown, Allow, not spam, never bounced,
+        not applicable, Mai 2024, zgoda, souhlasí, n.v.t., T, brak danych""",
     ("email_status", True): """
         bounced, Bounced, hard_bounce, HardBounce, invalid, unsubscribed, opted-out, complained, spam, blocked, deleted,
         suppressed, cleaned, Undeliverable, spamtrap, do_not_mail, DoNotContact, Non-Subscribed, désinscrit, abgemeldet,
-        do not contact, Bounced: mailbox full, Unsubscribed (by an admin), dado de baja, Ungültig, não inscrito""",
+        do not contact, Bounced: mailbox full, Unsubscribed (by an admin), dado de baja, Ungültig, não inscrito, not valid,
+        not deliverable, no permission, unsub, Don't contact, mailbox_not_found, not marketable, blocklist, deceased""",
     ("email_status", False): """
         valid, Verified, ok, catch-all, accept_all, unknown, risky, disposable, subscribed, active, pending, guessed, new, , -,
-        soft bounced, not bounced, 0, false, no, ✗, unblocked, Catch-all (not spam), nie wysłano""",
+        soft bounced, not bounced, 0, false, no, ✗, unblocked, Catch-all (not spam), nie wysłano, 0 bounces,
+        not verified, unconfirmed, not applicable""",
 }
 """Texts by the kind of their column, and whether they forbid to write."""
 
@@ -63,17 +73,23 @@ def test_each_common_name_is_recognised_without_the_fields_of_a_workspace() -> N
 
 
 LIKE_OPT_OUT = """
-    Unsub flag, Do Not Mail, Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2,
+    Unsub flag, Do Not Post, donotpost, Stop, Removed from list, Excluded, Not interested, Blockiert, Robinsonliste,
+    Nicht mehr anrufen und mailen, Ne souhaite pas, Refus, No recibir correos, Cancelado, Não quer receber, Geweigerd, Rifiutato,
+    Nie chce, Sprzeciw, Odmítl, Nesouhlas, Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2,
     Désinscrit de la liste, Fecha baja, Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
 LIKE_OPT_IN = """
     Newsletter, GDPR, Permission to contact, Email opt-in 2, Email and SMS consent,
     Consents, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
-    Receives e-mails, May be contacted, Marketing allowed, Darf kontaktiert werden"""
-LIKE_STATUS = "Verified, ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2, Stav odberu 2"
+    Receives e-mails, May be contacted, Marketing allowed, Darf kontaktiert werden, Werbung erlaubt, May we email you?,
+    Acepta publicidad, Aceita receber, Accetta offerte, Autorisation, Mag gemaild worden, Marketing emails,
+    Data processing consent"""
+LIKE_STATUS = (
+    "Verified, Status (2), ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2, Stav odberu 2"
+)
 UNLIKE = """
     Email, Mailing State, Mail State, Subscription Plan, Abonnement, Dirección de trabajo, Odběratel, Lead Status, Deal Status,
     OPTIN_TIME, OPTIN_IP, Opt-in Date, CONFIRM_TIME, Consent Date, Consent source, Unsubscribe Link, Unsubscribe URL, Verified on,
-    Do Not Call, SMS Opt In, Nicht anrufen"""
+    Do Not Call, SMS Opt In, Nicht anrufen, Bounce rate, Data consenso"""
 LOOKS = [(LIKE_OPT_OUT, "opt_out"), (LIKE_OPT_IN, "opt_in"), (LIKE_STATUS, "email_status"), (UNLIKE, None)]
 
 
@@ -103,7 +119,16 @@ def test_consent_counts_before_a_field_of_the_workspace_and_a_likeness_after_it(
         WorkspaceField(label=name, code=f"custom_{at}", searchable=[]) for at, name in enumerate(["Unsubscribed", "Bounce rate"])
     ]
     assert map_columns(["email", "Unsubscribed", "Bounce rate"], fields=fields).codes == ("email", "opt_out", "custom_1")
-    assert map_columns(["email", "Unsubscribed"], {"Unsubscribed": "custom_0"}, fields).consent == ()
+    for code in "custom_0", "ignore":
+        columns = map_columns(["email", "Unsubscribed"], {"Unsubscribed": code}, fields)
+        assert (columns.consent, columns.reasons[1]) == ((), "override, so it excludes nobody")
+
+
+def test_each_of_several_columns_with_one_name_counts() -> None:
+    file = open_file(BytesIO(b"email,Deleted,Deleted\na@a.example,no,yes\nb@b.example,no,no\n"), format="csv")
+    columns = map_columns(file.headers)
+    assert columns.codes == ("email", "opt_out", "opt_out")
+    assert [row.excluded for row in file.rows(columns)] == ["column 'Deleted (2)' says 'yes'", None]
 
 
 def test_no_known_name_of_a_field_looks_like_consent() -> None:
