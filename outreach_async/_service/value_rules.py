@@ -304,14 +304,14 @@ def _count_digits(text: str) -> int:
 
 # The notations of phone numbers.
 
-_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
+PHONE_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
 _OTHER_EXTENSION: Final = re.compile(r"[\s(\[,;/-]*(?:extension|extn|ext|x)\s*[.:=#]?\s*([0-9]{1,7})\s*[)\]]?\Z", re.IGNORECASE)
 _AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?)\s*/\s*([0-9][0-9 .-]{3,})")
 _MOST_OF_AREA: Final = 7  # digits of an area code with the calling code of its country
 
 
 def _write_phone(_kind: FieldKind, text: str) -> str:
-    if not _EXTENSION.search(text) and (extension := _OTHER_EXTENSION.search(text)):
+    if not PHONE_EXTENSION.search(text) and (extension := _OTHER_EXTENSION.search(text)):
         return f"{text[: extension.start()]} ext. {extension[1]}"
     if (parts := _AREA_CODE.fullmatch(text)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
         return f"{parts[1]} {parts[2]}"
@@ -319,7 +319,7 @@ def _write_phone(_kind: FieldKind, text: str) -> str:
 
 
 def _judge_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
-    number = _EXTENSION.sub("", text)
+    number = PHONE_EXTENSION.sub("", text)
     digits = _count_digits(number)
     if any(map(str.isalpha, number)):
         return RuleFinding("phone", "has letters, and is no phone number", "enter the number again", damaged=True)

@@ -14,6 +14,8 @@ from zoneinfo import available_timezones
 
 import attrs
 
+from outreach_async._service.value_rules import PHONE_EXTENSION
+from outreach_async._service.values import PHONE_FIELDS, find_odd
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name
@@ -103,7 +105,6 @@ _INTERNATIONAL: Final = re.compile(r"\+[ (]*[1-9][0-9 ().-]{5,23}")
 _NATIONAL: Final = re.compile(r"[(]*[0-9][0-9 ().-]{5,23}")
 _PUNCTUATION: Final = dict.fromkeys(map(ord, "+ ().-"))
 _DIGITS: Final = re.compile("[0-9]{7,15}")
-_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
 _NUMBER_KINDS: Final = ("fixed_line", "mobile")  # of nearly all people; the fast check recognises no other kinds
 _MAX_CODE_LENGTH: Final = 3  # digits of a country calling code
 
@@ -143,7 +144,7 @@ def _validate_phone(text: str, country: str | None) -> str | None:
         return f"not a phone number: {error}"
     if not phonenumbers.is_valid_number(number):
         return f"not a valid number for calling code +{number.country_code}; check the digits"
-    if any(_DIGITS.fullmatch(each.translate(_PUNCTUATION)) for each in (text, _EXTENSION.sub("", text))):
+    if any(_DIGITS.fullmatch(each.translate(_PUNCTUATION)) for each in (text, PHONE_EXTENSION.sub("", text))):
         return None
     return "expected only digits, blanks and + ( ) - . in the number; remove the other signs"
 
@@ -348,8 +349,6 @@ def _are_plain_texts(texts: Collection[str]) -> bool:
 # Columns of values.
 
 ValueCheck: TypeAlias = Callable[[Any], str | None]  # takes a value, or a pair of a value and the row's two-letter country code
-_MAX_DOUBTFUL: Final = 8  # values
-PHONE_FIELDS: Final = tuple(code for code in STANDARD_FIELDS if code.endswith("phone"))
 
 VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {  # the country first, which others need
     "email": (("email",), check_email),
@@ -382,7 +381,7 @@ def find_problems(name: str, texts: Sequence[str], countries: Sequence[str]) -> 
     """Return the problems that a check finds in a column, by row. Each distinct value is checked once."""
     distinct: Collection[str] = {*texts}
     if are_fine := _QUICK_CHECKS.get(name):
-        distinct = _find_doubtful([*distinct], are_fine)
+        distinct = find_odd(distinct, are_fine)
     find_problem, problems = VALUE_CHECKS[name][1], dict[Any, str | None]()
     keys: Sequence[Any] = texts
     if name not in _COUNTRY_CHECKS:
@@ -394,16 +393,6 @@ def find_problems(name: str, texts: Sequence[str], countries: Sequence[str]) -> 
     if not any(problems.values()):
         return {}
     return {row: problem for row, key in enumerate(keys) if (problem := problems.get(key))}
-
-
-def _find_doubtful(values: list[str], are_fine: Callable[[Collection[str]], bool]) -> list[str]:
-    """Return the values of each part that is not fine: one address with a problem must not cost a check of every other."""
-    if are_fine(values):
-        return []
-    if len(values) <= _MAX_DOUBTFUL:
-        return values
-    half = len(values) // 2
-    return _find_doubtful(values[:half], are_fine) + _find_doubtful(values[half:], are_fine)
 
 
 # Policy.

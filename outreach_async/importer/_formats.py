@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -11,8 +14,7 @@ import attrs
 
 from outreach_async._files.optional import require_module
 from outreach_async._service.validation import require_number
-from outreach_async.errors import InvalidRequest
-from outreach_async.importer._archive import describe_archive, is_workbook
+from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._csv_dialect import parse_delimiter
 from outreach_async.importer._csv_file import CsvFile
 from outreach_async.importer._jsonl import JsonLinesFile
@@ -175,8 +177,8 @@ def _require_table(source: ByteSource, head: bytes) -> None:
     for kind, (pattern, remedy) in _OTHER_KINDS.items():
         if re.match(pattern, text, re.DOTALL):
             raise InvalidRequest(f"{source.name}: expected a table, got {kind}; {remedy}")
-    if head.startswith(_ARCHIVE) and not source.is_gzip and not is_workbook(source):
-        raise InvalidRequest(f"{source.name}: expected a table, got {describe_archive(source)}")
+    if head.startswith(_ARCHIVE) and not source.is_gzip and not _is_workbook(source):
+        raise InvalidRequest(f"{source.name}: expected a table, got {_describe_archive(source)}")
 
 
 def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...]]:
@@ -209,3 +211,52 @@ def _detect_by_content(head: bytes) -> str | None:
     if b"\0" in head and not head.startswith(_BYTE_ORDER_MARKS) and not is_utf16_like(head):
         return None
     return "jsonl" if _OBJECT.match(head.removeprefix(_BYTE_ORDER_MARKS[0])) else "csv"
+
+
+# Archives, which workbooks also are. They are not unpacked.
+
+_WORKBOOK_PARTS: Final = (b"xl/workbook.", b"xl/worksheets/", b"content.xml")
+_DOCUMENTS: Final = {
+    "Index/Document.iwa": "a document of Apple Numbers; export it as CSV or XLSX",
+    "word/document.xml": "a Word document; copy its table into a spreadsheet, and save it as XLSX",
+}
+_BLOCK_SIZE: Final = 1 << 18
+_OVERLAP: Final = 512  # bytes; longer than the name of a part
+_MAX_DIRECTORY: Final = 1 << 20  # bytes of the list of names: it may have millions
+_MAX_TAIL: Final = (1 << 16) + 22  # bytes of the end of an archive, which has the size of the list, and a comment
+_MAX_SHOWN: Final = 5
+_MAX_NAME: Final = 60  # characters
+
+
+def _is_workbook(source: ByteSource) -> bool:
+    """Return whether a ZIP archive contains the names of parts of a Microsoft or OpenDocument workbook."""
+    if names := _list_names(source):
+        return any(name.startswith(part.decode()) for part in _WORKBOOK_PARTS for name in names)
+    last = b""
+    with source.open_raw() as file:
+        while block := file.read(_BLOCK_SIZE):
+            if any(name in last + block for name in _WORKBOOK_PARTS):
+                return True
+            last = block[-_OVERLAP:]
+    return False
+
+
+def _describe_archive(source: ByteSource) -> str:
+    """Return what an archive is, the first names in it, and what to do with it."""
+    names = _list_names(source)
+    if known := next((_DOCUMENTS[name] for name in names if name in _DOCUMENTS), None):
+        return known
+    files = [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    shown = [repr(shorten(name, _MAX_NAME)) for name in files[:_MAX_SHOWN]]
+    shown += [format_count(len(files) - _MAX_SHOWN, "more file")] if len(files) > _MAX_SHOWN else []
+    return f"a ZIP archive{' with ' if shown else ''}{', '.join(shown)}; unpack it, and import the table in it"
+
+
+def _list_names(source: ByteSource) -> list[str]:
+    """Return the names of the files in an archive; none if its directory is damaged or very long."""
+    with suppress(zipfile.BadZipFile, NotImplementedError, ValueError, InvalidRequest), source.open_raw() as file:
+        file.seek(max(file.seek(0, io.SEEK_END) - _MAX_TAIL, 0))
+        end = (tail := file.read()).rfind(b"PK\5\6")
+        if int.from_bytes(tail[end + 12 : end + 16], "little") <= _MAX_DIRECTORY:
+            return zipfile.ZipFile(file).namelist()
+    return []

@@ -11,14 +11,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from outreach_async._service.validation import TARGET_FIELDS, masked_repr, require_encodable
-from outreach_async._service.values import DIGIT_FIELDS, Change, describe_loss, find_suspects, read_value
+from outreach_async._service.validation import TARGET_FIELDS, require_encodable, show_name
+from outreach_async._service.values import DIGIT_FIELDS, PHONE_FIELDS, Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._cells import is_blank
 from outreach_async.bulk._contact_keys import contact_key
-from outreach_async.errors import Excluded, InvalidRequest, shorten
+from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer._checks import (
     CHECK_OF_FIELD,
-    PHONE_FIELDS,
     SUGGESTION,
     VALUE_CHECKS,
     CheckPolicy,
@@ -313,7 +312,6 @@ class _Draft:
 
 
 _MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
-_MAX_VALUE_LENGTH: Final = 60
 _BLANK_EMAIL: Final = "email: expected an address, got a blank string; give the contact an e-mail address"
 
 _Issues: TypeAlias = Mapping[int, Mapping[int, Sequence[Change]]]
@@ -481,7 +479,7 @@ class RowReader:
         countries = [""] * len(texts) if country is None else draft.columns[country]
         problems = find_problems(name, texts, countries)
         for row, problem in problems.items():
-            message = f"{masked_repr(shorten(texts[row].strip(), _MAX_VALUE_LENGTH))}: {problem}"
+            message = f"{show_name(texts[row].strip())}: {problem}"
             reason = problem.partition(SUGGESTION)[0]
             draft.findings[row].append(RowFinding(name, level, code, reason, f"{code}: {message}"))
             if level == "drop":

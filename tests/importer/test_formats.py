@@ -150,8 +150,9 @@ def archive(*names: str, method: int = zipfile.ZIP_STORED) -> bytes:
     return content.getvalue()
 
 
-NAMES = [f"{at:04}{'x' * 40}.csv" for at in range(2000)]
 LONG = "y" * 99
+HUGE = archive("a.csv").replace(b"workbook", b"workshop")
+HUGE = HUGE[:-10] + b"\xff\xff\xff\0" + HUGE[-6:]  # the size of the list of names
 
 
 @pytest.mark.parametrize("name", ["people.csv", "people.xlsx", "people", "people.zip"])
@@ -169,6 +170,7 @@ LONG = "y" * 99
         (archive(), "a ZIP archive; unpack it"),
         (archive("a.csv")[:-9].replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
         (archive("a.csv").replace(b"PK\1\2", b"PK\1\0").replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
+        (HUGE, "a ZIP archive; unpack it"),
         (archive("Index/Document.iwa", "Index/Tables/x.iwa"), "a document of Apple Numbers; export it as CSV or XLSX"),
         (archive("word/document.xml"), "a Word document; copy its table into a spreadsheet"),
     ],
@@ -176,11 +178,6 @@ LONG = "y" * 99
 def test_an_archive_is_named_with_the_files_in_it(tmp_path: Path, name: str, content: bytes, kind: str) -> None:
     path = saved(tmp_path / name, content)
     assert refusal(path).startswith(f"{path}: expected a table, got {kind}")
-
-
-def test_a_long_list_of_files_in_an_archive_is_not_read_to_its_end() -> None:
-    content = archive(*NAMES).replace(b"workbook", b"workshop")
-    assert f"'{NAMES[4]}', 1,995 more files; unpack it" in refusal(content)
 
 
 @pytest.mark.parametrize("before", [1, 8, 15])
