@@ -13,7 +13,9 @@ from support.examples import scaled
 from outreach_async._vocabulary import STANDARD_FIELDS, Outcome
 from outreach_async.client import OutreachClient
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
+from outreach_async.fake._create_contact import find_country_code, is_state
 from outreach_async.importer import Row, map_columns, open_file
+from outreach_async.importer import _checks as checks
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._preflight import run_preflight
 from outreach_async.importer._rows import RowReader
@@ -102,6 +104,14 @@ def files(draw: st.DrawFn) -> list[list[str]]:
         row[at] = draw(cells_of(codes[at]))
         rows.append(row)
     return rows
+
+
+def test_every_name_that_passes_a_check_is_accepted_by_a_strict_service() -> None:
+    countries = [line.split("\t") for line in checks._read_table("countries.tsv").splitlines()]
+    names = {name for code, _, *names in countries for name in (code, *names)}
+    assert [name for name in names if not checks.check_country(name) and not find_country_code(name)] == []
+    for country, *texts in (line.split("\t") for line in checks._read_table("states.tsv").splitlines()):
+        assert [text for text in texts if not is_state(text, country)] == []
 
 
 async def check_judgement(table: list[list[str]], behaviour: Behaviour) -> None:
