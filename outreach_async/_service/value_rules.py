@@ -34,6 +34,7 @@ Judge: TypeAlias = Callable[[FieldKind, str], RuleFinding | None]
 CODES: Final[frozenset[FieldKind]] = frozenset({"email", "phone", "zip", "date", "url"})
 """Fields whose values have a form of their own."""
 _LITERAL: Final = frozenset({"note", "custom"})  # fields whose values are sent to the letter, except for what is never meant
+_NUMBERS: Final[frozenset[FieldKind]] = frozenset({"phone", "zip", "date"})
 _DIGITS: Final[frozenset[FieldKind]] = frozenset({"phone", "zip"})
 _PHONE: Final[frozenset[FieldKind]] = frozenset({"phone"})
 
@@ -55,6 +56,7 @@ _C1: Final = re.compile("[\x80-\x84\x86-\x9f]")
 _WIDE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # the ASCII characters that East Asian keyboards write
 _DASHES: Final = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"), "-")
 _OTHER_SIGNS: Final = "has digits, signs or blanks other than those of ASCII"
+_HOST: Final = re.compile(r"(?:[a-z]+://)?[^/?#]*", re.IGNORECASE)
 _BLANKS: Final = dict.fromkeys(map(ord, "\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))), " ")
 
 
@@ -84,15 +86,16 @@ def _trim(kind: FieldKind, text: str) -> str:
 
 def _drop_hidden(kind: FieldKind, text: str) -> str:
     latin = _HIDDEN_IN_CODES.sub("", text)
-    return latin if kind in CODES or latin.isascii() else _HIDDEN.sub("", text)
+    return latin if kind in _NUMBERS or latin.isascii() else _HIDDEN.sub("", text)
 
 
 def _narrow(kind: FieldKind, text: str) -> str:
     """Write a code, or the blanks in the name of a place, with the characters of ASCII that are meant."""
     value = text.translate(_BLANKS)
     if kind in CODES:
-        value = value.translate(_WIDE)
-    if kind in {"phone", "zip", "date"}:
+        end = host.end() if kind == "url" and (host := _HOST.match(value)) else len(value)  # a path may have wide characters
+        value = value[:end].translate(_WIDE) + value[end:]
+    if kind in _NUMBERS:
         value = "".join(str(int(sign)) if sign.isdecimal() else sign for sign in value.translate(_DASHES))
     return value
 
@@ -117,7 +120,8 @@ def _restore_signs(_kind: FieldKind, text: str) -> str:
 _FORMULA: Final = re.compile(r'"?=\s*(?:(?P<quotes>"{1,4})(?P<bare>[^"]*)(?P=quotes)"{0,4}|"(?P<quoted>(?:[^"]|"")*)")\s*')
 _TEXT_FORMULA: Final = re.compile(r'=\s*(?:T|TEXT|TRIM|CLEAN)\(\s*"([^"]*)"[^"()]*(?:"[^"]*")?\s*\)', re.IGNORECASE)
 _HYPERLINK: Final = re.compile(r'=\s*HYPERLINK\(\s*"([^"]*)"\s*(?:[,;]\s*"([^"]*)"\s*)?\)', re.IGNORECASE)
-_APOSTROPHE: Final = re.compile(r"'(?=[=+@-]|[0-9][0-9 .,/()+-]*\Z)")
+_YEAR: Final = re.compile("'[0-9]{2}")  # of a century that is not said
+_APOSTROPHE: Final = re.compile(r"'(?![0-9]{2}\Z)(?=[=+@-]|[0-9][0-9 .,/()+-]*\Z)")
 _CODE_GUARD: Final = re.compile(r"\A(?:['\u2018\u2019`\xb4]+(?=[^'\u2018\u2019`\xb4])|=+\s*(?=[+(0-9]))")
 
 
@@ -129,17 +133,22 @@ def _unguard(kind: FieldKind, text: str) -> str:
         return formula[1]
     if formula := _HYPERLINK.fullmatch(text):
         return formula[1] if kind in {"email", "url"} else formula[2] or formula[1]
-    if kind in {"phone", "zip", "date"}:
-        return _CODE_GUARD.sub("", text, count=1)
+    if kind in _NUMBERS:
+        return text if kind == "date" and _YEAR.fullmatch(text) else _CODE_GUARD.sub("", text, count=1)
     return text[1:] if _APOSTROPHE.match(text) and not text.endswith("'") else text
 
 
 _PHONE_WORDS: Final = (
     r"telephone|telefono|telefon|t\xe9l\xe9phone|t\xe9l|tel|phone|ph|mobile|mobil|mob|cellphone|cell|handy|work|home|office"
-    r"|direct|main|whatsapp|callto|sms"
+    r"|direct|main|whatsapp|callto|sms|\u0442\u0435\u043b\u0435\u0444\u043e\u043d|\u0442\u0435\u043b|\u043c\u043e\u0431"
+    r"|\u7535\u8bdd|\u96fb\u8a71|\u624b\u673a|\u624b\u6a5f|\u643a\u5e2f|\uc804\ud654"
 )
-_PHONE_LABEL: Final = re.compile(rf"(?:(?:{_PHONE_WORDS})[\s.:]*|[ptmhwo]\s*[.:]+\s*)(?=[+(0-9<{{])", re.IGNORECASE)
-_PHONE_NOTE: Final = re.compile(rf"(?<=[0-9])\s*[(\[](?:{_PHONE_WORDS}|[ptmhwo])[)\]]\Z", re.IGNORECASE)
+_PHONE_LABEL: Final = re.compile(
+    rf"(?:(?:{_PHONE_WORDS})[\s.:]*|[cdhmoptw]\s*[.:]+\s*)(?=[+(0-9<{{])|(?-i:[A-Z]{{2}})[\s.:]*(?=\+)", re.IGNORECASE
+)
+_PHONE_NOTE: Final = re.compile(
+    rf"(?<=[0-9])\s*(?:[(\[](?:{_PHONE_WORDS}|[a-z]|(?-i:[A-Z]{{2}}))[)\]]|(?:<br\s*/?>)+)\Z", re.IGNORECASE
+)
 _ZIP_LABEL: Final = re.compile(r"z(?:ip)?\s*:\s*", re.IGNORECASE)
 
 
@@ -238,29 +247,34 @@ def _drop_midnight(_kind: FieldKind, text: str) -> str:
 _ADDRESS: Final = r"[^\s@,;|<>()\[\]\"]+@[^\s@,;|<>()\[\]\"/&:?]+\.[^\s@,;|<>()\[\]\"/&:?]+"
 _ONE_ADDRESS: Final = re.compile(_ADDRESS)
 _IN_ANGLES: Final = re.compile(rf"<\s*(?:mailto:)?\s*({_ADDRESS})\s*(?:\?[^<>]*)?(?:>|\Z)", re.IGNORECASE)
-_MARKDOWN: Final = re.compile(rf"\[[^\[\]]*\]\(\s*<?(?:mailto:)?({_ADDRESS})(?:\?[^()]*)?>?\s*\)", re.IGNORECASE)
-_MAILTO: Final = re.compile(rf"mailto:\s*({_ADDRESS})(?:\?.*)?", re.IGNORECASE)
-_HREF: Final = re.compile(rf"<a\s[^<>]*href=[\"']?mailto:({_ADDRESS})[^<>]*>.*", re.IGNORECASE | re.DOTALL)
-_COMMENTED: Final = re.compile(rf"({_ADDRESS})\s*\([^()@]*\)")
+_MARKDOWN: Final = re.compile(rf"\[[^\[\]]*\]\(\s*<?(?:mailto:)?(?P<address>{_ADDRESS})(?:\?[^()]*)?>?\s*\)", re.IGNORECASE)
+_MAILTO: Final = re.compile(rf"(?:mailto|smtp|e-?mail)\s*:[/\s]*(?P<address>{_ADDRESS})(?:\?.*)?", re.IGNORECASE)
+_HREF: Final = re.compile(
+    rf"<a\s[^<>]*href=(?P<quote>[\"']?)mailto:(?P<address>{_ADDRESS}?)(?:\?[^<>]*)?(?P=quote)[\s>].*", re.IGNORECASE | re.DOTALL
+)
+_COMMENTED: Final = re.compile(rf"(?P<address>{_ADDRESS})\s*\([^()@]*\)")
 _LINK: Final = re.compile(r"(?:\[[^\[\]]*\]\(|<)\s*([^\s<>()]+)\s*[)>]")
 _SEPARATORS: Final = re.compile(r"[\s,;|]+|:::")
 _AND: Final = frozenset({"and", "or", "und", "oder", "et", "ou", "y", "o", "e", "&", "/", "+"})
 _SEVERAL: Final = ":::"  # the separator with which Google Contacts writes several values into one cell
 _PHONE_SEPARATORS: Final = re.compile(r"\s*(?:[\n\r,;|/&]|:::|\b(?:and|or|und|oder|et|ou)\b)\s*", re.IGNORECASE)
+_TWO_ENDS: Final = re.compile(r"(.*[0-9])\s*[/&]\s*([0-9]{1,2})", re.DOTALL)  # 030 901820/21 is also 030 901821
 _LEAST_DIGITS, _MOST_DIGITS, _LEAST_WITH_AREA = 7, 15, 9  # of a phone number
 
 
 def _take_address(_kind: FieldKind, text: str) -> str:
     """Take an e-mail address out of `Name <a@b>`, of a link, and of the punctuation of the list that it was copied from."""
-    value = text.strip(",;").rstrip(".")
+    value = text if _ANY_ENTITY.search(text) else text.strip(",;").rstrip(".")
     for form in (_MARKDOWN, _MAILTO, _HREF, _COMMENTED):
         if found := form.fullmatch(value.strip()):
-            return found[1]
+            return found["address"]
     return addresses[0] if len(addresses := _IN_ANGLES.findall(value)) == 1 else value
 
 
 def _take_link(_kind: FieldKind, text: str) -> str:
-    value = text.strip(",;").rstrip(".")
+    value = text.strip(",;")
+    if "/" not in value.replace("://", ""):
+        value = value.rstrip(".")  # a path may end with a dot
     return found[1] if (found := _LINK.fullmatch(value)) and "." in found[1] else value
 
 
@@ -279,11 +293,15 @@ def _split_values(kind: FieldKind, text: str) -> list[str]:
         return _keep_all(_ONE_ADDRESS, (part for word in _SEPARATORS.split(text) for part in _split_addresses(word)))
     if kind == "url":
         return _keep_all(_ONE_LINK, _SEPARATORS.split(text))
-    if kind == "phone":
-        values = [value for value in _PHONE_SEPARATORS.split(text) if value]
-        least = _LEAST_WITH_AREA if "/" in text else _LEAST_DIGITS  # a slash also separates an area code from a number
-        return values if all(least <= _count_digits(value) <= _MOST_DIGITS for value in values) else []
-    return []
+    return _split_numbers(text) if kind == "phone" else []
+
+
+def _split_numbers(text: str) -> list[str]:
+    if (ends := _TWO_ENDS.fullmatch(text)) and _count_digits(ends[1]) >= _LEAST_WITH_AREA:
+        return [*ends.groups()]
+    values = [value for value in _PHONE_SEPARATORS.split(text) if value]
+    least = _LEAST_WITH_AREA if "/" in text else _LEAST_DIGITS  # a slash also separates an area code from a number
+    return values if all(least <= _count_digits(value) <= _MOST_DIGITS for value in values) else []
 
 
 _ONE_LINK: Final = re.compile(r"(?:https?://|www\.)[^\s,;|]+", re.IGNORECASE)
@@ -305,17 +323,28 @@ def _count_digits(text: str) -> int:
 # The notations of phone numbers.
 
 PHONE_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
-_OTHER_EXTENSION: Final = re.compile(r"[\s(\[,;/-]*(?:extension|extn|ext|x)\s*[.:=#]?\s*([0-9]{1,7})\s*[)\]]?\Z", re.IGNORECASE)
-_AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?)\s*/\s*([0-9][0-9 .-]{3,})")
+_OTHER_EXTENSION: Final = re.compile(
+    r"[\s(\[,;/-]*(?:extension|extn|ext|x|poste|durchwahl|dw|app|int|interno|anexo|ramal|\u0434\u043e\u0431"
+    r"|\u5185\u7dda|\u5206\u6a5f|\u5206\u673a|\u8f49|\u8f6c|\ub0b4\uc120)\s*[.:=#]?\s*([0-9]{1,7})\s*[)\]]?\Z",
+    re.IGNORECASE,
+)
+_DIALLED: Final = re.compile(r"\A(?:0011|011|00)[ .-]*(?=[1-9])")  # before calling codes, from Australia, the US and elsewhere
+_AREA_CODE: Final = re.compile(r"([+(0-9][0-9 ().-]{1,12}?(?:/[0-9]{1,5})?)\s*/\s*([0-9][0-9 .-]{3,})")
+_AROUND_PHONE: Final = re.compile(r"\A[^\w().+\0\ud800-\udfff-]+|[^\w().+\0\ud800-\udfff-]+\Z")
+_BETWEEN_DIGITS: Final = re.compile(r"\+?[0-9]{1,4}([_\xb7\u2022\\:|*])[0-9]{2,}(?:\1[0-9]{2,})+")
+_BRACKETS: Final = str.maketrans("[]", "()")
 _MOST_OF_AREA: Final = 7  # digits of an area code with the calling code of its country
 
 
 def _write_phone(_kind: FieldKind, text: str) -> str:
-    if not PHONE_EXTENSION.search(text) and (extension := _OTHER_EXTENSION.search(text)):
-        return f"{text[: extension.start()]} ext. {extension[1]}"
-    if (parts := _AREA_CODE.fullmatch(text)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
-        return f"{parts[1]} {parts[2]}"
-    return text
+    value = _AROUND_PHONE.sub("", text.translate(_BRACKETS))
+    if not PHONE_EXTENSION.search(value) and (extension := _OTHER_EXTENSION.search(value)):
+        return f"{value[: extension.start()]} ext. {extension[1]}"
+    if (parts := _AREA_CODE.fullmatch(value)) and _count_digits(parts[1]) <= _MOST_OF_AREA:
+        return re.sub(r"\s*/\s*", " ", value)
+    if signs := _BETWEEN_DIGITS.fullmatch(value):
+        return value.replace(signs[1], " ")
+    return _DIALLED.sub("+", value) if _count_digits(value) > _MOST_DIGITS else value
 
 
 def _judge_phone(_kind: FieldKind, text: str) -> RuleFinding | None:
@@ -351,7 +380,7 @@ def _judge_number(kind: FieldKind, text: str) -> RuleFinding | None:
     if not _SCIENTIFIC.fullmatch(text):
         return None
     what = "is a long number that a spreadsheet shortened, and its digits are lost"
-    return RuleFinding("scientific", what, "enter it again as text", damaged=kind in _DIGITS)
+    return RuleFinding("scientific", what, "enter it again as text", damaged=kind in _NUMBERS)
 
 
 def find_mojibake(text: str) -> tuple[str, str] | None:
@@ -378,8 +407,10 @@ def _judge_encoding(_kind: FieldKind, text: str) -> RuleFinding | None:
 
 
 def _judge_notation(kind: FieldKind, text: str) -> RuleFinding | None:
-    if kind == "email" and text.startswith("'"):
-        return RuleFinding("guard", "begins with an apostrophe", "remove it, unless it is a part of the address")
+    if text.startswith("'") and (kind == "email" or _YEAR.fullmatch(text)):
+        return RuleFinding("guard", "begins with an apostrophe", "remove it, unless it is a part of the value")
+    if kind == "url" and text.endswith("."):
+        return RuleFinding("address", "ends with a dot", "remove it, unless it is a part of the link")
     if kind in {"email", "url"}:
         if _ANY_ENTITY.search(text):
             return RuleFinding(

@@ -66,15 +66,15 @@ MISSING: Final[Mapping[str, frozenset[str]]] = {
     "url": _EVERYDAY | {"NA", "na", "http://", "https://", "http://www.", "https://www.", "www."},
     "place": _EVERYDAY,  # NA is Namibia, and a province of Italy
     "text": _EVERYDAY | {"NA"},
-    "note": _ANYWHERE,
-    "custom": _ANYWHERE,
+    "note": _ANYWHERE - {"None"},
+    "custom": _ANYWHERE - {"None"},
 }
 """The texts that are not sent, by kind of field."""
 
 SURNAMES: Final[Mapping[str, frozenset[str]]] = {
     "name": _EXACT | _BY_PEOPLE | {"Null", "NA", "Na", "na", "Nil", "Nan"},
-    "note": frozenset({"null", "N/A", "n/a"}),
-    "custom": frozenset({"null", "N/A", "n/a"}),
+    "note": frozenset({"null", "None", "N/A", "n/a"}),
+    "custom": frozenset({"null", "None", "N/A", "n/a"}),
 }
 """The texts that are sent although they may stand for a missing value: in names they are also names."""
 
