@@ -135,7 +135,8 @@ def check_columns(known: Sequence[str]) -> None:
         shown = ", ".join(masked_repr(name) + (f" (did you mean {near!r}?)" if near else "") for name, near in codes.items())
         more = f" and {len(unknown) - _MAX_SHOWN} more" if len(unknown) > _MAX_SHOWN else ""
         expected = "columns named after the fields of NewContact, or custom_<n>"
-        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename or drop these columns")
+        people = "if one says who must not be written to, first drop the rows of these people"
+        raise InvalidRequest(f"rows: expected {expected}, got {shown}{more}; rename or drop these columns; {people}")
     if repeated := sorted({name for name in known if known.count(name) > 1}):
         raise InvalidRequest(f"rows: expected unique column names, got {repeated[0]!r} more than once; rename or drop a column")
     if "email" not in known:

@@ -370,8 +370,13 @@ class RowReader:
             return []
         places = self._columns.sources["email"]
         self._read_field(draft, "email", places, self._issues(block, faults))
-        emails = draft.columns[places[0]]
+        emails = self._list_emails(draft)
         return [(row, emails[row]) for row in sorted(excluded) if emails[row].strip()]
+
+    def _list_emails(self, draft: _Draft) -> Sequence[str]:
+        """Return the e-mails by which people are compared, also of cells that are sent as they are."""
+        texts = draft.columns[self._columns.sources["email"][0]]
+        return [read_value("email", text)[0] for text in texts] if self._levels["cells"] == "off" else texts
 
     def _draft(self, block: Block) -> tuple[_Draft, Mapping[int, str]]:
         """Return a draft of the rows of a block, without the cells of faulty rows, and the faults."""
@@ -411,7 +416,7 @@ class RowReader:
     def _find_people(self, draft: _Draft) -> dict[int, RowFinding]:
         """Return a finding for each row of a person whom a row of the file excludes."""
         people = self._people
-        hashes = [*map(hash_person, draft.columns[self._columns.sources["email"][0]])]
+        hashes = [*map(hash_person, self._list_emails(draft))]
         if people.keys().isdisjoint(hashes):
             return {}
         return {

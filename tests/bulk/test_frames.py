@@ -303,7 +303,10 @@ async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: P
     ("names", "message"),
     [
         (["email", "First Name"], "got 'First Name' (did you mean 'first_name'?); rename or drop these columns"),
-        (["email", "xyz"], "got 'xyz'; rename or drop"),
+        (
+            ["email", "unsubscribed"],
+            "got 'unsubscribed'; rename or drop these columns; if one says who must not be written to, first drop the rows",
+        ),
         (["email", *"uvwxyz0"], "got 'u', 'v', 'w', 'x', 'y' and 2 more; rename or drop"),
         (["email", "custom_"], "got 'custom_'"),
         (["email", "key_secret"], "got 'key_...'; rename"),

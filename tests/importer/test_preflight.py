@@ -72,7 +72,7 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
 
 
 @given(
-    rows=st.lists(st.tuples(st.sampled_from(["a@a.example", "b@b.example", "A@a.example"]), st.booleans()), max_size=8),
+    rows=st.lists(st.tuples(st.sampled_from(["a@a.example", "b@b.example", "A@a.example", "Ann <a@a.example>"]), st.booleans())),
     repeats=st.sampled_from(REPEATS),
 )
 async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[str, bool]], repeats: Repeats) -> None:
@@ -84,16 +84,21 @@ async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[
             told[row.line] = str(error)
 
     found = await run_preflight(file, columns, policy, repeats=repeats, tell=tell)
-    people = {email.lower(): line for line, (email, is_out) in reversed([*enumerate(rows, 2)]) if is_out}
+    addresses = [email.removeprefix("Ann <").rstrip(">") for email, _ in rows]
+    people = dict[str, int]()
+    for line, (address, (_, is_out)) in enumerate(zip(addresses, rows, strict=True), 2):
+        if is_out:
+            people.setdefault(address.lower(), line)
     reasons = {
-        line: "column 'country' says 'yes'" if is_out else f"same address as line {people[email.lower()]}, which is excluded"
-        for line, (email, is_out) in enumerate(rows, 2)
-        if email.lower() in people
+        line: "column 'country' says 'yes'" if is_out else f"same address as line {people[address.lower()]}, which is excluded"
+        for line, (address, (_, is_out)) in enumerate(zip(addresses, rows, strict=True), 2)
+        if address.lower() in people
     }
-    others = [email for email, _ in rows if email.lower() not in people]
+    others = [address for address in addresses if address.lower() not in people]
     kept = {"serial": others, "error": {*map(str.lower, others)}}.get(repeats, {*others})
     assert (told, found.excluded, found.sent) == (reasons, len(reasons), len(kept))
     assert {row.line: row.excluded for row in file.rows(columns) if row.excluded} == reasons
+    assert {row.line: row.excluded for row in file.rows(columns, checks=["off"]) if row.excluded} == reasons
     assert [row.excluded for row in file.rows(columns, checks=["consent=warn"])] == [None] * len(rows)
 
 
