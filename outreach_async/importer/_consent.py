@@ -66,9 +66,13 @@ def _load_words(name: str) -> frozenset[str]:
 
 
 @cache
+def _join_words(name: str) -> str:
+    return "|".join(map(_fold_words, _load_table()["cells"][name]))
+
+
+@cache
 def _load_pattern(name: str) -> re.Pattern[str]:
-    table = _load_table()["cells"]
-    of = {key: "|".join(map(_fold_words, table[key])) for key in ("negations", "statuses", "permitted", "fine")}
+    of = {key: _join_words(key) for key in ("negations", "statuses", "permitted", "fine")}
     negated = rf"(?:{of['negations']}) (?:{of['statuses']})"
     patterns = {
         "status": rf"\b(?:(?P<harmless>{negated}|soft bounced?)|{of['statuses']}|(?:{of['negations']}) (?:{of['permitted']}))\b",
@@ -93,7 +97,10 @@ def guess_kinds(header: str) -> tuple[str, ...]:
         return ()
     if "opt_out" not in found and _find_look("details", words, r"\b"):
         return ()
-    first = next(kind for kind in ("email_status", "opt_out", "opt_in") if kind in found)
+    if re.search(rf"\b(?:{_join_words('negations')}) {_load_look('opt_in', '').pattern}", words):
+        found.add("opt_out")
+    # Of two kinds, the one that excludes more comes first.
+    first = "email_status" if _find_look("verifiers", words, r"\b") else next(kind for kind in CONSENT_CODES if kind in found)
     return (first, *(kind for kind in CONSENT_CODES if kind != first))
 
 

@@ -73,23 +73,25 @@ def test_each_common_name_is_recognised_without_the_fields_of_a_workspace() -> N
 
 
 LIKE_OPT_OUT = """
-    Unsub flag, Do Not Post, donotpost, Stop, Removed from list, Excluded, Not interested, Blockiert, Robinsonliste,
-    Nicht mehr anrufen und mailen, Ne souhaite pas, Refus, No recibir correos, Cancelado, Não quer receber, Geweigerd, Rifiutato,
-    Nie chce, Sprzeciw, Odmítl, Nesouhlas, Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2,
-    Désinscrit de la liste, Fecha baja, Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
+    Unsub flag, Do Not Post, donotpost, Stop, Removed from list, Excluded, Not interested, Blockiert, Robinsonliste, Nicht
+    mehr anrufen und mailen, Ne souhaite pas, Refus, No recibir correos, Cancelado, Não quer receber, Geweigerd, Rifiutato,
+    Not subscribed, Nicht abonniert, Ohne Einwilligung, Sin consentimiento, Non iscritto alla newsletter, Bez souhlasu,
+    Opt-out status, Disallow email, Unsubscribed status 2, Anulowano subskrypcję, Nie chce, Sprzeciw, Odmítl, Nesouhlas,
+    Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2, Désinscrit de la liste, Fecha baja,
+    Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
 LIKE_OPT_IN = """
     Newsletter, GDPR, Permission to contact, Email opt-in 2, Email and SMS consent,
-    Consents, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
+    Consents, Consent status 2, Stav odberu 2, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
     Receives e-mails, May be contacted, Marketing allowed, Darf kontaktiert werden, Werbung erlaubt, May we email you?,
     Acepta publicidad, Aceita receber, Accetta offerte, Autorisation, Mag gemaild worden, Marketing emails,
     Data processing consent"""
-LIKE_STATUS = (
-    "Verified, Status (2), ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2, Stav odberu 2"
-)
+LIKE_STATUS = """
+    Verified, Status (2), ZeroBounce Sub Status, Marketing status 2, E-mail check 2, Estado de la suscripcion 2,
+    Email not checked, Bouncer result 2"""
 UNLIKE = """
     Email, Mailing State, Mail State, Subscription Plan, Abonnement, Dirección de trabajo, Odběratel, Lead Status, Deal Status,
-    OPTIN_TIME, OPTIN_IP, Opt-in Date, CONFIRM_TIME, Consent Date, Consent source, Unsubscribe Link, Unsubscribe URL, Verified on,
-    Do Not Call, SMS Opt In, Nicht anrufen, Bounce rate, Data consenso"""
+    OPTIN_TIME, OPTIN_IP, Opt-in Date, CONFIRM_TIME, Consent Date, Consent source, Unsubscribe Link, Unsubscribe URL,
+    Verified on, Do Not Call, SMS Opt In, Nicht anrufen, Bounce rate, Data consenso"""
 LOOKS = [(LIKE_OPT_OUT, "opt_out"), (LIKE_OPT_IN, "opt_in"), (LIKE_STATUS, "email_status"), (UNLIKE, None)]
 
 
