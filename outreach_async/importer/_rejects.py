@@ -288,8 +288,8 @@ def is_rejects_file(path: Path) -> bool:
 
 # Results: what became of each row, and what to do about it.
 
-OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "possible", "attempts", "id", "error", "remedy")
-COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS[:3], "certain", *OUTCOME_COLUMNS[3:])
+OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "certain", "possible", "attempts", "id", "error", "remedy")
+COLUMNS: Final = ("file", "line", "record", "email", *OUTCOME_COLUMNS)
 """Columns of a results file. A row from standard input has a record number instead of a file and a line."""
 _REMEDIES: Final[Mapping[Outcome, str]] = {
     Outcome.REJECTED: "correct the row, and import it again",
@@ -308,7 +308,7 @@ def describe_outcome(outcome: ContactOutcome, message: str | None = None) -> dic
             error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
         elif outcome.error is not None and fails_only_its_rows(outcome.error):
             remedy = _UNKNOWN_TARGET
-    certainty = (outcome.status.value, sorted(outcome.possible), outcome.attempts)
+    certainty = (outcome.status.value, outcome.certain, sorted(outcome.possible), outcome.attempts)
     return dict(zip(OUTCOME_COLUMNS, (*outcome.target, *certainty, outcome.id, error or None, remedy), strict=True))
 
 

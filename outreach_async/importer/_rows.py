@@ -477,7 +477,7 @@ class RowReader:
             value = "" if change.damaged else change.value
             draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value, change.damaged))
             name = change.kind if change.kind == "phone" else "cells"
-            draft.findings[row].append(RowFinding(name, level, code, change.reason or change.kind, f"{code}: {message}"))
+            draft.findings[row].append(RowFinding(name, level, code, change.reason, f"{code}: {message}"))
 
     def _check(self, draft: _Draft, name: str, code: str, at: int) -> None:
         texts, level, country = draft.columns[at], self._levels[name], self._columns.cell("country")

@@ -165,8 +165,7 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         print([row["id"] for row in results_of(part, "journals")])  # -> []
         ```
     """
-    found = describe_part(part, outcomes_of(part, journal))
-    return ({**row, "certain": len(row["possible"]) == 1} for row in found)
+    return describe_part(part, outcomes_of(part, journal))
 
 
 def outcomes_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[ContactOutcome]:

@@ -12,6 +12,7 @@ from pyarrow import parquet
 UNCERTAIN: Final[dict[str, Any]] = {
     "campaign": None,
     "status": "skipped",
+    "certain": False,
     "possible": ["added", "skipped"],
     "attempts": 2,
     "id": None,

@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async._cli.output import Screen
 from outreach_async.errors import format_count, shorten
-from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, RowGroup, RowKey, find_reason
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, RowGroup, RowKey
 from outreach_async.importer._rejects import ANSWER_PREFIX
 
 _LEAST: Final = 3  # lines of each kind of groups, however many lines the others take
@@ -37,33 +37,33 @@ class Shown:
 
 
 def show_finding(group: RowGroup[FindingKey]) -> Shown:
-    check, level, field, reason = group.key
+    check, level, field, _ = group.key
     name = f"{_LEVELS.get(level, level)}: {check}"
-    texts = [str(each["message"]).removeprefix(f"{field}: ") for each in group.examples]
-    if " " not in reason:  # the word for a kind of change
-        reason = find_reason(texts[0]).removeprefix("...: ")
-    if group.common is not None:
-        reason, texts = texts[0], [""] * len(texts)
+    reason, examples = _find_common(group)
     in_field = "" if field in {"", check} else f" in {field}"
     heading = f"{name}: {format_count(group.count, 'finding')}{in_field}: {reason}"
-    examples = [_join(_number(each), text) for each, text in zip(group.examples, texts, strict=True)]
     first = group.examples[0]
-    only = _join(name, _number(first), first["message"])
-    return Shown(group.count, heading, _number(first), examples if any(texts) else ["; ".join(examples)], only)
+    return Shown(group.count, heading, _number(first), examples, _join(name, _number(first), first["message"]))
 
 
 def show_rows(group: RowGroup[RowKey]) -> Shown:
-    status, code, field, reason = group.key
-    texts = [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{field}: ") for each in group.examples]
-    if group.common is not None:
-        reason, texts = texts[0], [""] * len(texts)
+    status, code, field, _ = group.key
+    reason, examples = _find_common(group)
     named = reason if not field or reason.startswith(field) else f"{field}: {reason}"
     answered = f" (the service answered {code})" if code else ""
     heading = f"{status}: {format_count(group.count, 'row')}: {named}{answered}"
-    examples = [_join(_number(each), each.get("email"), text) for each, text in zip(group.examples, texts, strict=True)]
     first = group.examples[0]
     only = _join(_number(first), first.get("email"), status, first["message"])
-    return Shown(group.count, heading, _number(first), examples if any(texts) else ["; ".join(examples)], only)
+    return Shown(group.count, heading, _number(first), examples, only)
+
+
+def _find_common(group: RowGroup[Any]) -> tuple[str, list[str]]:
+    """Return the reason of a group, and lines with what its examples do not have in common."""
+    texts = [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{group.key.field}: ") for each in group.examples]
+    places = [(_number(each), each.get("email")) for each in group.examples]
+    if group.common is not None:
+        return texts[0], ["; ".join(_join(*place) for place in places)]
+    return group.key.reason, [_join(*place, text) for place, text in zip(places, texts, strict=True)]
 
 
 def _join(*parts: str | None) -> str:

@@ -336,6 +336,7 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
     columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *OUTCOME_COLUMNS]
     if not any(row["email"] for row in rows):
         columns.remove("email")
+    columns.remove("certain")
     if len({(row["workspace"], row["campaign"]) for row in rows}) <= 1:
         columns = [column for column in columns if column not in TARGET_FIELDS]
     screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
@@ -30,15 +30,11 @@ _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
 @contextmanager
-def open_results(path: Path, is_finished: IsFinished = lambda: True, kept: Iterable[str] = ()) -> Iterator[WriteRow]:
-    """Yield a function that writes a row. The file appears when the `with` block ends, beside its path for an unfinished run."""
-    with open_table(path, (*COLUMNS, *kept), is_finished) as write:
-        yield lambda row: write({**row, "certain": len(row["possible"]) == 1})
-
-
-@contextmanager
 def open_table(path: Path, columns: Sequence[str], is_finished: IsFinished) -> Iterator[WriteRow]:
-    """Yield a function that writes a row of a CSV, JSON Lines or Parquet file, as the suffix of its name says."""
+    """Yield a function that writes a row of a CSV, JSON Lines or Parquet file, as the suffix of its name says.
+
+    The file appears when the `with` block ends, beside its path for an unfinished run.
+    """
     formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
     with (
         atomic_file(path, private=True, is_finished=is_finished) as draft,
@@ -58,11 +54,17 @@ def open_outcomes(
         described = {**place, "line": row.line, "email": find_email(outcome), **describe_outcome(outcome)}
         return {**described, **kept.pick(file.headers, row.cells)}
 
-    with ExitStack() as stack:
-        opened = open_results(path, is_finished, kept.names.values())
-        write = opened.__enter__()
-        stack.callback(opened.__exit__, None, None, None)  # also if the run stops: its outcomes so far are in the file
+    with completed(open_table(path, (*COLUMNS, *kept.names.values()), is_finished)) as write:
         yield lambda outcome: write(describe(outcome))
+
+
+@contextmanager
+def completed(opened: AbstractContextManager[WriteRow]) -> Iterator[WriteRow]:
+    """Complete a file also if the block raises, such as a run that stops: the file then has its rows so far."""
+    with ExitStack() as stack:
+        write = opened.__enter__()
+        stack.callback(opened.__exit__, None, None, None)
+        yield write
 
 
 @contextmanager
@@ -138,7 +140,7 @@ def write_results(
 ) -> int:
     """Write the rows of each run, with its file if it is known, and return the number of rows."""
     count = 0
-    with open_results(path, is_finished, kept.names.values()) as write:
+    with open_table(path, (*COLUMNS, *kept.names.values()), is_finished) as write:
         for file, rows in runs:
             place = {"file": str(file.path)} if file and file.path else {}
             for row in rows:

@@ -10,7 +10,7 @@ from typing import TypeAlias, cast
 import attrs
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.results import FINDING_COLUMNS, open_outcomes, open_table
+from outreach_async._cli.commands.results import FINDING_COLUMNS, completed, open_outcomes, open_table
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import Columns, File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer._kept import KeptColumns
@@ -62,10 +62,8 @@ def open_findings(path: Path | None, file: File, columns: Columns, state: RunSta
         with files.explain_write_errors("--findings", path):
             write({**place, **found, **texts})
 
-    with files.explain_write_errors("--findings", path), ExitStack() as stack:
-        opened = open_table(path, FINDING_COLUMNS, lambda: state.is_finished)
-        write = opened.__enter__()
-        stack.callback(opened.__exit__, None, None, None)
+    opened = completed(open_table(path, FINDING_COLUMNS, lambda: state.is_finished))
+    with files.explain_write_errors("--findings", path), opened as write:
         yield note
 
 
