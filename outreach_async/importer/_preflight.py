@@ -111,14 +111,16 @@ async def run_preflight(
     show: Callable[[int], None] = lambda _rows: None,
     targets: Targets | None = None,
     note: NoteFinding | None = None,
+    people: dict[int, str] | None = None,
 ) -> Preflight:
     """Read a whole file, and return the counts and the findings. `targets` finds the targets that its rows name.
 
     A file with columns that say who may not be written to is read twice: a later row of a person may exclude an earlier one.
+    These people are added to `people` before any row is checked.
 
     With `by_contact`, as in runs with a ledger, all rows of a contact are repeats, also under the policies that store the input.
     """
-    found = Preflight(unit=unit)
+    found = Preflight(unit=unit, people={} if people is None else people)
     for _ in scan_people(file, columns, policy, found.people, unit=unit):
         await checkpoint()
     run = _PreflightRun(found, columns, policy, repeats, targets or Targets(), by_contact=by_contact)

@@ -339,7 +339,7 @@ class RowReader:
     def __init__(
         self, columns: Columns, policy: CheckPolicy, people: ExcludedPeople | None = None, *, finds_all: bool = False
     ) -> None:
-        self._columns, self._levels, self._people = columns, policy.levels, people or {}
+        self.columns, self._levels, self._people = columns, policy.levels, {} if people is None else people
         self._drops_phones = policy.levels["phone"] != "off" or "phone" in policy.missing
         levels = {"error", "drop", "warn"} if finds_all else {"error", "drop"}
         self._checks = [
@@ -354,7 +354,7 @@ class RowReader:
         draft, faults = self._draft(block)
         excluded = self._find_excluded(draft.cells, block) if self._levels["consent"] != "off" else {}
         issues = self._issues(block, faults)
-        for code, places in self._columns.sources.items():
+        for code, places in self.columns.sources.items():
             self._read_field(draft, code, places, issues)
         for name, code, at in self._checks:
             self._check(draft, name, code, at)
@@ -368,19 +368,19 @@ class RowReader:
         draft, faults = self._draft(block)
         if not (excluded := self._find_excluded(draft.cells, block)):
             return []
-        places = self._columns.sources["email"]
+        places = self.columns.sources["email"]
         self._read_field(draft, "email", places, self._issues(block, faults))
         emails = self._list_emails(draft)
         return [(row, emails[row]) for row in sorted(excluded) if emails[row].strip()]
 
     def _list_emails(self, draft: _Draft) -> Sequence[str]:
         """Return the e-mails by which people are compared, also of cells that are sent as they are."""
-        texts = draft.columns[self._columns.sources["email"][0]]
+        texts = draft.columns[self.columns.sources["email"][0]]
         return [read_value("email", text)[0] for text in texts] if self._levels["cells"] == "off" else texts
 
     def _draft(self, block: Block) -> tuple[_Draft, Mapping[int, str]]:
         """Return a draft of the rows of a block, without the cells of faulty rows, and the faults."""
-        faults, width, cells = block.faults, len(self._columns.headers), block.cells
+        faults, width, cells = block.faults, len(self.columns.headers), block.cells
         if {*map(len, cells)} != {width}:
             faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | faults
         if faults:
@@ -394,8 +394,8 @@ class RowReader:
     def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
         """Return a finding for each row of a person who may not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
-        for at, code in self._columns.consent:
-            header = self._columns.headers[at]
+        for at, code in self.columns.consent:
+            header = self.columns.headers[at]
             name = f"column {header.strip()!r}"
             reasons = {text: find_exclusion(code, header, text) for text in {*columns[at]}}
             said = (
@@ -467,7 +467,7 @@ class RowReader:
         )
 
     def _note(self, draft: _Draft, row: int, code: str, changes: Sequence[tuple[int, Change]]) -> None:
-        is_lost = not draft.columns[self._columns.sources[code][0]][row].strip()
+        is_lost = not draft.columns[self.columns.sources[code][0]][row].strip()
         for at, change in changes:
             level: Level = "drop" if change.damaged else "warn"
             is_strict = change.damaged and self._levels[CHECK_OF_FIELD.get(code, "cells")] == "error"
@@ -475,12 +475,12 @@ class RowReader:
                 level = "error"
             message = describe_loss(change) if level == "drop" else change.message
             value = "" if change.damaged else change.value
-            draft.warnings[row].append(Remark(change.kind, self._columns.headers[at], code, message, value, change.damaged))
+            draft.warnings[row].append(Remark(change.kind, self.columns.headers[at], code, message, value, change.damaged))
             name = change.kind if change.kind == "phone" else "cells"
             draft.findings[row].append(RowFinding(name, level, code, change.reason, f"{code}: {message}"))
 
     def _check(self, draft: _Draft, name: str, code: str, at: int) -> None:
-        texts, level, country = draft.columns[at], self._levels[name], self._columns.cell("country")
+        texts, level, country = draft.columns[at], self._levels[name], self.columns.cell("country")
         countries = [""] * len(texts) if country is None else draft.columns[country]
         problems = find_problems(name, texts, countries)
         for row, problem in problems.items():
@@ -488,20 +488,20 @@ class RowReader:
             reason = problem.partition(SUGGESTION)[0]
             draft.findings[row].append(RowFinding(name, level, code, reason, f"{code}: {message}"))
             if level == "drop":
-                draft.warnings[row].append(Remark(name, self._columns.headers[at], code, f"{message}; it is not sent", ""))
+                draft.warnings[row].append(Remark(name, self.columns.headers[at], code, f"{message}; it is not sent", ""))
         if level == "drop" and problems:
             draft.put(at, dict.fromkeys(problems, ""))
 
     def _require_sendable(self, draft: _Draft, block: Block) -> None:
         """Note the faults of rows that the service can never accept."""
-        at = self._columns.email_at
+        at = self.columns.email_at
         emails = [""] * len(draft.columns[0]) if at is None else draft.columns[at]
         if blank := {email for email in {*emails} if not email or email.isspace()}:
             draft.faults |= {row: _BLANK_EMAIL for row, email in enumerate(emails) if email in blank}
         if self._levels["cells"] != "off":
             return
         lost = _by_column(block, block.faults)
-        for code, (first, *_) in self._columns.sources.items():
+        for code, (first, *_) in self.columns.sources.items():
             for row, text in enumerate(draft.columns[first]):
                 try:
                     require_encodable(code, text)
@@ -516,7 +516,7 @@ class RowReader:
             draft.findings[row] = [finding] if finding.level == "error" else [*draft.findings[row], finding]
         errors = {row: found for row, found in draft.findings.items() if any(each.level == "error" for each in found)}
         odd: dict[int, Row] = {}
-        codes = self._columns.codes
+        codes = self.columns.codes
         ignored = {at for at, code in enumerate(codes) if code is None}
         for row in {*faults, *draft.edited, *draft.warnings, *draft.faults, *errors}:
             line, cells = block.lines[row], tuple(block.cells[row])
@@ -529,8 +529,8 @@ class RowReader:
                 first = min((each for each in errors[row] if each.level == "error"), key=lambda each: each.code != "email")
                 fault, reason = (None, first.message) if first.check == "consent" else (first.message, None)
             sent = tuple(column[row] for column in draft.columns)
-            odd[row] = Row(line, cells, fault, reason, tuple(draft.warnings.get(row, ())), self._columns, sent, text)
-        return ReadBlock(block, self._columns, odd, draft.findings)
+            odd[row] = Row(line, cells, fault, reason, tuple(draft.warnings.get(row, ())), self.columns, sent, text)
+        return ReadBlock(block, self.columns, odd, draft.findings)
 
 
 def describe_misfit(width: int, count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import shlex
 from io import StringIO
 from pathlib import Path
@@ -140,6 +141,18 @@ def test_excluded_rows_are_grouped_by_the_column_that_says_so(served: Served) ->
     )
 
 
+@pytest.mark.parametrize("dry", [False, True])
+def test_what_is_printed_names_the_files_that_were_written(served: Served, dry: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(served.folder)
+    rows = "".join(f"u{at}@x.example,{'yes' if at % 2 else ''}{',' * (at % 5 == 0)}\n" for at in range(40))
+    options = ["--dry-run"] if dry else ["--results", "ids.csv"]
+    options += ["--findings", "f.csv", "--rejects", "r.csv"]
+    shown = " ".join(served("import", served.save(f"email,unsubscribed\n{rows}"), *served.options, *options).out.split())
+    assert re.findall(r"--(?:findings|rejects|results) FILE", shown) == []
+    assert "rows are not sent; f.csv has all" in shown
+    assert ("and ids.csv has the reasons" in shown) is not dry
+
+
 # Remedies.
 
 NAMES = "email,country,work_phone,zip,website,city\n"
@@ -155,6 +168,11 @@ GOOD = "good@x.example,DE,+44 20 7946 0018,01234,x.example,Rome\n"
         (["a@x.example,,,,,#REF!"], ("--check", "cells=error"), "--check cells=warn sends them"),
         (["info@x.example,,,,,"], ("--check", "role=error"), "--check role=warn sends them"),
         (["good@x.example,,,,,"], ("--repeats", "error"), "--repeats serial sends them, too"),
+        (
+            ["a@x.example,DE", "b@x.example"],
+            (),
+            "--short-rows pad sends them, with blank cells for those that are missing at the end",
+        ),
         (
             ["a@x.example,Germny,,,,", "b@x.example,,,1234567890123456,,", "c@x.example,,,,no site,"],
             (),
@@ -208,6 +226,16 @@ def test_no_level_of_a_check_sends_a_row_without_a_valid_address(served: Served,
     ((rows, remedy),) = (each.values() for each in report["remedies"])
     assert rows == 1
     assert remedy.startswith("--rejects rejects.csv writes them to a file; correct the ")
+
+
+@pytest.mark.parametrize("row", ["bad,Rome", ",Rome", "a@x.example", "a@x.example,#REF!", "no@x.example,Rome"])
+def test_a_short_row_is_not_padded_if_that_may_send_who_opted_out(served: Served, row: str) -> None:
+    rows = f"{row}{',no' * (row != 'a@x.example')}\nno@x.example,,yes,\n"
+    path = served.save(f"email,city,unsubscribed,title\n{rows}")
+    _, report = served.json("import", path, "--dry-run", "--check", "cells=error")
+    assert [each["remedy"] for each in report["remedies"]] == [
+        "--rejects rejects.csv writes them to a file; correct the rows there, and import it"
+    ]
 
 
 def test_a_run_that_stops_names_the_rejects_beside(served: Served) -> None:

@@ -194,8 +194,8 @@ def test_a_journal_has_the_people_who_may_not_be_written_to(served: Served, sour
     people = served.save(text)
     done = served("import", people, *options) if source == "file" else served.piped(text, "import", "-", *options)
     again = served("report", journal, "--results", files[1])
-    ended = "excluded rows: 2; nothing is sent to these people, and --results FILE has the reasons"
-    for shown in (done, again):
+    for shown, where in (done, files[0]), (again, files[1]), (served("report", journal), "--results FILE"):
+        ended = f"excluded rows: 2; nothing is sent to these people, and {where} has the reasons"
         assert (shown.code, ended in shown.out.splitlines()) == (0, True)
     for path in files:
         _, other, bo = read_results(Path(path))

@@ -216,6 +216,8 @@ def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger:
         ("email\nann@x.example\n", ("--campaign", "camp_1", "--workspace", "space_1"), ["unchanged"]),
         ("email,Stadt\nann@x.example,Lyon\n", ("--map", "Stadt=city", "--campaign", "camp_1"), ["not_applied"]),
         ("email,Nr\nann@x.example,7\n", ("--ignore-unknown", "--campaign", "camp_1"), ["unchanged"]),
+        ("email,phone\nann@x.example,12\n", ("--check", "phone=error", "--campaign", "camp_1"), ["rejected"]),
+        ("email,unsubscribed\nann@x.example,yes\n", ("--check", "consent=off", "--campaign", "camp_1"), ["unchanged"]),
     ],
 )
 def test_a_report_of_a_ledger_finds_rows_by_their_campaign(
@@ -243,6 +245,14 @@ def test_a_report_of_a_ledger_finds_rows_by_their_campaign(
             ("--results", "{0}/out.csv", "--input", "{0}/people.csv", "--campaign", "camp_9"),
             "--input: the ledger has no contacts of this workspace and campaign",
         ),
+        (
+            ("--results", "{0}/out.csv", "--input", "{0}/people.csv", "--campaign", "Spring"),
+            "--campaign: expected an id, because a ledger has no names, got 'Spring'; pass the id, or run the import",
+        ),
+        (
+            ("--results", "{0}/out.csv", "--input", "{0}/people.csv", "--map", "city=campaign"),
+            "--input: its rows name the campaign 'Lyon', and a ledger has only ids; run the import with --dry-run",
+        ),
     ],
 )
 def test_a_report_of_a_ledger_refuses_what_it_cannot_show(
@@ -252,6 +262,19 @@ def test_a_report_of_a_ledger_refuses_what_it_cannot_show(
         served("import", served.save(FIRST), *served.options, "--ledger", ledger, *OVERWRITE, *campaign)
     done = served("report", ledger, *(option.format(served.folder) for option in options))
     assert (done.code, done.err.startswith(f"outreach-async: {message}")) == (2, True), done.err
+
+
+@pytest.mark.parametrize("command", ["report", "import"])
+def test_results_of_a_file_that_cannot_be_read_to_its_end_replace_none(served: Served, ledger: str, command: str) -> None:
+    people, path = Path(served.save(FIRST)), served.folder / "ids.csv"
+    served("import", str(people), *served.options, "--ledger", ledger, *OVERWRITE, "--results", str(path))
+    before = path.read_bytes()
+    people.write_bytes(people.read_bytes() + b"".join(b"u%d@x.example,x\n" % at for at in range(9000)) + b"\xff,x\n")
+    options = (ledger, "--input", str(people)) if command == "report" else (str(people), *served.options, "--dry-run", *OVERWRITE)
+    options = (*options, *(("--ledger", ledger, "--rejects", str(served.folder / "r.csv")) if command == "import" else ()))
+    done = served(command, *options, "--results", str(path))
+    assert (done.code, path.read_bytes(), (served.folder / "r.csv").exists()) == (2, before, False), done
+    assert "wrote" in done.err
 
 
 def test_the_options_of_a_ledger_are_refused_for_a_journal(served: Served) -> None:

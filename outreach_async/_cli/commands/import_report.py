@@ -13,7 +13,6 @@ from outreach_async._cli.commands.grouped import fit_line, print_groups, show_fi
 from outreach_async._cli.commands.remedies import Remedy, Ways, list_remedies
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
-from outreach_async._files.atomic import partial_path
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
@@ -46,11 +45,11 @@ class FailedRows:
         self.find_number = find_number
         self._ways = Ways()
 
-    def read_with(self, policy: CheckPolicy) -> Callable[[Columns], None]:
-        """Return a function that takes the columns with which the rows can be read again, to find out what would import them."""
+    def read_with(self, policy: CheckPolicy) -> Callable[[Columns, dict[int, str]], None]:
+        """Return a function that takes what is needed to read the rows again, to find out what would import them."""
 
-        def read(columns: Columns) -> None:
-            self._ways.reader, self._ways.levels = RowReader(columns, policy, finds_all=True), policy.levels
+        def read(columns: Columns, people: dict[int, str]) -> None:
+            self._ways.reader, self._ways.levels = RowReader(columns, policy, people, finds_all=True), policy.levels
 
         return read
 
@@ -89,15 +88,21 @@ class FailedRows:
             "remedies": [remedy._asdict() for remedy in remedies],
         }
 
-    def print(self, screen: Screen, reserve: int) -> None:
+    def print(self, screen: Screen, reserve: int, *, rejects: Path | None = None, findings: Path | None = None) -> None:
         few = min(self.exclusions.count, _LEAST - 1)
-        print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", "--rejects FILE", reserve + few + 1)
+        where = name_file("--rejects", rejects), name_file("--findings", findings)
+        print_groups(screen, [*map(show_rows, self.failures.ordered())], "row", where[0], reserve + few + 1)
         if not screen.is_silent:  # that nobody was written to is no warning
-            print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", "--findings FILE", reserve)
+            print_groups(screen, [*map(show_rows, self.exclusions.ordered())], "row", where[1], reserve)
 
 
 def _is_run_error(error: OutreachError | None) -> bool:
     return isinstance(error, BulkError) or (isinstance(error, StatusError) and affects_every_row(error))
+
+
+def name_file(flag: str, path: Path | None) -> str:
+    """Return the file that an option has written, or else the option that would write it."""
+    return f"{flag} FILE" if path is None else str(path)
 
 
 def print_notes(screen: Screen, notes: Sequence[str]) -> None:
@@ -138,16 +143,16 @@ def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int
         few -= 1
 
 
-def print_findings(screen: Screen, preflight: Preflight, reserve: int) -> None:
+def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings: Path | None = None) -> None:
     # Rows that a finding rejects or excludes are printed among the failed rows.
     found = [group for group in preflight.findings.ordered() if group.key.level != "error"]
-    below, of = [], f"of {preflight.rows:,}"
+    below, of, where = [], f"of {preflight.rows:,}", name_file("--findings", findings)
     if preflight.excluded:
-        below.append(f"people who may not be written to: {preflight.excluded:,} {of} rows are not sent; --findings FILE has all")
+        below.append(f"people who may not be written to: {preflight.excluded:,} {of} rows are not sent; {where} has all")
     if preflight.refused:
         below.append(f"invalid rows, which will be rejected: {preflight.refused:,} {of}")
     if not screen.is_silent:
-        print_groups(screen, [*map(show_finding, found)], "finding", "--findings FILE", reserve + len(below) + 1)
+        print_groups(screen, [*map(show_finding, found)], "finding", where, reserve + len(below) + 1)
     if any(group.key.check in CHECKS for group in found):
         screen.print_footer("--check NAME=error rejects such rows, and NAME=off turns the check off.")
     for line in below:
@@ -187,25 +192,15 @@ def list_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in name_outcomes(outcomes))
 
 
-def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is_finished: bool) -> None:
-    """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
-    for flag, path in paths.items():
-        if path is None or (beside := partial_path(path)) is None:
-            continue
-        if is_finished:
-            beside.unlink(missing_ok=True)
-        else:
-            screen.warn(f"the run is not finished: {flag} wrote {beside}, and left {path} as it was")
-
-
-def print_outcomes(screen: Screen, report: BulkReport) -> None:
+def print_outcomes(screen: Screen, report: BulkReport, results: Path | None = None) -> None:
     occurred, room = name_outcomes(report.outcomes), screen.room(_AFTER_OUTCOMES)
     if screen.console and len(occurred) > (_MAX_ROWS if room is None else min(room, _MAX_ROWS)):
         screen.print_line(f"outcomes: {list_outcomes(report.outcomes)}")
     elif occurred:
         screen.print_table(("outcome", "rows"), occurred)
     if excluded := report.outcomes.get(Outcome.EXCLUDED):
-        screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and --results FILE has the reasons")
+        where = name_file("--results", results)
+        screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and {where} has the reasons")
     if len(report.targets) <= 1:
         return
     room = screen.room(_AFTER_TARGETS)
@@ -228,10 +223,11 @@ def print_report(
     source: Path | None = None,
     *,
     repeats: str = "serial",
+    results: Path | None = None,
     stopped: bool = False,
 ) -> None:
     place = shlex.quote(str(journal))
-    print_outcomes(screen, report)
+    print_outcomes(screen, report, results)
     rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
     of = "" if total is None else f" of {total:,}"
     screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")

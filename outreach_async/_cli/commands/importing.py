@@ -26,11 +26,18 @@ from outreach_async._cli.commands.import_report import (
     print_ledger,
     print_notes,
     print_report,
-    settle_partial_files,
 )
 from outreach_async._cli.commands.remedies import Remedy, print_remedies
 from outreach_async._cli.commands.results import write_results
-from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_findings, open_rejects, open_run_results
+from outreach_async._cli.commands.run_files import (
+    RunState,
+    WriteOutcome,
+    open_findings,
+    open_rejects,
+    open_run_results,
+    settle_partial_files,
+    settled,
+)
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -189,7 +196,7 @@ async def prepare(
     *,
     on_rejected: OnRejected = lambda _row, _error: None,
     unit: RowUnit = "line",
-    on_columns: Callable[[Columns], object] = lambda _columns: None,
+    on_columns: Callable[[Columns, dict[int, str]], object] = lambda _columns, _people: None,
 ) -> tuple[Columns, Preflight, Targets]:
     """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
     print_notes(screen, job.notes)  # before the columns are mapped, because a note may explain why this fails
@@ -210,11 +217,12 @@ async def prepare(
     if job.save_mapping is not None:
         with files.explain_write_errors("--save-mapping", job.save_mapping):
             atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    on_columns(columns)
-    preflight = await _check_rows(job, columns, screen, on_rejected, unit, targets)
+    people: dict[int, str] = {}
+    on_columns(columns, people)
+    preflight = await _check_rows(job, columns, screen, on_rejected, unit, targets, people)
     if not job.spooled:
         print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.findings.ordered()), _MAX_FINDINGS))
-    print_findings(screen, preflight, _AFTER_FINDINGS)
+    print_findings(screen, preflight, _AFTER_FINDINGS, job.findings)
     return columns, preflight, targets
 
 
@@ -228,32 +236,39 @@ def _save_draft(path: Path, error: UnmappedColumns, file: File) -> None:
 
 
 async def _check_rows(  # noqa: PLR0917 - what `prepare` has found out
-    job: ImportJob, columns: Columns, screen: Screen, on_rejected: OnRejected, unit: RowUnit, targets: Targets
+    job: ImportJob,
+    columns: Columns,
+    screen: Screen,
+    on_rejected: OnRejected,
+    unit: RowUnit,
+    targets: Targets,
+    people: dict[int, str],
 ) -> Preflight:
     """Check the whole file, and write the findings."""
-    state = RunState()
-    try:
-        with open_findings(job.findings, job.file, columns, state) as note, show_progress(screen, "Checking", None) as bar:
+    with (
+        settled(screen, {"--findings": job.findings}) as state,
+        open_findings(job.findings, job.file, columns, state) as note,
+        show_progress(screen, "Checking", None) as bar,
+    ):
 
-            def show(rows: int) -> None:
-                bar(rows, f"{rows:,} rows")
+        def show(rows: int) -> None:
+            bar(rows, f"{rows:,} rows")
 
-            preflight = await run_preflight(
-                job.file,
-                columns,
-                job.checks,
-                repeats=job.repeats,
-                by_contact=job.ledger is not None,
-                unit=unit,
-                tell=on_rejected,
-                show=show,
-                targets=targets,
-                note=note,
-            )
-            show(preflight.rows)
-            state.is_finished = True
-    finally:
-        settle_partial_files(screen, {"--findings": job.findings}, is_finished=state.is_finished)
+        preflight = await run_preflight(
+            job.file,
+            columns,
+            job.checks,
+            repeats=job.repeats,
+            by_contact=job.ledger is not None,
+            unit=unit,
+            tell=on_rejected,
+            show=show,
+            targets=targets,
+            note=note,
+            people=people,
+        )
+        show(preflight.rows)
+        state.is_finished = True
     return preflight
 
 
@@ -267,9 +282,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
             from outreach_async._cli.connection import open_client
 
             client = await stack.enter_async_context(open_client(options))
-        job, end = await find_campaign(client, job), RunState()
-        failed = FailedRows()
-        with open_rejects(job.rejects, job.file, end) as write_reject:
+        job, failed = await find_campaign(client, job), FailedRows()
+        with settled(screen, {"--rejects": job.rejects}) as end, open_rejects(job.rejects, job.file, end) as write_reject:
 
             def reject_row(row: Row, error: OutreachError) -> None:
                 status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
@@ -282,15 +296,19 @@ async def _check_file(options: Options, job: ImportJob) -> int:
             )
             end.is_finished = True
     rows, refused = preflight.rows, preflight.refused
-    failed.print(screen, _AFTER_DRY_RUN)
+    failed.print(screen, _AFTER_DRY_RUN, rejects=job.rejects, findings=job.findings)
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
     outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.EXCLUDED: preflight.excluded}
     outcomes[Outcome.NOT_APPLIED] = rows - refused - preflight.excluded
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
     if job.ledger is not None:
-        with open_run_results(job.results, job.file, end, job.kept) as write_result:
+        with (
+            settled(screen, {"--results": job.results}) as compared,
+            open_run_results(job.results, job.file, compared, job.kept) as write_result,
+        ):
             read = partial(job.guard, columns, targets, preflight.people)
             report = attrs.evolve(report, ledger=_compare(job, options, read, write_result))
+            compared.is_finished = True
         print_ledger(screen, report.ledger, job.repeats)
     print_remedies(screen, remedies := failed.remedies(job.rejects, None), 0)
     found = {"columns": _mapping_of(columns), **failed.to_dict(preflight, remedies)}
@@ -494,18 +512,22 @@ class RunEnd:
         note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
-        rejects = job.rejects if self.state.is_finished or job.rejects is None else partial_path(job.rejects)
+        rejects = self._written(job.rejects)
         remedies = failed.remedies(rejects, job.journal)
         release = self.screen.hold(lambda: self._print_figures(report, total, remedies, stopped=stopped))
         if self.lists_rows:
-            failed.print(self.screen, 0)
+            failed.print(self.screen, 0, rejects=rejects, findings=job.findings)
         release()
         self.closing(report, failed, failed.to_dict(self.preflight, remedies))
         return report
 
+    def _written(self, path: Path | None) -> Path | None:
+        return path if path is None or self.state.is_finished else partial_path(path)
+
     def _print_figures(self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool) -> None:
         job, screen = self.job, self.screen
-        print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, stopped=stopped)
+        results = self._written(job.results)
+        print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, results=results, stopped=stopped)
         settle_partial_files(screen, {"--results": job.results, "--rejects": job.rejects}, is_finished=self.state.is_finished)
         print_remedies(screen, remedies, _FAILED_ROWS)
 

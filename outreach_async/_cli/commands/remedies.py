@@ -17,10 +17,10 @@ from outreach_async._files.objects import is_url
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import format_count
-from outreach_async.importer import Row
+from outreach_async.importer import Columns, Row
 from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
-from outreach_async.importer._rejects import find_field
-from outreach_async.importer._rows import Block, RowFinding, RowReader
+from outreach_async.importer._rejects import find_field, fit_cells
+from outreach_async.importer._rows import Block, RowFinding, RowReader, describe_misfit
 
 _MAX_REMEDIES: Final = 3
 _MAX_SEPARATE: Final = 2  # ways of leaving values out
@@ -28,6 +28,7 @@ _BATCH_SIZE: Final = 500  # rows that are checked at a time: most of their value
 _LOWERED: Final = frozenset({"role", "typo", "cells"})  # checks whose findings can be sent as they are
 _OF_CELLS: Final = frozenset({"cells", "phone"})  # checks of damaged cells, which another check may be strict about
 _REPEATS: Final = "repeats"
+_SHORT_ROWS: Final = "short_rows"
 
 
 class Remedy(NamedTuple):
@@ -38,7 +39,7 @@ class Remedy(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a row can be imported: with these checks at a lower level, or after a correction of these fields."""
+    """How a row can be imported: with these checks at a lower level, with another option, or after a correction of fields."""
 
     checks: tuple[str, ...] = ()
     fields: str = ""
@@ -66,16 +67,31 @@ class Ways:
                 self._judge(self.reader)
 
     def _judge(self, reader: RowReader) -> None:
-        rows = [row for row, _ in self._rows]
-        read = reader.read(Block([row.line for row in rows], [row.cells for row in rows], {}, {}, {}))
+        padded = [_pad(row, reader.columns) for row, _ in self._rows]
+        cells = [row.cells if each is None else each for (row, _), each in zip(self._rows, padded, strict=True)]
+        read = reader.read(Block([row.line for row, _ in self._rows], cells, {}, {}, {}))
         for at, (row, outcome) in enumerate(self._rows):
-            self._counts[_find_way(row, outcome, read.findings.get(at, ()), self.levels)] += 1
+            findings = read.findings.get(at, ())
+            if padded[at] is None:
+                way = _find_way(row, outcome, findings, self.levels)
+            else:
+                known, has_address = read.row(at), all(each.check != "email" for each in findings)
+                is_sent = known.fault is None and known.excluded is None and has_address
+                way = Way((_SHORT_ROWS,)) if is_sent else Way()
+            self._counts[way] += 1
         self._rows.clear()
 
     def counts(self) -> Mapping[Way, int]:
         if self.reader is not None and self._rows:
             self._judge(self.reader)
         return self._counts
+
+
+def _pad(row: Row, columns: Columns) -> Sequence[str] | None:
+    """Return the cells of a row that is too short; `None` for other rows, and if a missing cell may say who opted out."""
+    width, size = len(columns.headers), len(row.cells)
+    is_short = size < width and row.fault == describe_misfit(width, size)
+    return fit_cells(row.cells, width) if is_short and all(at < size for at, _ in columns.consent) else None
 
 
 def _find_way(row: Row, outcome: ContactOutcome, findings: Iterable[RowFinding], levels: Mapping[str, Level]) -> Way:
@@ -114,6 +130,8 @@ def _word(way: Way, rejects: Path | None, journal: Path | str | None) -> str:
     again = "" if journal is None else f" --journal {shlex.quote(str(_next_journal(journal)))}"
     if way.checks == (_REPEATS,):
         return f"--repeats serial{again} sends them, too"
+    if way.checks == (_SHORT_ROWS,):
+        return f"--short-rows pad{again} sends them, with blank cells for those that are missing at the end"
     if way.checks:
         options = " ".join(f"--check {check}={'drop' if check in DROPS else 'warn'}" for check in way.checks)
         dropped = [check.replace("_", " ") for check in way.checks if check in DROPS]

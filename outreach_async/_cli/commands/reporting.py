@@ -17,14 +17,16 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import list_outcomes, print_ledger, print_outcomes
-from outreach_async._cli.commands.results import NO_RESULTS, format_cell, is_results_file, open_outcomes, write_results
+from outreach_async._cli.commands.results import NO_RESULTS, format_cell, is_results_file, write_results
+from outreach_async._cli.commands.run_files import open_run_results, settled
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.values import Options
 from outreach_async._files.objects import is_url
 from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._service.validation import TARGET_FIELDS, show_name
+from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, add_counts, add_targets
 from outreach_async.bulk._run.comparing import count_changes
@@ -33,6 +35,7 @@ from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, j
 from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, Row, map_columns, parse_overrides
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import apply_mapping, merge_mappings, read_mapping
 from outreach_async.importer._rejects import (
@@ -44,11 +47,13 @@ from outreach_async.importer._rejects import (
     keep_columns,
     write_rejects,
 )
-from outreach_async.importer._target_columns import recognise_targets
+from outreach_async.importer._table import read_rows
+from outreach_async.importer._target_columns import named_target, recognise_targets
 from outreach_async.spread._folder import describe_part, read_part, rejects_of_parts
 from outreach_async.spread._planning import Part
 
 _LISTED_RUNS: Final = 10
+_DRY_RUN: Final = "run the import with --dry-run --results PATH"
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
 
 
@@ -157,7 +162,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
     if wanted.input is not None and results is not None:
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
-        rows, known = _look_up(location, found.targets, wanted.open_input(wanted.input), results, wanted.keeps, **mapping)
+        rows, known = _look_up(wanted, location, found.targets, wanted.input, results, **mapping)
         print_ledger(screen, attrs.evolve(known, repeated=None, kept=0), "serial")
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
@@ -166,38 +171,58 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
 
 
 def _look_up(
+    wanted: _Wanted,
     location: files.JournalLocation,
     known: Collection[Target],
-    file: File,
+    source: Path,
     results: Path,
-    keeps: Sequence[str],
     *,
     maps: Sequence[str],
     mapping: Path | None,
+    checks: Sequence[str],
     ignore_unknown: bool,
     blank: str | None,
     workspace: str | None,
     campaign: str | None,
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
+    file = wanted.open_input(source)
     saved, _ = apply_mapping(read_mapping(mapping) if mapping else {}, file.headers)
     overrides = merge_mappings(parse_overrides(maps), saved)
     overrides |= anyio.run(recognise_targets, file, overrides, Targets())[0]
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
-    written, kept = count(), keep_columns(keeps, file.headers)
+    written, kept, policy = count(), keep_columns(wanted.keeps, file.headers), CheckPolicy.of(checks)
 
     def read_all() -> Iterator[Row]:
-        return (row.clear_blanks() if blank == "clear" else row for row in file.rows(columns))
+        return (row.clear_blanks() if blank == "clear" else row for row in read_rows(file, columns, policy))
 
-    with files.explain_write_errors("--results", results), open_outcomes(results, file, kept=kept) as write:
+    if not {*columns.codes}.isdisjoint(TARGET_FIELDS):
+        _require_ids(read_all())
+    with (
+        settled(wanted.screen, {"--results": results}) as state,
+        open_run_results(results, file, state, kept) as write,
+    ):
         counts = count_changes(read_all, options, Targets(target), lambda outcome: (next(written), write(outcome)))
+        state.is_finished = True
     return next(written), counts
+
+
+def _require_ids(rows: Iterable[Row]) -> None:
+    """Check that rows name their campaigns and workspaces by id: only the service knows the names."""
+    for named in dict.fromkeys(named_target(row) for row in rows if row.fault is None):
+        for code, name in zip(TARGET_FIELDS, named, strict=True):
+            if name and not name.startswith(ID_PREFIXES[code]):
+                has = f"its rows name the {code} {show_name(name)}, and a ledger has only ids"
+                raise click.UsageError(f"--input: {has}; {_DRY_RUN}.")
 
 
 def _choose_target(known: Collection[Target], workspace: str | None, campaign: str | None, *, named: bool) -> Target:
     """Return the target of rows that name none. `named` is true if the file has a column of campaigns."""
+    if campaign is not None and not campaign.startswith(ID_PREFIXES["campaign"]):
+        text = f"--campaign: expected an id, because a ledger has no names, got {show_name(campaign)}; pass the id, or {_DRY_RUN}"
+        raise click.UsageError(f"{text}.")
     fitting = [each for each in known if workspace in {None, each.workspace} and (named or campaign in {None, each.campaign})]
     if not fitting:
         raise click.UsageError(
@@ -207,7 +232,7 @@ def _choose_target(known: Collection[Target], workspace: str | None, campaign: s
     if len(spaces) > 1 or (len(campaigns) > 1 and not named):
         flag, ids = ("--workspace", spaces) if len(spaces) > 1 else ("--campaign", campaigns)
         has = f"its rows do not name their {flag[2:]}, and the ledger has {', '.join(sorted(filter(None, ids)))}"
-        raise click.UsageError(f"--input: {has}; pass {flag} ID, or run the import with --dry-run --results PATH.")
+        raise click.UsageError(f"--input: {has}; pass {flag} ID, or {_DRY_RUN}.")
     return Target(fitting[0].workspace, campaign if named else fitting[0].campaign)
 
 
@@ -268,7 +293,7 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
             text = f"{text}; pass the original file, and --sheet, --header-row and --hidden of the run"
             raise InvalidRequest(f"{'--input' if wanted.input else wanted.flag}: {text}")
     details = wanted.write({"": run})
-    _print_report(wanted.screen, figures, run.source)
+    _print_report(wanted.screen, figures, run.source, wanted.results)
     return _end(wanted.screen, figures, details)
 
 
@@ -296,7 +321,7 @@ def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapp
     planned = read_part(folder, first, reports[first].fingerprint)
     waiting = planned.of - len(reports) if planned else 0
     whole = _add_up(list(reports.values()), waiting)
-    _print_report(wanted.screen, whole)
+    _print_report(wanted.screen, whole, results=wanted.results)
     wanted.screen.print_line("started parts: " + ", ".join(f"{number:,} {state}" for state, number in sorted(states.items())))
     if waiting:
         wanted.screen.print_line(f"{waiting:,} of {len(reports) + waiting:,} parts have not started; run the import again")
@@ -342,8 +367,8 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
     screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
 
 
-def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None) -> None:
-    print_outcomes(screen, figures)
+def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None, results: Path | None = None) -> None:
+    print_outcomes(screen, figures, results)
     screen.print_line(
         f"{figures.state}: {figures.rows:,} rows in {format_seconds(figures.seconds)}, workspace {figures.workspace}"
     )

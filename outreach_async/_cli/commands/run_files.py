@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -11,6 +11,8 @@ import attrs
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import FINDING_COLUMNS, completed, open_outcomes, open_table
+from outreach_async._cli.output import Screen
+from outreach_async._files.atomic import partial_path
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import Columns, File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer._kept import KeptColumns
@@ -27,6 +29,27 @@ class RunState:
     """Whether every row of a run has its outcome, as far as it is known."""
 
     is_finished: bool = False
+
+
+def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is_finished: bool) -> None:
+    """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
+    for flag, path in paths.items():
+        if path is None or (beside := partial_path(path)) is None:
+            continue
+        if is_finished:
+            beside.unlink(missing_ok=True)
+        else:
+            screen.warn(f"the run is not finished: {flag} wrote {beside}, and left {path} as it was")
+
+
+@contextmanager
+def settled(screen: Screen, paths: Mapping[str, Path | None]) -> Iterator[RunState]:
+    """Yield the state of what files are written for, and name those of a state that is unfinished when the block ends."""
+    state = RunState()
+    try:
+        yield state
+    finally:
+        settle_partial_files(screen, paths, is_finished=state.is_finished)
 
 
 @contextmanager

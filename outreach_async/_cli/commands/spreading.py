@@ -13,8 +13,9 @@ from typing import Any, Final
 import click
 
 from outreach_async._cli.commands.grouped import print_groups, show_rows
-from outreach_async._cli.commands.import_report import note_report, print_report, settle_partial_files
+from outreach_async._cli.commands.import_report import note_report, print_report
 from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
+from outreach_async._cli.commands.run_files import settled
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
 from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
 from outreach_async._cli.output import Screen, show_progress
@@ -92,13 +93,13 @@ def import_in_parts(
     with _written_results(screen, made, settings, kept), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
-    return _print_end(screen, report, made.rows, settings["journal"])
+    return _print_end(screen, report, made.rows, settings)
 
 
-def _print_end(screen: Screen, report: SpreadReport, rows: int, journal: str) -> int:
+def _print_end(screen: Screen, report: SpreadReport, rows: int, settings: Mapping[str, Any]) -> int:
     note_report(report)
-    print_report(screen, report, rows, journal)
-    _print_failures(screen, report, journal)
+    print_report(screen, report, rows, settings["journal"], results=settings["results"])
+    _print_failures(screen, report, settings["journal"])
     if report.findings:
         found = format_count(report.findings, "finding")
         screen.print_line(f"warning: cells: {found}; these values were left out or may be wrong")
@@ -138,16 +139,15 @@ def _run(
 def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, Any], kept: KeptColumns) -> Iterator[None]:
     """Write the results of all parts to one file when the block ends, or those so far if it raises."""
     path: Path | None = settings["results"]
-    is_finished = False
-    try:
-        yield
-        is_finished = True
-    finally:
-        if path is not None:
-            with explain_write_errors("--results", path):
-                parts = ((None, describe_part(part, outcomes_of(part, settings["journal"]), kept)) for part in made.parts)
-                write_results(path, parts, lambda: is_finished, kept)
-            settle_partial_files(screen, {"--results": path}, is_finished=is_finished)
+    with settled(screen, {"--results": path}) as state:
+        try:
+            yield
+            state.is_finished = True
+        finally:
+            if path is not None:
+                with explain_write_errors("--results", path):
+                    parts = ((None, describe_part(part, outcomes_of(part, settings["journal"]), kept)) for part in made.parts)
+                    write_results(path, parts, lambda: state.is_finished, kept)
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
