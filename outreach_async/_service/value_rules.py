@@ -45,7 +45,8 @@ _INVISIBLE: Final = "\xad\u061c\u180e\u200b\u200e\u200f\u202a\u202b\u202c\u202d\
 _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"  # letters and symbols without ink
 _JOINERS: Final = "\u200c\u200d"  # parts of words in Persian and in Indic scripts, and of emoji
 AROUND: Final = _SPACES + _INVISIBLE + _FILLERS
-_HIDDEN: Final = re.compile(f"[{_INVISIBLE}]")
+_WITHOUT_BLANKS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese and Khmer, with 200B between words
+_HIDDEN: Final = re.compile(f"(?!(?<=[{_WITHOUT_BLANKS}])\u200b)[{_INVISIBLE}]")
 _HIDDEN_IN_CODES: Final = re.compile(f"[{_INVISIBLE}{_JOINERS}]")
 _ESCAPED: Final = re.compile(r"(?<!_x005F)_x(00[01][0-9A-F]|00[789][0-9A-F]|00A0|200B|FEFF)_", re.IGNORECASE)
 _ESCAPED_AT_END: Final = re.compile(rf"{_ESCAPED.pattern}(?=[\r\n]|_x|\Z)", re.IGNORECASE)  # as a carriage return is

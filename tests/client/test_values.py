@@ -199,7 +199,13 @@ PLAIN = {
         "https://acme.example/a_x_(b)'s?d=%20",
     ],
     "last_name": ["O'Brien", "'Abd", "Nonesuch", "True", "Lee-Ray", "M\xfcller", "Nulla", "'t Hart", "Lee (n\xe9e Ray)"],
-    "first_name": ["Ann \U0001f680", "\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f4bb", "\u0d28\u0d4d\u200d"],
+    "first_name": [
+        "Ann \U0001f680",
+        "\u0645\u06cc\u200c\u062e",
+        "\U0001f469\u200d\U0001f4bb",
+        "\u0d28\u0d4d\u200d",
+        "\u1790\u17d2\u1784\u17c3\u200b\u1796\u17bb\u1792",
+    ],
     "company_name": [
         "=mc2",
         "AT&T",
