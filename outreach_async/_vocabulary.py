@@ -102,7 +102,7 @@ class Outcome(OpenEnum):
     UNCHANGED = "unchanged"
     """The row was not sent, because the run's ledger shows that the contact already has its values."""
     EXCLUDED = "excluded"
-    """The row was not sent, because it says that the person may not be written to. Unlike a rejected row, it is no failure."""
+    """The row was not sent, because it says that the person must not be written to. Unlike a rejected row, it is no failure."""
 
 
 DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {

@@ -2,7 +2,7 @@
 
     OutreachError
      +-- InvalidRequest (also ValueError)        invalid arguments; nothing was sent
-     +-- Excluded                                a row of a person who may not be written to; nothing was sent
+     +-- Excluded                                a row of a person who must not be written to; nothing was sent
      +-- TransportError                          no complete response arrived
      +-- DeadlineExceeded (also TimeoutError)    the call's deadline passed
      +-- UnexpectedResponse                      a response that differs from the documentation

@@ -420,7 +420,7 @@ def _judge_notation(kind: FieldKind, text: str) -> RuleFinding | None:
     elif "_x" in text and _ESCAPED.search(text):
         return RuleFinding("escape", "may have characters in the notation of workbooks, such as _x000D_", "remove them")
     elif "=?" in text and _WORD.search(text):
-        return RuleFinding("encoded", "is in the notation of headers of e-mails, in an unknown encoding", "write it as text")
+        return RuleFinding("encoded", "is in the notation of e-mail headers, in an unknown encoding", "write it as text")
     return None
 
 
@@ -450,7 +450,7 @@ REWRITES: Final[tuple[tuple[frozenset[FieldKind], Rewrite, str, str, str], ...]]
         _ALL,
         _unguard,
         "guard",
-        "has an apostrophe or a formula before it, which keeps a spreadsheet from changing it",
+        "begins with an apostrophe or a formula, which keeps a spreadsheet from changing it",
         "remove it",
     ),
     (_SINGLE, _drop_hidden, "hidden", "has invisible characters", "remove them"),
@@ -461,7 +461,7 @@ REWRITES: Final[tuple[tuple[frozenset[FieldKind], Rewrite, str, str, str], ...]]
     (_ALL, _drop_controls, "control", "has control characters", "remove them"),
     (_DIGITS, _unlabel, "label", "has a label", "keep only the number"),
     (_ALL - {"email", "url"}, _decode_entities, "entity", "has characters in the notation of HTML", "write them as text"),
-    (_ALL, _decode_words, "encoded", "is in the notation of headers of e-mails", "write it as text"),
+    (_ALL, _decode_words, "encoded", "is in the notation of e-mail headers", "write it as text"),
     (_ALL, _clear_error, "error", "is an error of a spreadsheet", "fix the formula, or clear the cell"),
     (_ALL, _clear_missing, "missing", "stands for a missing value", "clear the cell"),
     (_SINGLE, _clear_placeholder, "placeholder", "is a placeholder that was never filled", "clear the cell"),
@@ -473,7 +473,7 @@ REWRITES: Final[tuple[tuple[frozenset[FieldKind], Rewrite, str, str, str], ...]]
         _PHONE,
         _write_phone,
         "notation",
-        "is a number in a notation that few services know",
+        "is a phone number in an unusual notation",
         "write it as in +1 206 555 0100 ext. 7",
     ),
 )

@@ -245,7 +245,7 @@ class LedgerCounts:
         expired: Rows whose entry is older than `max_age`.
         uncertain: Rows whose contact may have been changed by an attempt without an answer.
         unchanged: Rows that are not sent, because the contact has their values.
-        excluded: Rows that are not sent, because the person may not be written to. What the ledger knows of the contact stays.
+        excluded: Rows that are not sent, because the person must not be written to. What the ledger knows of the contact stays.
         gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
         repeated: Rows with the e-mail and the target of another row; `None` if the input cannot be read twice.
         kept: Fields, not rows: those without a value in the changed rows of a file, a data frame or a `csv.DictReader`. What the

@@ -51,7 +51,7 @@ or `updated_missing_fields`. An outcome is this status, or one of five others, f
     not_applied  the contact was not created or changed: the row was not sent, or was refused for a reason outside the row
     unknown      the last attempt failed after the request may have taken effect
     unchanged    the row was not sent, because a ledger shows that the contact already has its values
-    excluded     the row was not sent, because the person may not be written to; `error` has the reason, but this is no failure
+    excluded     the row was not sent, because the person must not be written to; `error` has the reason, but this is no failure
 
 If a response is lost, the request is sent again. The second attempt cannot create a second contact, because the service
 detects duplicates by e-mail. But its status may describe what the first attempt did. `possible` is every status that is

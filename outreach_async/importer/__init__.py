@@ -120,7 +120,7 @@ rejects a row with a finding, `country=drop` leaves the value out, and `country=
 the check of its field: `phone=error` rejects its row. `cells=error` rejects rows with any change of a cell; with `cells=off`,
 every cell is sent as it is. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
-A row of a person who may not be written to, as a column says, has the outcome `excluded`, which is no failure, and so has every
+A row of a person who must not be written to, as a column says, has the outcome `excluded`, which is no failure, and so has every
 other row with this e-mail. Only `consent=warn` or `consent=off` sends them, and no level for all checks. In Python:
 
 ```python

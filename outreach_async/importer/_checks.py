@@ -414,7 +414,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "text": "in other standard fields, at most 1,000 characters without control characters",
     "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
     "repeat": "an e-mail address that occurs earlier in the file",
-    "consent": "a person who may not be written to, as a column of the file says",
+    "consent": "a person who must not be written to, as a column of the file says",
 }
 """The checks by name, each with the values that pass or, for `role`, `typo`, `cells`, `repeat` and `consent`, that it reports."""
 

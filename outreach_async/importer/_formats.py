@@ -207,7 +207,7 @@ def _detect_by_content(head: bytes) -> str | None:
         return "xlsx"
     if head.startswith(_ARCHIVE):
         return "xlsx"  # gzip is rejected later
-    head = head.rstrip(b"\0") or head  # a crash may leave NUL bytes behind the text
+    head = head.rstrip(b"\0") or head  # a crash may leave NUL bytes after the text
     if b"\0" in head and not head.startswith(_BYTE_ORDER_MARKS) and not is_utf16_like(head):
         return None
     return "jsonl" if _OBJECT.match(head.removeprefix(_BYTE_ORDER_MARKS[0])) else "csv"

@@ -115,7 +115,7 @@ async def run_preflight(
 ) -> Preflight:
     """Read a whole file, and return the counts and the findings. `targets` finds the targets that its rows name.
 
-    A file with columns that say who may not be written to is read twice: a later row of a person may exclude an earlier one.
+    A file with columns that say who must not be written to is read twice: a later row of a person may exclude an earlier one.
     These people are added to `people` before any row is checked.
 
     With `by_contact`, as in runs with a ledger, all rows of a contact are repeats, also under the policies that store the input.

@@ -147,7 +147,7 @@ class Row(Mapping[str, Any]):
         line: The line of the file on which the row begins, from 1; the header is usually line 1.
         cells: The cells of the row, as strings, as in the file.
         fault: The reason why the row cannot be sent, if there is one.
-        excluded: The reason why the person may not be written to, if a column says so.
+        excluded: The reason why the person must not be written to, if a column says so.
         warnings: What was changed or found in the cells; the row can still be sent.
         sent: The cells as they are sent; empty if the row has not one cell for each column.
         text: The row as in the file, if its cells do not show it, such as a line that is not CSV; otherwise empty.
@@ -392,7 +392,7 @@ class RowReader:
         return _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
 
     def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
-        """Return a finding for each row of a person who may not be written to, or whose consent cannot be read."""
+        """Return a finding for each row of a person who must not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
         for at, code in self.columns.consent:
             header = self.columns.headers[at]

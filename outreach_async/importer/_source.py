@@ -124,7 +124,7 @@ class _InputFile(SharedFile):
         if before.st_size != now.st_size:
             raise InputChanged(f"{changed}: it had {before.st_size:,} bytes, and has {now.st_size:,}")
         if before.st_mtime_ns != now.st_mtime_ns:
-            raise InputChanged(f"{changed}: its modification time is another")
+            raise InputChanged(f"{changed}: its modification time has changed")
 
 
 class _SharedFileReader(io.RawIOBase):
@@ -277,7 +277,7 @@ def open_text(source: ByteSource, requested: str | None) -> tuple[ByteSource, st
     end = min(size, -(-end // unit) * unit)
     if size - end < unit or not end:
         return source, codec, notes
-    note = f"{format_count(size - end, 'byte')} behind the text, such as NUL, ignored; check that the last line is complete"
+    note = f"{format_count(size - end, 'byte')} after the text, such as NUL, ignored; check that the last line is complete"
     return attrs.evolve(source, end=end), codec, (*notes, note)
 
 

@@ -44,9 +44,7 @@ _MAX_NOTES: Final = 10  # renamed columns that the notes list
 REASONS: Final = ("_row", "_code", "_field", "_message", "_text")
 """Columns that a rejects file adds: the row's number, outcome, invalid fields, error message, and its text if its cells do not
 show it. An import ignores them, but rejects a row that still has a text."""
-_TEXT_FAULT: Final = (
-    "_text: expected a blank cell, got the text of a rejected row, which its cells do not show; correct them, and clear _text"
-)
+_TEXT_FAULT: Final = "_text: expected a blank cell, got the text of a rejected row; correct the other cells, and clear _text"
 FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the row's file, in the rejects of several files
 
 
@@ -121,7 +119,7 @@ class File(ABC):
     def rows(self, columns: Columns, *, checks: Iterable[str] = ()) -> Iterator[Row]:
         r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
 
-        If a column says who may not be written to, all rows with the e-mails of these people are excluded. To find them, the
+        If a column says who must not be written to, all rows with the e-mails of these people are excluded. To find them, the
         whole file is read before the first row is yielded. Parts of a file (`split`) know only their own rows.
 
         Args:
@@ -226,7 +224,7 @@ def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
 def require_content(file: File, fingerprint: str) -> None:
     """Check that a file still has an earlier fingerprint, even if a program changed its bytes and restored its time."""
     if file.fingerprint() != fingerprint:
-        raise InputChanged(f"{file.name}: the file changed after it was opened: its content is another")
+        raise InputChanged(f"{file.name}: the file changed after it was opened: its content differs")
 
 
 def read_records(file: File) -> Iterator[Record]:

@@ -136,7 +136,7 @@ def test_excluded_rows_are_grouped_by_the_column_that_says_so(served: Served) ->
     assert (report["failures"], report["remedies"]) == ([], [])
     lines = served.shown("import", served.save(f"email,unsubscribed\n{people}"), *served.options)
     assert "excluded: 10 rows: column 'unsubscribed'" in lines
-    assert "people who may not be written to: 10 of 10 rows are not sent; --findings FILE has all" in " ".join(
+    assert "people who must not be written to: 10 of 10 rows are not sent; --findings FILE lists all" in " ".join(
         " ".join(lines).split()
     )
 
@@ -149,7 +149,7 @@ def test_what_is_printed_names_the_files_that_were_written(served: Served, dry: 
     options += ["--findings", "f.csv", "--rejects", "r.csv"]
     shown = " ".join(served("import", served.save(f"email,unsubscribed\n{rows}"), *served.options, *options).out.split())
     assert re.findall(r"--(?:findings|rejects|results) FILE", shown) == []
-    assert "rows are not sent; f.csv has all" in shown
+    assert "rows are not sent; f.csv lists all" in shown
     assert ("and ids.csv has the reasons" in shown) is not dry
 
 
@@ -209,7 +209,7 @@ def test_rows_to_correct_are_written_where_the_remedy_says(
     lines = served("import", path, *served.options, *options).out.splitlines()
     wanted = "'my rejects.csv' has them" if given else "--rejects rejects.csv writes them to a file"
     wanted = f"outreach-async report run.db {wanted}" if journal and not given else wanted
-    assert lines[-2:] == ["To import more rows:", f"  1 row: {wanted}; correct the email, country there, and import it"]
+    assert lines[-2:] == ["To import more rows:", f"  1 row: {wanted}; correct the email, country there, and import that file"]
     if not given:
         options += ["--rejects", "rejects.csv"]
         served(*(("report", "run.db", *options[2:]) if journal else ("import", path, *served.options, *options)))
@@ -234,7 +234,7 @@ def test_a_short_row_is_not_padded_if_that_may_send_who_opted_out(served: Served
     path = served.save(f"email,city,unsubscribed,title\n{rows}")
     _, report = served.json("import", path, "--dry-run", "--check", "cells=error")
     assert [each["remedy"] for each in report["remedies"]] == [
-        "--rejects rejects.csv writes them to a file; correct the rows there, and import it"
+        "--rejects rejects.csv writes them to a file; correct the rows there, and import that file"
     ]
 
 
@@ -242,7 +242,7 @@ def test_a_run_that_stops_names_the_rejects_beside(served: Served) -> None:
     path = served.save("email\n" + "bad\n" * 5)
     options = ("--stop-after-rejects", "2", "--concurrency", "1", "--rejects", str(served.folder / "r.csv"))
     out = served("import", path, *served.options, *options).out
-    assert f"rows: {served.folder}/r.partial.csv has them; correct the email there, and import it\n" in out
+    assert f"rows: {served.folder}/r.partial.csv has them; correct the email there, and import that file\n" in out
 
 
 # A screen.

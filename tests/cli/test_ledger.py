@@ -51,7 +51,7 @@ def test_a_cell_that_was_emptied_keeps_its_value_unless_blank_cells_clear(served
     full, emptied = "email,city,zip\nann@x.example,Lyon,#REF!\n", "email,city,zip\nann@x.example,,#REF!\n"
     options = (*served.options, "--ledger", ledger, *OVERWRITE)
     remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
-    note = f"note: the changed rows have 1 blank cell, and what the service has for them is kept; {remedy}"
+    note = f"note: the changed rows have 1 blank cell, for which the service keeps its values; {remedy}"
 
     def night(text: str, *more: str) -> tuple[list[str], dict[str, str]]:
         done = served("import", served.save(text), *options, *more)

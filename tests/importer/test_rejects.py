@@ -156,7 +156,7 @@ def test_a_row_that_its_cells_do_not_show_has_its_text_in_the_rejects(tmp_path: 
     failed, again = import_faults(open_file(io.BytesIO(content.encode())), tmp_path)
     assert [row.text for row in failed] == texts
     assert {row.fault for row in again} == {
-        "_text: expected a blank cell, got the text of a rejected row, which its cells do not show; correct them, and clear _text"
+        "_text: expected a blank cell, got the text of a rejected row; correct the other cells, and clear _text"
     }
 
 

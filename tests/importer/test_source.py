@@ -141,7 +141,7 @@ def test_bytes_behind_the_text_are_ignored_with_a_note(encoding: str, tail: str)
     options: dict[str, Any] = {} if encoding in {"utf-8", "utf-16", "utf-32"} else {"encoding": encoding}
     file = open_csv(io.BytesIO((content + tail).encode(encoding)), **options)
     assert list(file.records()) == [(2, ("a@a.example", "Köln"), None)]
-    assert " behind the text, such as NUL, ignored; check that the last line is complete" in file.notes[-1]
+    assert " after the text, such as NUL, ignored; check that the last line is complete" in file.notes[-1]
     assert not any("behind" in note for note in open_csv(io.BytesIO(content.encode(encoding)), **options).notes)
 
 

@@ -19,7 +19,7 @@ def rows(count: int) -> Iterator[NewContact]:
 
 
 class OptedOut(dict[str, Any]):
-    """A row of a person who may not be written to."""
+    """A row of a person who must not be written to."""
 
     def items(self) -> Any:
         raise Excluded("column 'Unsubscribed' says 'true'")

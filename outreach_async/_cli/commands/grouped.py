@@ -101,7 +101,7 @@ def _listed(lines: Sequence[str], groups: Sequence[Shown], few: int, noun: str, 
         return [*lines]
     count = sum(each.count for each in groups[few:])
     reasons = format_count(len(groups) - few, "more reason" if few else "reason")
-    return [*lines[:few], f"... and {reasons}: {format_count(count, noun)}; {where} has all"]
+    return [*lines[:few], f"... and {reasons}: {format_count(count, noun)}; {where} lists all"]
 
 
 def fit_line(screen: Screen, line: str) -> str:

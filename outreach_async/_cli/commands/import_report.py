@@ -148,7 +148,7 @@ def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings:
     found = [group for group in preflight.findings.ordered() if group.key.level != "error"]
     below, of, where = [], f"of {preflight.rows:,}", name_file("--findings", findings)
     if preflight.excluded:
-        below.append(f"people who may not be written to: {preflight.excluded:,} {of} rows are not sent; {where} has all")
+        below.append(f"people who must not be written to: {preflight.excluded:,} {of} rows are not sent; {where} lists all")
     if preflight.refused:
         below.append(f"invalid rows, which will be rejected: {preflight.refused:,} {of}")
     if not screen.is_silent:
@@ -178,7 +178,7 @@ def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> N
     if kept:  # perhaps because they were emptied in the file
         blank = format_count(kept, "blank cell")
         remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
-        screen.print_line(f"note: the changed rows have {blank}, and what the service has for them is kept; {remedy}")
+        screen.print_line(f"note: the changed rows have {blank}, for which the service keeps its values; {remedy}")
 
 
 def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:

@@ -137,7 +137,11 @@ def _word(way: Way, rejects: Path | None, journal: Path | str | None) -> str:
         dropped = [check.replace("_", " ") for check in way.checks if check in DROPS]
         without = f" without the {' and '.join(filter(None, (', '.join(dropped[:-1]), dropped[-1])))}" if dropped else ""
         return f"{options}{again} sends them{without}"
-    what = f"correct the {way.fields or 'rows'} there, and import it" if way.status == Outcome.REJECTED else "import it"
+    what = (
+        f"correct the {way.fields or 'rows'} there, and import that file"
+        if way.status == Outcome.REJECTED
+        else "import that file"
+    )
     if rejects is not None:
         return f"{shlex.quote(str(rejects))} has them; {what}"
     report = f"outreach-async report {shlex.quote(str(journal))} " if journal else ""

@@ -30,7 +30,7 @@ What is sent
     expired    the entry is older than `max_age`, or its time is in the future: others may have edited the contact. `max_age=0`
                sends every row, also with `changed="ignore"`
     unchanged  not sent
-    excluded   not sent, because the person may not be written to (see `outreach_async.Excluded`). What the ledger knows of the
+    excluded   not sent, because the person must not be written to (see `outreach_async.Excluded`). What the ledger knows of the
                contact stays: when the row may be sent again, it is compared as before
 
 A row that the service rejects changes nothing that the ledger knows about its contact, and is sent again in each run, because the
