@@ -16,11 +16,30 @@ ERRORS: Final = frozenset(
         *("#¡REF!", "#¿NOMBRE?", "#¡VALOR!", "#¡DIV/0!", "#¡NUM!", "#RIF!", "#NOME?", "#VALORE!", "#N/D", "#VALOR!", "#NÚM!"),
         *("#N/B", "#VERW!", "#NAAM?", "#WAARDE!", "#DEEL/0!", "#GETAL!"),
         *("#N/D!", "#ADR!", "#NAZWA?", "#ARG!", "#DZIEL/0!", "#LICZBA!", "#ODKAZ!", "#NÁZEV?", "#HODNOTA!", "#ČÍSLO!"),
+        *(
+            "#\u041d/\u0414",
+            "#ССЫЛКА!",
+            "#ИМЯ?",
+            "#ЗНАЧ!",
+            "#ДЕЛ/0!",
+            "#ЧИСЛО!",
+            "#YOK",
+            "#BAŞV!",
+            "#AD?",
+            "#DEĞER!",
+            "#SAYI/0!",
+            "#SAYI!",
+        ),
+        *("#SAKNAS!", "#REFERENS!", "#NAMN?", "#VÄRDEFEL!", "#DIVISION/0!", "#OGILTIGT!"),
+        *("#I/T", "#REFERENCE!", "#NAVN?", "#VÆRDI!", "#VERDI!"),
+        *("#PUUTTUU!", "#VIITTAUS!", "#NIMI?", "#ARVO!", "#JAKO/0!", "#LUKU!"),
+        *("#HIÁNYZIK", "#HIV!", "#NÉV?", "#ÉRTÉK!", "#ZÉRÓOSZTÓ!", "#SZÁM!"),
+        *("#GETTING_DATA", "#CONNECT!", "#BLOCKED!", "#UNKNOWN!", "#EXTERNAL!", "#BUSY!", "#PYTHON!", "#TIMEOUT!", "Loading..."),
         *(f"Err:{number}" for number in range(501, 541)),
         *("#" * count for count in range(3, 33)),
     }
 )
-"""The errors of Excel in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Czech, and of LibreOffice.
+"""The errors of Excel in the languages of Europe that most people use it in, of Google Sheets and of LibreOffice.
 
 The signs `####` are what a narrow column shows instead of a number or a date, and what is copied from there.
 """
@@ -83,8 +102,8 @@ _FIELDS: Final = (
     r"(?:name|title|company|email|e-mail|city|phone|country|firstname|lastname|fname|lname|companyname)"
 )
 PLACEHOLDER: Final = re.compile(
-    r"\{\{[^{}]{1,80}\}\}|\{%[^{}]{1,80}%\}|\$\{[\w. ]{1,80}\}|\{![\w. ]{1,80}\}|\*\|[^|*]{1,80}\|\*|%%?[A-Za-z_]{2,40}%%?"
-    rf"|<%=?[^<>%]{{1,80}}%>|<test lead: [^<>]{{0,200}}>|\[\[?{_FIELDS}\]?\]|\{{{_FIELDS}\}}|<<?{_FIELDS}>?>",
+    r"\{{2,3}[^{}]{1,80}\}{2,3}|\{%[^{}]{1,80}%\}|\$\{[\w. ]{1,80}\}|\{![\w. ]{1,80}\}|\*\|[^|*]{1,80}\|\*|%%?[A-Za-z_]{2,40}%%?"
+    rf"|<%=?[^<>%]{{1,80}}%>|<test lead: [^<>]{{0,200}}>|[\[{{<\xab][\[{{<%$]?{_FIELDS}[%$]?[\]}}>\xbb]{{1,2}}",
     re.IGNORECASE,
 )
 """A whole text that a program should have replaced by a value, in the notations of tools for mailings and lead forms."""

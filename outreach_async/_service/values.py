@@ -154,7 +154,7 @@ _HINTS: Final[Mapping[FieldKind, Mapping[int, tuple[str, ...]]]] = {
 _WORDS: Final = {kind: MISSING[kind] | ERRORS | SURNAMES.get(kind, frozenset()) for kind in ALL_KINDS}
 # The first letters of UTF-8 in a wrong encoding, and all that is invisible, blank or wide.
 _ODD: Final = re.compile(
-    "[\x80-\xa0\xad\u061c\u115f\u1160\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufeff\uff00-\uffef"
+    "[\x80-\xa0\xab\xad\u061c\u115f\u1160\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufeff\uff00-\uffef"
     "\xc2-\xc5\xd0\xd1\xe2\xf0\ud800-\udfff]"
 )
 _PHONE_LENGTHS: Final = frozenset(range(7, 16))
