@@ -348,9 +348,13 @@ def locate_outcomes(
             line, cells, _ = next(record for index, record in records if index == outcome.index)
             if unit == "line":
                 number = RowNumber("line", line)
-                sent = (read_value("email", cells[at])[0].strip() for at in emails if at < len(cells))
-                address = next(filter(None, sent), "")
+                address = next(filter(None, (_read_email(cells[at]) for at in emails if at < len(cells))), "")
         yield LocatedRow(outcome, number, address, cells)
+
+
+def _read_email(cell: str) -> str:
+    value, changes = read_value("email", cell)
+    return "" if any(change.damaged for change in changes) else value.strip()
 
 
 def describe_outcomes(

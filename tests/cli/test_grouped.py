@@ -166,6 +166,7 @@ GOOD = "good@x.example,DE,+44 20 7946 0018,01234,x.example,Rome\n"
         (["a@x.example,Germny,,,,"], (), "--check country=drop sends them without the country"),
         (["a@x.example,Germny,,,,"], ("--check", "error"), "--check country=drop sends them without the country"),
         (["a@x.example,,,,,#REF!"], ("--check", "cells=error"), "--check cells=warn sends them"),
+        ([" a@x.example,,,,,", "b@x.example,,,,, Oslo"], ("--check", "cells=error"), "--check cells=warn sends them"),
         (["info@x.example,,,,,"], ("--check", "role=error"), "--check role=warn sends them"),
         (["good@x.example,,,,,"], ("--repeats", "error"), "--repeats serial sends them, too"),
         (
@@ -195,7 +196,7 @@ def test_the_options_of_a_remedy_import_the_rows_that_it_counts(
     code, report = served.json(*given, *shlex.split(flags + again))
     assert (code, report["remedies"]) == (0, [])
     stored = [contact["email"] for contact in served.service.contacts("space_1")]
-    assert {*stored} == {row.partition(",")[0] for row in [GOOD, *rows]}
+    assert {*stored} == {row.partition(",")[0].strip() for row in [GOOD, *rows]}
 
 
 @pytest.mark.parametrize("journal", [False, True])

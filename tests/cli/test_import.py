@@ -136,11 +136,12 @@ def test_a_column_that_may_say_who_opted_out_is_not_ignored_unless_told_so(serve
 
 @pytest.mark.parametrize("journal", [False, True], ids=["", "journal"])
 def test_results_have_the_address_that_was_sent_of_several_columns(served: Served, journal: bool) -> None:
-    path, results = served.save("Home,Work\nh@a.example,w@a.example\ni@a.example,\n"), served.folder / "results.csv"
+    rows = "h@a.example,w@a.example\ni@a.example,\nj@a.example,#REF!\nk@a.example,N/A\n"
+    path, results = served.save(f"Home,Work\n{rows}"), served.folder / "results.csv"
     options = ("--map", "Work=email", "--map", "Home=email", "--results", str(results), *served.options)
     options += ("--journal", str(served.folder / "run.db")) if journal else ()
     assert served("import", path, *options).code == 0
-    addresses = ["w@a.example", "i@a.example"]
+    addresses = ["w@a.example", "i@a.example", "j@a.example", "k@a.example"]
     assert [row["email"] for row in table(results)] == addresses
     assert sorted(contact["email"] for contact in served.service.contacts("space_1")) == sorted(addresses)
 

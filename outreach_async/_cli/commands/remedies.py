@@ -102,17 +102,17 @@ def _find_way(row: Row, outcome: ContactOutcome, findings: Iterable[RowFinding],
         is_explained = {each.code for each in found} == refused
         return Way(tuple(sorted({each.check for each in found}))) if is_explained else Way((), field)
     errors = [each for each in findings if each.level == "error"]
-    checks = {check for each in errors for check in _strict_checks(each, levels)}
+    checks = {check for each in errors for check in _strict_checks(row, each, levels)}
     is_of_check = any(each.message == row.fault for each in errors)
     return Way(tuple(sorted(checks))) if is_of_check and checks <= DROPS | _LOWERED else Way((), field)
 
 
-def _strict_checks(finding: RowFinding, levels: Mapping[str, Level]) -> Iterable[str]:
+def _strict_checks(row: Row, finding: RowFinding, levels: Mapping[str, Level]) -> Iterable[str]:
     """Return the checks because of whose level a finding rejects its row."""
     if finding.check not in _OF_CELLS:
         return (finding.check,)
     if finding.code == "email":  # a damaged e-mail always does
-        return ("email",)
+        return ("cells",) if row.email.strip() else ("email",)
     return (check for check in ("cells", CHECK_OF_FIELD.get(finding.code, "cells")) if levels[check] == "error")
 
 
