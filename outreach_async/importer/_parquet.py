@@ -17,6 +17,7 @@ from outreach_async._service.values import Change, number_change
 from outreach_async.bulk._arrow_cells import Array, is_bytes, is_convertible, is_text, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._rows import Block, CellChange, Record
 from outreach_async.importer._source import ByteSource
 from outreach_async.importer._table import File, group_records, with_header
@@ -83,9 +84,9 @@ class ParquetFile(File):
             if at < len(columns.codes) and columns.codes[at] is not None:
                 name = columns.headers[at]
                 what = f"expected simple values in column {name!r}, got {kind}"
-                raise InvalidRequest(
-                    f"{self.name}: {what}; export it as text, or leave it out with --map {shlex.quote(f'{name}=ignore')}"
-                )
+                other = f", or leave it out with --map {shlex.quote(f'{name}=ignore')}"
+                remedy = "export it as text" + (other if columns.codes[at] not in CONSENT_CODES else "")
+                raise InvalidRequest(f"{self.name}: {what}; {remedy}")
         return super()._read_mapped(columns, size, max_length)
 
     def column(self, at: int) -> Iterator[str]:

@@ -371,7 +371,7 @@ class RowReader:
         places = self.columns.sources["email"]
         self._read_field(draft, "email", places, self._issues(block, faults))
         emails = self._list_emails(draft)
-        return [(row, emails[row]) for row in sorted(excluded) if emails[row].strip()]
+        return [(row, emails[row]) for row in sorted(excluded) if excluded[row].level == "error" and emails[row].strip()]
 
     def _list_emails(self, draft: _Draft) -> Sequence[str]:
         """Return the e-mails by which people are compared, also of cells that are sent as they are."""
@@ -394,6 +394,7 @@ class RowReader:
     def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
         """Return a finding for each row of a person who must not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
+        doubts: dict[int, RowFinding] = {}
         for at, code in self.columns.consent:
             header = self.columns.headers[at]
             name = f"column {header.strip()!r}"
@@ -403,15 +404,17 @@ class RowReader:
                 if any(reasons.values())
                 else {}
             )
-            unread = {
-                row: f"{name}: {change.message}"
-                for row, issues in block.issues.items()
-                for place, change in issues
-                if place == at and change.kind == "nested"
-            }
+            unread = dict[int, str]()
+            for row, change in ((row, change) for row, issues in block.issues.items() for place, change in issues if place == at):
+                if change.kind == "error":  # most often, a list of people who declined does not have this one
+                    what, _, remedy = change.message.partition("; ")
+                    message = f"{name}: {what}, which excludes nobody; {remedy}"
+                    doubts[row] = RowFinding("consent", "warn", code, f"an error in {name}", message)
+                elif change.kind in {"nested", "bytes"}:
+                    unread[row] = f"{name}: {change.message}"
             for row, reason in {**said, **unread}.items():
                 found.setdefault(row, RowFinding("consent", self._levels["consent"], code, name, reason))
-        return found
+        return {**doubts, **found}
 
     def _find_people(self, draft: _Draft) -> dict[int, RowFinding]:
         """Return a finding for each row of a person whom a row of the file excludes."""

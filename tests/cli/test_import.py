@@ -66,6 +66,18 @@ def test_a_mapping_is_saved_and_read_back(served: Served) -> None:
     assert "note: --mapping: the input file has no column 'Town'\n" in output
 
 
+def test_a_file_that_lost_the_column_of_consent_of_its_mapping_is_refused(served: Served) -> None:
+    mapping = served.folder / "map.toml"
+    mapping.write_text('[columns]\nOut = "opt_out"\n')
+    options = ("--mapping", str(mapping), *served.options)
+    refused = served("import", served.save("email\nann@a.example\n"), *options)
+    assert refused.code == 2
+    assert "--mapping: the file has no column 'Out', nor another one that says who must not be written to; export" in refused.err
+    assert served.service.contacts("space_1") == []
+    for header, more in ("email,Unsubscribed", ()), ("email,City", ("--check", "consent=off")):
+        assert served("import", served.save(f"{header}\nann@a.example,\n"), *options, *more, "--dry-run").code == 0
+
+
 def test_an_ambiguous_column_is_refused_even_if_unknown_columns_may_be_skipped(served: Served) -> None:
     path = served.save("email,Titel,Shoe Size\na@a.example,CEO,42\n")
     refused = served("import", path, "--ignore-unknown", *served.options)

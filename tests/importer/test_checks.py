@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.files import read_cells, refused
 
-from outreach_async._service.values import find_odd
+from outreach_async._service.values import error_change, find_odd
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer import Columns, map_columns
 from outreach_async.importer import _checks as checks
 from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._rows import RowFinding
+from outreach_async.importer._rows import Block, Record, RowFinding, RowReader
 
 # Policy.
 
@@ -430,6 +430,19 @@ def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() 
         read = read_cells(columns, *rows, checks=["off", f"consent={level}"])
         assert [dict(row)["email"] for row in read.rows()] == ["a@a.example", "b@b.example"]
         assert [each.check for each in read.findings.get(0, ())] == found
+
+
+def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody() -> None:
+    columns = map_columns(["email", "Unsubscribed", "Deleted"])
+    rows = [("a@a.example", "", ""), ("b@b.example", "", "yes")]
+    issues = ((1, error_change()),)
+    block = Block.of([Record(line, cells, issues=issues) for line, cells in enumerate(rows, 2)])
+    read = RowReader(columns, CheckPolicy.of()).read(block)
+    assert [row.excluded for row in read.rows()] == [None, "column 'Deleted' says 'yes'"]
+    ((check, level, _, reason, message),) = read.findings[0]
+    assert (check, level, reason) == ("consent", "warn", "an error in column 'Unsubscribed'")
+    what = "column 'Unsubscribed': the cell's value is an error such as #N/A, which excludes nobody"
+    assert message == f"{what}; fix the formula, or clear the cell"
 
 
 def test_the_first_column_of_a_field_that_has_a_value_counts() -> None:

@@ -102,6 +102,8 @@ def test_a_nested_column_is_refused_by_name_unless_ignored(column: Any) -> None:
     error = refused(file.rows, map_columns(file.headers))
     assert "expected simple values in column 'City', got " in error
     assert "; export it as text, or leave it out with --map City=ignore" in error
+    error = refused(file.rows, map_columns(file.headers, {"City": "opt_out"}))
+    assert error.endswith("; export it as text")
     assert [row.cells for row in read(content, {"City": "ignore"})[1]] == [("a@b.example", "")]
 
 

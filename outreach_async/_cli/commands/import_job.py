@@ -61,6 +61,8 @@ class ImportJob:
     keeps: tuple[str, ...] = ()
     checks: CheckPolicy = attrs.field(factory=CheckPolicy.of)
     save_mapping: Path | None = None
+    missing_consent: tuple[str, ...] = ()
+    """Columns of `--mapping` that say who must not be written to, and that the file does not have."""
     notes: tuple[str, ...] = ()
     spooled: bool = False
     fingerprint: str | None = attrs.field(init=False)

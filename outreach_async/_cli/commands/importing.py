@@ -61,6 +61,7 @@ from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, Outreac
 from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
+from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import (
     apply_mapping,
@@ -157,7 +158,13 @@ def _create_job(
     notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
     notes += [policy.note] if policy.note else []
     return attrs.evolve(
-        job, file=file, keeps=keeps, overrides=merge_mappings(overrides, applicable), checks=policy, notes=tuple(notes)
+        job,
+        file=file,
+        keeps=keeps,
+        overrides=merge_mappings(overrides, applicable),
+        checks=policy,
+        missing_consent=tuple(column for column in lacking if saved[column] in CONSENT_CODES),
+        notes=tuple(notes),
     )
 
 
@@ -211,6 +218,9 @@ async def prepare(
         if job.save_mapping is not None:
             _save_draft(job.save_mapping, error, job.file)
         raise
+    if job.missing_consent and not columns.consent and job.checks.levels["consent"] == "error":
+        what = f"the file has no column {job.missing_consent[0]!r}, nor another one that says who must not be written to"
+        raise InvalidRequest(f"--mapping: {what}; export the file with it, or remove the column from the mapping")
     if recognised:
         pairs = zip(columns.headers, columns.reasons, strict=True)
         columns = attrs.evolve(columns, reasons=tuple(REASON if clean_name(name) in recognised else old for name, old in pairs))
