@@ -122,7 +122,7 @@ def _choose(sample: Sequence[str], dialects: Iterable[Dialect]) -> Dialect:
 def require_header(name: str, sample: Sequence[str], dialect: Dialect) -> None:
     """Check that most of the first rows fit the header. If not, there may be a title above it, or an unusual delimiter."""
     share, _, width = dialect.fit
-    if width > 1 and share > _MIN_SHARE:
+    if share > _MIN_SHARE:
         return
     title, *others = [at for at, line in enumerate(sample) if line.strip()] or [0]
     got = "".join(sample[title : title + 1]).strip()
@@ -133,9 +133,8 @@ def require_header(name: str, sample: Sequence[str], dialect: Dialect) -> None:
         is_header = isinstance(cells, list) and not any(map(is_address, cells))
         if found > width and fitting == 1.0 and above < others[-1] and is_header:
             raise title_error(name, got, above + 1, found)
-    for other in _OTHER_DELIMITERS if len(sample) > 1 and width < 2 else ():  # noqa: PLR2004 - columns
-        fitting, _, found = _score(sample, Dialect(other))
-        if found > 1 and fitting == 1.0:
+    for other in _OTHER_DELIMITERS if len(sample) > 1 and not width else ():
+        if _score(sample, Dialect(other))[0] == 1.0:
             tried = "expected columns separated by commas, semicolons, tabs or |"
             option = f"pass the delimiter, as in --delimiter {other!r}"
             raise InvalidRequest(f"{name}: {tried}, got one column, {shorten(got, _MAX_SHOWN)!r}; {option}")
@@ -153,7 +152,10 @@ def parse_records(reader: Iterator[list[str]]) -> Iterator[list[str] | csv.Error
 
 
 def _score(sample: Sequence[str], dialect: Dialect) -> tuple[float, int, int]:
-    """Return the share of rows that fit the header, minus the number of cells that still have quotes, and its width."""
+    """Return the share of rows that fit the header, minus the number of cells that still have quotes, and its width.
+
+    All are 0 if the header has one column.
+    """
     records = [
         cells for cells in parse_records(dialect.parse(sample)) if isinstance(cells, csv.Error) or any(map(str.strip, cells))
     ]

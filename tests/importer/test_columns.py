@@ -191,6 +191,12 @@ def test_columns_of_one_field_count_in_the_order_of_their_options() -> None:
     assert columns.plain[1](["w@a.example", "h@a.example", "Lyon", "x"]) == ("Lyon", "h@a.example", "x")
 
 
+def test_a_row_of_columns_without_an_email_cannot_be_sent() -> None:
+    row = read_row(Columns(("City",), ("city",)), "Lyon")
+    message = "email: expected an address, got a blank string; give the contact an e-mail address"
+    assert (row.email, row.fault) == ("", message)
+
+
 def test_columns_that_are_built_anew_from_their_parts_are_the_same() -> None:
     columns = map_columns(["a", "b", "Unsubscribed"], {"b": "email", "a": "email"})
     again = Columns(columns.headers, columns.codes, fallbacks=columns.fallbacks)
