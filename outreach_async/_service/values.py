@@ -28,10 +28,10 @@ class Change(NamedTuple):
 
     kind: str
     message: str
+    reason: str
+    """The message without the text, which is equal for all texts with this problem."""
     value: str | None = None
     damaged: bool = False
-    reason: str = ""
-    """The message without the text, which is equal for all texts with this problem."""
 
 
 PHONE_FIELDS: Final = tuple(code for code in STANDARD_FIELDS if code.endswith("_phone"))
@@ -101,7 +101,7 @@ def _rewrite(kind: FieldKind, text: str) -> tuple[str, Mapping[str, RuleFinding]
 def _describe(text: str, finding: RuleFinding, value: str | None) -> Change:
     kind, what, remedy, damaged, detail = finding
     sent = "" if value is None else f" and is sent as {show_name(value)}" if value else " and is not sent"
-    return Change(kind, f"{show_name(text)} {what}{detail}{sent}; {remedy}", value, damaged, f"{what}; {remedy}")
+    return Change(kind, f"{show_name(text)} {what}{detail}{sent}; {remedy}", f"{what}; {remedy}", value, damaged)
 
 
 def describe_loss(change: Change) -> str:
@@ -224,11 +224,11 @@ def number_change(text: str, *, exact: bool = False) -> Change:
     if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
         remedy = "restore the other digits, and format the cell as text"
         reason = f"is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
-        return Change("digits", f"{text} {reason}", None, True, reason)
+        return Change("digits", f"{text} {reason}", reason, damaged=True)
     reason = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
-    return Change("number", f"{text} {reason}", reason=reason)
+    return Change("number", f"{text} {reason}", reason)
 
 
 def error_change() -> Change:
     message = "the cell's value is an error such as #N/A; fix the formula, or clear the cell"
-    return Change("error", message, damaged=True, reason=message)
+    return Change("error", message, message, damaged=True)

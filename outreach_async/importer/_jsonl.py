@@ -147,5 +147,5 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
         elif value:  # an empty array says as little as null
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
-            issues.append((at, Change("nested", message, damaged=True, reason=message)))
+            issues.append((at, Change("nested", message, message, damaged=True)))
     return Record(line, tuple(cells), None, tuple(issues), cut_text(text) if any(change.damaged for _, change in issues) else "")

@@ -36,7 +36,7 @@ def find_column_changes(column: Array, texts: Iterable[str]) -> dict[int, Change
     if is_bytes(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         message = "the cell contains bytes that are not UTF-8; store it as text"
-        change = Change("bytes", message, damaged=True, reason=message)
+        change = Change("bytes", message, message, damaged=True)
         pairs = enumerate(zip(column.to_pylist(), texts, strict=True))
         return {row: change for row, (value, text) in pairs if value is not None and text.encode() != value}
     if not (types.is_integer(column.type) or types.is_floating(column.type)):

@@ -419,12 +419,9 @@ class RowReader:
     def _find_people(self, draft: _Draft) -> dict[int, RowFinding]:
         """Return a finding for each row of a person whom a row of the file excludes."""
         people = self._people
-        hashes = [*map(hash_person, self._list_emails(draft))]
-        if people.keys().isdisjoint(hashes):
-            return {}
         return {
             row: RowFinding("consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, which is excluded")
-            for row, person in enumerate(hashes)
+            for row, person in enumerate(map(hash_person, self._list_emails(draft)))
             if person in people
         }
 

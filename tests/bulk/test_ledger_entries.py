@@ -159,15 +159,22 @@ def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("effect", "expected"), [(Effect.APPLIED, [6]), (Effect.RETRIED, [6]), (Effect.POSSIBLE, []), (Effect.REJECTED, [5])]
+    ("first", "effect", "expected"),
+    [
+        (Effect.APPLIED, Effect.APPLIED, [6]),
+        (Effect.APPLIED, Effect.RETRIED, [6]),
+        (Effect.APPLIED, Effect.POSSIBLE, []),
+        (Effect.APPLIED, Effect.REJECTED, [5]),
+        (Effect.POSSIBLE, Effect.APPLIED, []),
+    ],
 )
 def test_a_row_gives_its_digest_to_the_other_campaigns_of_its_contact(
-    effect: Effect, expected: list[int], tmp_path: Path
+    first: Effect, effect: Effect, expected: list[int], tmp_path: Path
 ) -> None:
     targets = {1: Target(SPACE, "camp_1"), 2: Target(SPACE, "camp_2")}
     one, other = ((1 << CAMPAIGN_BITS) + number for number in (1, 2))
     entries.create(path := tmp_path / "0", None, b"k" * 32)
-    for rows in [(one, 5, 1, Effect.APPLIED, None), (other, 5, 2, Effect.APPLIED, None)], [(other, 6, 2, effect, None)]:
+    for rows in [(one, 5, 1, first, None), (other, 5, 2, Effect.APPLIED, None)], [(other, 6, 2, effect, None)]:
         with closing(Generation(path)) as opened:
             entries.fold(opened, path.with_name(path.name + "x"), FoldedRun(2e9, {}, targets, len(rows)), rows)
         path = path.with_name(path.name + "x")

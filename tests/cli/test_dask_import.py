@@ -43,7 +43,7 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
 
 
 def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
-    (tmp_path / "a.csv").write_text("E-mail,City\nann@x.example,#REF!\n" + ",Rome\n" * 120, encoding="utf-8")
+    (tmp_path / "a.csv").write_text("E-mail;City\nann@x.example;#REF!\n" + ";Rome\n" * 120, encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
     service = PlainService()
     campaign = service.fake.add_campaign(SPACE, name="Spring launch")
@@ -61,7 +61,8 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     assert "are the same file" in shell.refused("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
     rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
     assert rows[:2] == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
-    assert (done.code, done.out.splitlines()[0]) == (3, "121 rows in 1 part"), done.err
+    note = f"note: {tmp_path}/a.csv: columns are separated by semicolons"
+    assert (done.code, done.out.splitlines()[:2]) == (3, [note, "121 rows in 1 part"]), done.err
     assert "\nrejected: 100 rows: email: expected an address, got a blank string; " in done.out
     assert f"\n  {tmp_path}/a.csv: line 3; {tmp_path}/a.csv: line 4; " in done.out
     assert (

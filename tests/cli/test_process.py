@@ -73,9 +73,10 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
         assert Shell(capsys)(*(people if word == "your.csv" else word for word in words)).err == ""
 
 
-@pytest.mark.nightly
-def test_a_verbose_demo_shows_the_whole_brief_both_imports_and_the_audit() -> None:
-    done = wait_for_end(start_command("demo", "--verbose"))
+@pytest.mark.covers
+@pytest.mark.thorough
+def test_a_verbose_demo_shows_the_whole_brief_both_imports_and_the_audit(shell: Shell) -> None:
+    done = shell("demo", "--verbose")
     assert (done.code, done.err) == (0, "")
     titles = (
         "The brief of a morning",

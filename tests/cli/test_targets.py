@@ -213,7 +213,7 @@ def test_a_row_whose_cells_are_sent_as_they_are_has_ids_too() -> None:
     file = open_file(io.BytesIO(b"email,Workspace,City\na@a.example,acme,NULL\n"), format="csv")
     job = ImportJob(file=file, checks=CheckPolicy.of(["cells=off"]))
     columns = map_columns(file.headers, {"Workspace": "workspace"})
-    (row,) = job.guard(columns, Targets(workspaces={"acme": "space_1"}))
+    (row,) = job.guard(columns, Targets(workspaces={"acme": "space_1"}), {})
     assert (row["workspace"], row["city"]) == ("space_1", "NULL")
 
 

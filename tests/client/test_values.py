@@ -347,7 +347,7 @@ def test_plain_texts_are_no_suspects_so_that_they_cost_nothing(code: str, texts:
 
 
 def test_a_message_names_the_text_the_value_and_the_remedy_and_hides_keys() -> None:
-    ((kind, message, _, _, reason),) = read_value("zip", "\t01234")[1]
+    ((kind, message, reason, *_),) = read_value("zip", "\t01234")[1]
     what, remedy = "has blanks or invisible characters around it", "remove them"
     assert (kind, message, reason) == ("blanks", rf"'\t01234' {what} and is sent as '01234'; {remedy}", f"{what}; {remedy}")
     assert "key_secret" not in read_value("city", " key_secret12345678901234567890 ")[1][0].message

@@ -100,14 +100,13 @@ def _to_dicts(imports: Sequence[_Import]) -> dict[str, Any]:
 def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: Brief, *, verbose: bool) -> int:
     """Print the brief, then the rest: whole, or in a few lines that fit on a screen."""
     _announce(screen, "The brief of a morning, two days later", _STORY)
-    if verbose:
+    if verbose and not screen.is_silent:
         show(screen, briefed)
         titles = "The import of a list", f"The next night,{_NO_LEDGER.rstrip(',') or ' with its ledger'}"
         for title, (report, failed) in zip(titles, imports, strict=True):
             _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
             print_report(screen, report, None, None)
-            if not screen.is_silent:
-                failed.print(screen, 0)
+            failed.print(screen, 0)
         _announce(screen, "The first audit")
         show(screen, audited)
     else:
