@@ -128,7 +128,8 @@ def unmapped_error(
     samples: Sequence[str],
 ) -> UnmappedColumns:
     """Return the error for the unmapped columns. `codes` are those of all fields, by their normalised names."""
-    taken, columns = {decision[0] for decision in decisions if decision}, list[UnmappedColumn]()
+    taken = {decision[0] for decision in decisions if decision} - {*CONSENT_CODES}  # any number of columns may have those
+    columns = list[UnmappedColumn]()
     for at in unmapped:
         meanings = similar = find_meanings(headers[at])
         if not meanings and len(columns) < _MAX_COMPARED:
