@@ -12,7 +12,7 @@ import attrs
 
 from outreach_async._service.values import Change, number_change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rows import ABSENT, Block, CellChange, Record, cut_text
+from outreach_async.importer._rows import Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
 from outreach_async.importer._table import MAX_COLUMNS, File, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
@@ -133,11 +133,10 @@ def _parse_constant(constant: str) -> str:
 
 
 def _build_record(line: int, text: str, members: _Members, places: dict[str, int]) -> Record:
-    cells: list[str] = [ABSENT] * len(places)
+    cells = [""] * len(places)
     issues: list[CellChange] = []
     for key, value in members:
         at = places[key]
-        cells[at] = ""
         if isinstance(value, str):
             cells[at] = str(value)
             if isinstance(value, _Number):
@@ -148,4 +147,6 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
             got = "an object" if isinstance(value, _Object) else "an array"
             message = f"expected a single value for the key {key!r}, got {got}; use a separate key per value"
             issues.append((at, Change("nested", message, message, damaged=True)))
-    return Record(line, tuple(cells), None, tuple(issues), cut_text(text) if any(change.damaged for _, change in issues) else "")
+    text = cut_text(text) if any(change.damaged for _, change in issues) else ""
+    absent = {*places.values()}.difference(places[key] for key, _ in members) if len(members) < len(places) else ()
+    return Record(line, tuple(cells), None, tuple(issues), text, absent)

@@ -7,6 +7,7 @@ import io
 from collections import defaultdict
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -33,14 +34,6 @@ CellChange: TypeAlias = tuple[int, Change]
 """What a reader found in the column with this index."""
 
 
-class _Absent(str):
-    __slots__ = ()
-
-
-ABSENT: Final = _Absent()
-"""The cell of a key that an object does not have. It is empty as a blank cell is, but says nothing, and clears no field."""
-
-
 class Record(NamedTuple):
     line: int
     cells: tuple[str, ...]
@@ -48,6 +41,8 @@ class Record(NamedTuple):
     issues: tuple[CellChange, ...] = ()
     text: str = ""
     """The row as in the file, if its cells do not show it: of a line that is not CSV or JSON, or with a damaged value."""
+    absent: Collection[int] = ()
+    """The empty cells that are not blank, because an object does not have their keys: they say nothing, and clear no field."""
 
 
 RowUnit: TypeAlias = Literal["line", "record"]
@@ -65,13 +60,14 @@ class RowNumber(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records of a file, in order. Few have a fault, issues or a text, which are stored by the index of the record."""
+    """Records of a file, in order. Few have a fault, issues, a text or absent cells, stored by the index of the record."""
 
     lines: list[int]
     cells: list[Sequence[str]]
     faults: dict[int, str]
     issues: dict[int, tuple[CellChange, ...]]
     texts: dict[int, str]
+    absent: Mapping[int, Collection[int]] = MappingProxyType({})
 
     @classmethod
     def of(cls, records: Sequence[Record] = ()) -> Block:
@@ -81,6 +77,7 @@ class Block(NamedTuple):
             faults={at: record.fault for at, record in enumerate(records) if record.fault},
             issues={at: record.issues for at, record in enumerate(records) if record.issues},
             texts={at: record.text for at, record in enumerate(records) if record.text},
+            absent={at: record.absent for at, record in enumerate(records) if record.absent},
         )
 
     def record(self, at: int) -> Record:
@@ -170,6 +167,7 @@ class Row(Mapping[str, Any]):
     sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
     text: str = attrs.field(default="", eq=False, repr=False)
     _members: Mapping[str, Any] | None = attrs.field(default=None, eq=False, repr=False)
+    _absent: Collection[int] = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def members(self) -> Mapping[str, Any]:
@@ -209,7 +207,7 @@ class Row(Mapping[str, Any]):
         return tuple(code for code, places in columns.sources.items() if code not in known and self._is_blank(code, places))
 
     def _is_blank(self, code: str, places: Iterable[int]) -> bool:
-        cells = [cell for at in places if (cell := self.cells[at]) is not ABSENT]
+        cells = [self.cells[at] for at in places if at not in self._absent]
         return bool(cells) and all(is_blank(code, cell) for cell in cells)
 
     def clear_blanks(self) -> Row:
@@ -283,12 +281,13 @@ class ReadBlock(NamedTuple):
         if at in self.odd:
             return self.odd[at]
         cells = tuple(self.block.cells[at])
-        return Row(self.block.lines[at], cells, columns=self.columns, sent=cells)
+        return Row(self.block.lines[at], cells, columns=self.columns, sent=cells, absent=self.block.absent.get(at, ()))
 
     def rows(self) -> Iterator[Row]:
-        cells, odd = [*map(tuple, self.block.cells)], self.odd
+        cells = [*map(tuple, self.block.cells)]
         rows = map(Row, self.block.lines, cells, repeat(None), repeat(None), repeat(()), repeat(self.columns), cells)
-        return (odd.get(at, row) for at, row in enumerate(rows)) if odd else rows
+        others = self.odd.keys() | self.block.absent.keys()
+        return (self.row(at) if at in others else row for at, row in enumerate(rows)) if others else rows
 
 
 @attrs.define
@@ -529,7 +528,8 @@ class RowReader:
                 first = min((each for each in errors[row] if each.level == "error"), key=lambda each: each.code != "email")
                 fault, reason = (None, first.message) if first.check == "consent" else (first.message, None)
             sent = tuple(column[row] for column in draft.columns)
-            odd[row] = Row(line, cells, fault, reason, tuple(draft.warnings.get(row, ())), self.columns, sent, text)
+            warnings, absent = tuple(draft.warnings.get(row, ())), block.absent.get(row, ())
+            odd[row] = Row(line, cells, fault, reason, warnings, self.columns, sent, text, absent=absent)
         return ReadBlock(block, self.columns, odd, draft.findings)
 
 

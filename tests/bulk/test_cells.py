@@ -333,6 +333,24 @@ async def test_a_value_that_is_lost_never_clears_a_field() -> None:
     await check_rows_async(product((reader_of, TABLES["polars"], file_of), ("#REF!", "\0")), check)
 
 
+@virtual_time
+async def test_a_key_that_an_object_of_a_file_does_not_have_keeps_its_field() -> None:
+    fake = service()
+    nights = [
+        ('{"email": "ann@a.example", "city": "Lyon"}', "keep", "Lyon"),
+        ('{"email": "ann@a.example"}', "keep", "Lyon"),
+        ('{"email": "ann@a.example"}', "clear", "Lyon"),
+        ('{"email": "ann@a.example", "city": null}', "keep", "Lyon"),
+        ('{"email": "ann@a.example", "city": null}', "clear", None),
+    ]
+    async with client_of(fake) as client:
+        for line, blank, city in nights:
+            file = open_file(io.BytesIO(f'{line}\n{{"email": "bo@a.example", "city": "Rome"}}'.encode()), format="jsonl")
+            rows = file.rows(map_columns(file.headers))
+            await client.contacts.create_many(rows, duplicates="overwrite", blank=cast("Any", blank))
+            assert stored(fake)["ann@a.example"].get("city") == city
+
+
 class Text(str):
     """A text of another class, as some data frames contain them."""
 
