@@ -75,8 +75,8 @@ class Ways:
             if padded[at] is None:
                 way = _find_way(row, outcome, findings, self.levels)
             else:
-                known, has_address = read.row(at), all(each.check != "email" for each in findings)
-                is_sent = known.fault is None and known.excluded is None and has_address
+                known = read.row(at)
+                is_sent = known.fault is None and known.excluded is None and _has_address(known, findings)
                 way = Way((_SHORT_ROWS,)) if is_sent else Way()
             self._counts[way] += 1
         self._rows.clear()
@@ -103,8 +103,16 @@ def _find_way(row: Row, outcome: ContactOutcome, findings: Iterable[RowFinding],
         return Way(tuple(sorted({each.check for each in found}))) if is_explained else Way((), field)
     errors = [each for each in findings if each.level == "error"]
     checks = {check for each in errors for check in _strict_checks(row, each, levels)}
-    is_of_check = any(each.message == row.fault for each in errors)
-    return Way(tuple(sorted(checks))) if is_of_check and checks <= DROPS | _LOWERED else Way((), field)
+    if not any(each.message == row.fault for each in errors):
+        return Way((), field)
+    if not _has_address(row, findings):
+        return Way((), ", ".join(dict.fromkeys(["email", *filter(None, field.split(", "))])))
+    return Way(tuple(sorted(checks))) if checks <= DROPS | _LOWERED else Way((), field)
+
+
+def _has_address(row: Row, findings: Iterable[RowFinding]) -> bool:
+    """Return whether a row has an address to which the service may write: no option gives it one."""
+    return bool(row.email.strip()) and all(each.check != "email" for each in findings)
 
 
 def _strict_checks(row: Row, finding: RowFinding, levels: Mapping[str, Level]) -> Iterable[str]:
