@@ -15,7 +15,7 @@ from outreach_async._service.operations import order_fields
 from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, format_count
-from outreach_async.importer._consent import CONSENT_CODES, is_about_telephones, load_consent_headers
+from outreach_async.importer._consent import CONSENT_CODES, guess_kinds, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import (
     ExportFormat,
     clean_name,
@@ -271,7 +271,8 @@ class ColumnMapper:
             if code := _find_code(name, self.workspace_tiers, self.samples):
                 return code, "workspace field" if name is header else f"workspace field {name!r}"
         if self.export and (reason := self.export.find_ignore_reason(header)):
-            return None, f"{self.export.name}: {reason}"
+            is_named = fold_column_name(header) in self.export.left_out  # and not only by a pattern, which fits any field
+            return (None, f"{self.export.name}: {reason}") if is_named or not guess_kinds(header) else None
         if common := load_common_fields().get(fold_name(header)):
             return common, "common name"
         return (None, "about telephones, not e-mail") if is_about_telephones(header) else None

@@ -363,8 +363,10 @@ class RowReader:
         return self._assemble(block, draft, faults, excluded)
 
     def find_excluded(self, block: Block) -> list[tuple[int, str]]:
-        """Return the index and the e-mail of each row that a column excludes."""
-        draft, faults = self._draft(block)
+        """Return the index and the e-mail of each row that a column excludes, also of rows that do not fit the header."""
+        width = len(self.columns.headers)
+        cells = [each if len(each) == width else [*each, *[""] * width][:width] for each in block.cells]
+        draft, faults = self._draft(block._replace(cells=cells, faults={}))
         if not (excluded := self._find_excluded(draft.cells, block)):
             return []
         places = self.columns.sources["email"]
@@ -419,7 +421,9 @@ class RowReader:
         """Return a finding for each row of a person whom a row of the file excludes."""
         people = self._people
         return {
-            row: RowFinding("consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, which is excluded")
+            row: RowFinding(
+                "consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, whose person must not be written to"
+            )
             for row, person in enumerate(map(hash_person, self._list_emails(draft)))
             if person in people
         }

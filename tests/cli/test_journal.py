@@ -201,7 +201,10 @@ def test_a_journal_has_the_people_who_may_not_be_written_to(served: Served, sour
         _, other, bo = read_results(Path(path))
         assert (bo["email"], bo["status"], bo["error"]) == ("bo@x.example", "excluded", "column 'Unsubscribed' says 'yes'")
         number = "line 4" if source == "file" else "record 3"
-        assert (other["email"], other["error"]) == ("BO@x.example", f"same address as {number}, which is excluded")
+        assert (other["email"], other["error"]) == (
+            "BO@x.example",
+            f"same address as {number}, whose person must not be written to",
+        )
     assert served.json("report", journal)[1]["outcomes"]["excluded"] == 2
     assert [contact["email"] for contact in served.service.contacts("space_1")] == ["ann@x.example"]
 

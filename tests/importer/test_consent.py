@@ -113,6 +113,22 @@ def test_an_unknown_column_that_looks_like_one_is_never_only_ignored() -> None:
     check_rows(((header, kind) for headers, kind in LOOKS for header in headers.split(",")), check)
 
 
+def test_a_column_of_a_tool_that_looks_like_one_is_not_ignored_by_a_pattern() -> None:
+    headers = ["Email", "Accepts Email Marketing", "Total Spent", "Size (customer.metafields.custom.size)"]
+    assert map_columns(headers).codes == ("email", "opt_in", None, None)
+    with pytest.raises(UnmappedColumns):
+        map_columns([*headers, "Unsubscribed (customer.metafields.custom.out)"], ignore_unknown=True)
+
+
+def test_a_row_that_does_not_fit_the_header_excludes_its_person() -> None:
+    lines = ["a@a.example,yes", "a@a.example,,Lyon", "b@b.example,yes,Lyon,Fr", "b@b.example,,", "c@c.example", "c@c.example,,"]
+    file = open_file(BytesIO("\n".join(["email,Unsubscribed,city", *lines]).encode()), format="csv")
+    rows = [*file.rows(map_columns(file.headers))]
+    assert [row.fault is not None for row in rows] == [True, False] * 3
+    reasons = [f"same address as line {line}, whose person must not be written to" for line in (2, 4)]
+    assert [row.excluded for row in rows[1::2]] == [*reasons, None]
+
+
 @pytest.mark.parametrize("header", ["Do Not Call", "DoNotCall", "Accepts SMS Marketing", "Nicht anrufen", "Phone Verified"])
 def test_a_column_about_telephones_is_ignored_with_that_reason(header: str) -> None:
     assert map_columns(["email", header]).decisions()[1] == (header, "ignore", "about telephones, not e-mail")

@@ -90,7 +90,9 @@ async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[
         if is_out:
             people.setdefault(address.lower(), line)
     reasons = {
-        line: "column 'country' says 'yes'" if is_out else f"same address as line {people[address.lower()]}, which is excluded"
+        line: "column 'country' says 'yes'"
+        if is_out
+        else f"same address as line {people[address.lower()]}, whose person must not be written to"
         for line, (address, (_, is_out)) in enumerate(zip(addresses, rows, strict=True), 2)
         if address.lower() in people
     }

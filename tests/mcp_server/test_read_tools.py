@@ -302,7 +302,7 @@ async def test_a_contact_that_must_not_be_written_to_is_not_sendable(assistant: 
     assert [row["sendable"] for row in answer["contacts"]] == [False, True, False]
     assert [answer["contacts"][at]["reason"] for at in (0, 2)] == [
         "column 'Unsub flag' says 'x'",
-        "same address as line 1, which is excluded",
+        "same address as line 1, whose person must not be written to",
     ]
 
 

@@ -241,7 +241,7 @@ def test_a_row_of_any_file_excludes_its_person_in_all_files(tmp_path: Path) -> N
     others, repeats = plan([first, last]).parts
     assert [row.excluded for _, row in planned_rows(others)] == [None, "column 'Unsubscribed' says 'x'"]
     assert [(row.line, row.excluded) for _, row in planned_rows(repeats)] == [
-        (3, f"same address as {last}: line 2, which is excluded"),
+        (3, f"same address as {last}: line 2, whose person must not be written to"),
         (2, "column 'Unsubscribed' says 'yes'"),
         (3, "column 'Unsubscribed' says '1'"),
     ]
