@@ -462,7 +462,7 @@ REWRITES: Final[tuple[tuple[frozenset[FieldKind], Rewrite, str, str, str], ...]]
     (_DIGITS, _unlabel, "label", "has a label", "keep only the number"),
     (_ALL - {"email", "url"}, _decode_entities, "entity", "has characters in the notation of HTML", "write them as text"),
     (_ALL, _decode_words, "encoded", "is in the notation of e-mail headers", "write it as text"),
-    (_ALL, _clear_error, "error", "is an error of a spreadsheet", "fix the formula, or clear the cell"),
+    (_ALL, _clear_error, "error", "is an error of a program", "fix the formula, or clear the cell"),
     (_ALL, _clear_missing, "missing", "stands for a missing value", "clear the cell"),
     (_SINGLE, _clear_placeholder, "placeholder", "is a placeholder that was never filled", "clear the cell"),
     (_DIGITS, _drop_decimals, "decimal", _DECIMALS, "format the cell as text"),

@@ -34,19 +34,20 @@ ERRORS: Final = frozenset(
         *("#I/T", "#REFERENCE!", "#NAVN?", "#VÆRDI!", "#VERDI!"),
         *("#PUUTTUU!", "#VIITTAUS!", "#NIMI?", "#ARVO!", "#JAKO/0!", "#LUKU!"),
         *("#HIÁNYZIK", "#HIV!", "#NÉV?", "#ÉRTÉK!", "#ZÉRÓOSZTÓ!", "#SZÁM!"),
-        *("#GETTING_DATA", "#CONNECT!", "#BLOCKED!", "#UNKNOWN!", "#EXTERNAL!", "#BUSY!", "#PYTHON!", "#TIMEOUT!", "Loading..."),
+        *("#GETTING_DATA", "#CONNECT!", "#BLOCKED!", "#UNKNOWN!", "#EXTERNAL!", "#BUSY!", "#PYTHON!", "#TIMEOUT!"),
+        *("Loading...", "[object Object]"),
         *(f"Err:{number}" for number in range(501, 541)),
         *("#" * count for count in range(3, 33)),
     }
 )
-"""The errors of Excel in the languages of Europe that most people use it in, of Google Sheets and of LibreOffice.
+"""The errors of Excel in the languages of Europe that most people use it in, of Google Sheets and LibreOffice, and of JavaScript.
 
 The signs `####` are what a narrow column shows instead of a number or a date, and what is copied from there.
 """
 
 _BY_PROGRAMS: Final = frozenset(
     {
-        *("NaN", "NaT", "<NA>", "\\N", "undefined", "[object Object]", "(null)", "<null>", "<none>", "<empty>", "[null]"),
+        *("NaN", "NaT", "<NA>", "\\N", "undefined", "(null)", "<null>", "<none>", "<empty>", "[null]"),
         *("(blank)", "(none)", "(empty)", "(not set)", "(not provided)", "(unknown)", "--None--", "-None-"),
     }
 )

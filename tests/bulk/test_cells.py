@@ -251,10 +251,10 @@ def test_a_file_and_a_reader_of_the_same_file_send_the_same_values(table: list[t
 async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: pytest.LogCaptureFixture) -> None:
     row = ["ann@a.example", "NULL", "75001", "#REF!"]
     missing = "city: row 0: 'NULL' stands for a missing value and is not sent; clear the cell"
-    error = "custom_1: row 0: '#REF!' is an error of a spreadsheet, so it is not sent; fix the formula, or clear the cell"
+    error = "custom_1: row 0: '#REF!' is an error of a program, so it is not sent; fix the formula, or clear the cell"
     logged = [
         "create_many: city: the value of row 0 stands for a missing value; clear the cell",
-        "create_many: custom_1: the value of row 0 is an error of a spreadsheet; fix the formula, or clear the cell",
+        "create_many: custom_1: the value of row 0 is an error of a program; fix the formula, or clear the cell",
     ]
     as_it_is = {"city": "NULL", "zip": "75001", "custom_1": "#REF!"}
 
@@ -293,7 +293,7 @@ async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
         run = client_of(service()).contacts.create_many(make([["#N/A", "", "1", "NULL"]]), normalise=True)
         (outcome,) = await outcomes_of(run)
         assert outcome.status == Outcome.REJECTED
-        assert str(outcome.error).startswith("email: '#N/A' is an error of a spreadsheet")
+        assert str(outcome.error).startswith("email: '#N/A' is an error of a program")
         assert run.findings == ()
         assert "NULL" in repr(outcome.contact)
 

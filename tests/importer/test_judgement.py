@@ -31,12 +31,16 @@ PHONES = [
     "+49/30/901820",
     "ext. 5",
     "p:+442079460018",
+    "UK: [+44] 20 7946 0018",
+    "0011 44 20 7946 0018",
+    "206_555_0100 poste 7",
+    "+44 20 7946 0018 / 19",
 ]
 USUAL = {
     "email": ["ann@acme.example", "Ann Lee <ann@acme.example>", "mailto:ann@acme.example", "a@b", "ann@@acme.example", "NULL"],
     **dict.fromkeys((code for code in STANDARD_FIELDS if code.endswith("phone")), PHONES),
-    "country": ["US", "Germany", "UK", "the Netherlands", "Côte d'Ivoire", "Atlantis", "DE ", "Congo"],
-    "state": ["WA", "New York", "new-york", "Bayern", "NSW", "D.C.", "12", "Québec", "P.R."],
+    "country": ["US", "Republic of Austria", "Germany", "UK", "the Netherlands", "Côte d'Ivoire", "Atlantis", "DE ", "Congo"],
+    "state": ["WA", "Washington DC", "New York", "new-york", "Bayern", "NSW", "D.C.", "12", "Québec", "P.R."],
     "timezone": ["Europe/Berlin", "UTC+05:30", "GMT+2", "CET", "europe/berlin", "GMT+02:00", "EST5EDT", "localtime"],
     "website": [
         "https://a.example/x?y",

@@ -87,7 +87,7 @@ def seen(cell: str, code: str) -> tuple[list[str], object, str | None]:
 def test_an_error_of_a_spreadsheet_is_not_sent_and_causes_a_warning(cell: str) -> None:
     assert seen(cell, "first_name") == (["error"], None, None)
     (remark,) = row(cell, "first_name").warnings
-    assert remark.message == (f"{cell!r} is an error of a spreadsheet, so it is not sent; fix the formula, or clear the cell")
+    assert remark.message == (f"{cell!r} is an error of a program, so it is not sent; fix the formula, or clear the cell")
     assert remark.value == ""
 
 
