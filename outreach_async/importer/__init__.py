@@ -110,9 +110,9 @@ Checks
 ------
 The command reads the whole file before anything is sent, and judges exactly the values that it would send. Cells become values
 in one way for all formats, and `row.warnings` names each change: removed blanks, guards (`="01234"`) and labels (`p:+44...`),
-decoded notations (`&eacute;`, `_x000D_`), the first of several values, the address in `Ann <ann@company.example>`. Errors
-(`#N/A`), missing values (`NULL`, `-`) and placeholders (`{{name}}`) are not sent. What may be meant, such as the surname Null,
-is sent with a warning. A lost value, such as a phone number that became `4.4E+11`, costs the value and not the contact; a lost
+decoded notations (`&eacute;`, `_x000D_`), the first of several values, the address in `Ann <ann@company.example>`. Missing
+values (`NULL`, `-`) are not sent. What may be meant, such as the surname Null, is sent with a warning. A lost value, such as an
+error (`#N/A`), a placeholder (`{{name}}`) or a phone number that became `4.4E+11`, costs the value and not the contact; a lost
 e-mail address rejects its row.
 
 The values are then checked. Only the service decides what it accepts, so a check only warns by default. `--check country=error`
