@@ -102,6 +102,16 @@ def test_rows_and_rejects_come_from_the_file_that_was_opened(
     assert (ended.code, f"have outcomes: {count} added, {len(rejected(rejects))} rejected; import" in ended.err) == (3, True)
 
 
+def test_results_whose_kept_cells_are_unknown_are_written_beside(run: Callable[..., Ended], tmp_path: Path) -> None:
+    results = tmp_path / "results.csv"
+    options = ("--journal", str(tmp_path / "run.db"), "--results", str(results), "--keep", "ignored")
+    ended = run(rewrite_unnoticed, *options, at=ROWS)
+    beside = results.with_suffix(".partial.csv")
+    assert (ended.code, results.exists(), f"it wrote {beside}" in ended.err) == (3, False, True)
+    with beside.open(encoding="utf-8", newline="") as file:
+        assert len([row for row in csv.DictReader(file) if row["id"]]) == ROWS * 3 // 4
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("at", range(1, ROWS, 4))
 @pytest.mark.parametrize("journal", [True, False])

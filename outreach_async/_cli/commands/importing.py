@@ -497,7 +497,7 @@ class RunEnd:
 
     def _report(self, outcomes: Outcomes, change: InputChanged | None, *, stopped: bool) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
-        job, total, failed = self.job, self.total, self.failed
+        job, total, failed, is_complete = self.job, self.total, self.failed, self.state.is_finished
         if (journal := job.find_journal()) is not None:
             recorded = journal.report()
             known = None if job.spools or change else job.file
@@ -513,7 +513,7 @@ class RunEnd:
                 read = job.file if job.keeps and not change else known
                 rows = describe_outcomes(journal.outcomes(), read, recorded.mapping or {}, job.kept, job.unit)
                 # The cells of an input that has changed are unknown, so the kept columns are incomplete.
-                is_complete = self.state.is_finished and not (job.keeps and change)
+                is_complete = is_complete and not (job.keeps and change)
                 with files.explain_write_errors("--results", job.results):
                     write_results(job.results, [(known, rows)], lambda: is_complete, job.kept)
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
@@ -522,23 +522,23 @@ class RunEnd:
         note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
-        rejects = self._written(job.rejects)
+        rejects = _written(job.rejects, is_complete=self.state.is_finished)
         remedies = failed.remedies(rejects, job.journal)
-        release = self.screen.hold(lambda: self._print_figures(report, total, remedies, stopped=stopped))
+        release = self.screen.hold(lambda: self._print_figures(report, total, remedies, stopped=stopped, is_complete=is_complete))
         if self.lists_rows:
             failed.print(self.screen, 0, rejects=rejects, findings=job.findings)
         release()
         self.closing(report, failed, failed.to_dict(self.preflight, remedies))
         return report
 
-    def _written(self, path: Path | None) -> Path | None:
-        return path if path is None or self.state.is_finished else partial_path(path)
-
-    def _print_figures(self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool) -> None:
+    def _print_figures(
+        self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool, is_complete: bool
+    ) -> None:
         job, screen = self.job, self.screen
-        results = self._written(job.results)
+        results = _written(job.results, is_complete=is_complete)
         print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, results=results, stopped=stopped)
-        settle_partial_files(screen, {"--results": job.results, "--rejects": job.rejects}, is_finished=self.state.is_finished)
+        settle_partial_files(screen, {"--results": job.results}, is_finished=is_complete)
+        settle_partial_files(screen, {"--rejects": job.rejects}, is_finished=self.state.is_finished)
         print_remedies(screen, remedies, _FAILED_ROWS)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
@@ -554,3 +554,7 @@ class RunEnd:
             told = InputChanged(f"{error.what}; {sent}", remedy + journal)
             told.maybe_sent = told.maybe_applied = report.rows > 0
             raise told from None
+
+
+def _written(path: Path | None, *, is_complete: bool) -> Path | None:
+    return path if path is None or is_complete else partial_path(path)

@@ -39,7 +39,7 @@ def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is
         if is_finished:
             beside.unlink(missing_ok=True)
         else:
-            screen.warn(f"the run is not finished: {flag} wrote {beside}, and left {path} as it was")
+            screen.warn(f"{flag} is not complete: it wrote {beside}, and left {path} as it was")
 
 
 @contextmanager
