@@ -79,6 +79,8 @@ LIKE_OPT_OUT = """
     Opt-out status, Disallow email, Unsubscribed status 2, Anulowano subskrypcję, Nie chce, Sprzeciw, Odmítl, Nesouhlas,
     Bounce Count, dnc_status, blocked_at, Suppression list, Newsletter abgemeldet 2, Désinscrit de la liste, Fecha baja,
     Uitgeschreven 2, Disiscritto il, Wypisany z listy, Odhlášen z odběru, Lista negra 2"""
+LIKE_OPT_OUT += """, Rückläufer, Bitte löschen, Werbeverbot, Kein Werbemail, Pas d'email, Motif de rebond, Sin correo, No mandar,
+    Quitar de la lista, Remover da lista, Verwijderen, Da rimuovere, Do usunięcia, Nedoručeno, hs_email_bad_address"""
 LIKE_OPT_IN = """
     Newsletter, GDPR, Permission to contact, Email opt-in 2, Email and SMS consent,
     Consents, Consent status 2, Stav odberu 2, Einwilligung Werbung, Toestemming nieuwsbrief, Zgody,
