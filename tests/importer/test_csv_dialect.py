@@ -120,6 +120,7 @@ def test_a_title_above_the_header_is_named_with_the_option_that_skips_it(title: 
     [
         "email\n",
         "email\na@a.example\nb@b.example, Bo\n",
+        "Note: email\n",
         "Note: all\nx: y\nz\n",
         "email\na@a.example,x\nb@b.example,y\n",
         'email\n"a"b\n',
