@@ -135,7 +135,7 @@ def _unguard(kind: FieldKind, text: str) -> str:
     if formula := _HYPERLINK.fullmatch(text):
         return formula[1] if kind in {"email", "url"} else formula[2] or formula[1]
     if kind in _NUMBERS:
-        return text if kind == "date" and _YEAR.fullmatch(text) else _CODE_GUARD.sub("", text, count=1)
+        return text if kind == "date" and _YEAR.fullmatch(text) else _CODE_GUARD.sub("", text)
     return text[1:] if _APOSTROPHE.match(text) and not text.endswith("'") else text
 
 

@@ -24,11 +24,11 @@ CHANGED = [
     ("last_name", "Lee\u200d", "Lee", "blanks"),
     ("custom_1", "\t12\x1f", "12", "blanks"),
     ("zip", "SW1A\xa01AA", "SW1A 1AA", "width"),
-    ("country", "United\xa0Kingdom", "United Kingdom", "width"),
+    ("country", "United\u200aKingdom", "United Kingdom", "width"),
     ("work_phone", "+44\u202f20\u20117946\u20130018", "+44 20-7946-0018", "width"),
     ("work_phone", "\uff0b\uff14\uff14 20 7946 0018", "+44 20 7946 0018", "width"),
     ("work_phone", "\u0660\u0661\u0662\u0663\u0664\u0665\u0666\u0667", "01234567", "width"),
-    ("email", "ann\uff20acme\uff0eexample", "ann@acme.example", "width"),
+    ("email", "\uff01ann\uff5e\uff20acme\uff0eexample", "!ann~@acme.example", "width"),
     # guards of spreadsheets
     ("work_phone", "'+44 20 7946 0018", "+44 20 7946 0018", "guard"),
     ("zip", "\u201901234", "01234", "guard"),
@@ -149,6 +149,7 @@ REPORTED = [
     ("city", "=?UNKNOWN?Q?a?=", "encoded"),
     ("city", "=?utf-8?B?/w==?=", "encoded"),
     ("job_start_date", "45356", "serial"),
+    ("job_start_date", "45356.5", "serial"),
     ("custom_1", "4.1E+11", "scientific"),
 ]
 
@@ -210,6 +211,7 @@ PLAIN = {
         "https://a.example/\u0645\u06cc\u200c\u062e",
         "https://a.example/\uff2e",
         "acme.example",
+        "<acme>",
         "https://acme.example/?a=1&b=2#c",
         "https://acme.example/a_x_(b)'s?d=%20",
     ],
@@ -243,6 +245,7 @@ PLAIN = {
         "<b>R &amp; D</b>",
         "www.a.example?b&lt;=1",
         "&#0;",
+        "&#1;",
     ],
     "country": ["NA", "Na", "C\xf4te d'Ivoire"],
     "custom_1": [
@@ -403,4 +406,4 @@ def test_what_a_reader_knows_of_a_number_or_an_error_is_a_change_too() -> None:
     kept, lost = number_change("41791234567"), number_change("1234567890123456")
     assert (kept.kind, kept.damaged, number_change("1234567890123456", exact=True).kind) == ("number", False, "number")
     assert (lost.kind, lost.damaged, lost.message.endswith(lost.reason)) == ("digits", True, True)
-    assert (error_change().value, error_change().damaged) == (None, True)
+    assert (error_change().kind, error_change().value, error_change().damaged) == ("error", None, True)
