@@ -87,11 +87,14 @@ def test_a_stopped_import_names_the_command_that_continues_it(served: Served, le
 
 
 @pytest.mark.thorough
-def test_a_row_with_a_fault_is_not_gone(served: Served, ledger: str) -> None:
-    options = (*served.options, "--ledger", ledger, *OVERWRITE, "--check", "error")
+def test_a_row_with_a_fault_is_not_gone_and_among_the_rejects(served: Served, ledger: str) -> None:
+    rejects = served.folder / "rejects.csv"
+    repeats = ("--repeats", "last", "--rejects", str(rejects))
+    options = (*served.options, "--ledger", ledger, *OVERWRITE, *repeats, "--check", "error")
     served("import", served.save("email,work_phone\nann@x.example,+4915112345\nbo@x.example,\n"), *options)
     done = served("import", served.save("email,work_phone\nann@x.example,4.92E+11\nbo@x.example,\n"), *options)
     assert (done.code, "ledger: 1 unchanged" in done.out.splitlines()) == (3, True)
+    assert rejects.read_text(encoding="utf-8-sig").splitlines()[1].startswith("ann@x.example,4.92E+11,")
     assert done.out.endswith("To import more rows:\n  1 row: --check phone=drop sends them without the phone\n")
 
 
