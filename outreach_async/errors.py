@@ -153,7 +153,7 @@ class Excluded(OutreachError):
     """A row may not be sent, for example because the person has unsubscribed. The message is the reason.
 
     Raise it when `items()` of a mapping is iterated: `create_many` then sends nothing of the row, and reports it as `excluded`,
-    which is no failure.
+    which is no failure. Other rows of the person are sent unless they raise it, too; `File.rows` excludes all rows of a person.
 
     Example:
         ```python

@@ -256,7 +256,7 @@ def scan_people(
     file: File, columns: Columns, policy: CheckPolicy, found: dict[int, str], *, unit: RowUnit = "line", place: str = ""
 ) -> Iterator[None]:
     """Add the people whom a row of a file excludes, block by block. The name of a row begins with `place`."""
-    if not columns.consent or policy.levels["consent"] != "error":
+    if not columns.consent or columns.email_at is None or policy.levels["consent"] != "error":
         return
     reader, count = RowReader(columns, policy), 0
     for block in read_blocks(file, columns, _SCAN_SIZE):

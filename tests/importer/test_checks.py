@@ -437,8 +437,10 @@ def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody()
     rows = [("a@a.example", "", ""), ("b@b.example", "", "yes")]
     issues = ((1, error_change()), (1, number_change("7")))
     block = Block.of([Record(line, cells, issues=issues) for line, cells in enumerate(rows, 2)])
-    read = RowReader(columns, CheckPolicy.of()).read(block)
+    reader = RowReader(columns, CheckPolicy.of())
+    read = reader.read(block)
     assert [row.excluded for row in read.rows()] == [None, "column 'Deleted' says 'yes'"]
+    assert reader.find_excluded(block) == [(1, "b@b.example")]
     ((check, level, _, reason, message),) = read.findings[0]
     assert (check, level, reason) == ("consent", "warn", "an error in column 'Unsubscribed'")
     what = "column 'Unsubscribed': the cell's value is an error such as #N/A, which excludes nobody"
