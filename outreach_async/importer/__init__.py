@@ -141,9 +141,9 @@ Rejects
 -------
 A rejects file contains the failed rows (outcome `rejected`, `not_applied` or `unknown`), with the columns of the input and the
 reason. Fix the rows and import the rejects file; the import ignores the columns that this file adds. If the cells do not show
-the row, the column `_text` does: the text of a line that does not fit the header or is not CSV or JSON, or of a row with a
-damaged value. Such a row is rejected until its `_text` is blank: correct the cells, and clear `_text`. If only blank cells are
-missing at the end of the row, clear it alone.
+why the row failed, the column `_text` has its text: of a line that does not fit the header or is not CSV or JSON, of a row with
+a damaged value, and with `--repeats error` of a repeated e-mail. Such a row is rejected until its `_text` is blank: correct the
+cells, and clear `_text`. If only blank cells are missing at the end of the row, clear it alone.
 
 With a journal, `rejects_of` finds the failed rows after the run, as its example shows. A journal with
 `fingerprint=file.fingerprint()` is never resumed with a file that has changed since the first run, or of which other rows are

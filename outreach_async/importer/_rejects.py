@@ -25,7 +25,7 @@ from outreach_async.bulk._targets import fails_only_its_rows
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, text_of
+from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, join_cells, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.importer._unmapped import IGNORE
 
@@ -177,6 +177,8 @@ def reject(
         print(row.line, row.code, row.field)  # -> 2 rejected email
         ```
     """
+    if outcome.repeats is not None:  # alone in a file, the row would replace the values of the one that counts
+        text = text or join_cells(cells)
     return Reject(line, cells, outcome.status.value, find_field(outcome), reject_message(outcome, find_number), text)
 
 

@@ -42,6 +42,21 @@ def test_rejects_imported_unchanged_store_nothing_and_keep_their_text(
     assert second["_message"].startswith("_text: expected a blank cell, got the text of a rejected row")
 
 
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_rejected_repeat_replaces_no_values_until_its_text_is_cleared(served: Served, *, journal: bool) -> None:
+    path, rejects = served.save("email,City\nb@a.example,Bonn\nB@a.example,Lyon\n"), served.folder / "rejects.csv"
+    options = (*served.options, "--duplicates", "overwrite")
+    record = ("--journal", str(served.folder / "run.db")) if journal else ()
+    cities = []
+    assert served("import", path, *options, "--repeats", "error", "--rejects", str(rejects), *record).code == 3
+    for told in ("", '"B@a.example,Lyon"'):
+        rejects.write_text(rejects.read_text(encoding="utf-8").replace(told, ""), encoding="utf-8")
+        served("import", str(rejects), *options)
+        (contact,) = served.service.contacts("space_1")
+        cities.append(contact["fields"]["city"])
+    assert cities == ["Bonn", "Lyon"]
+
+
 def test_the_option_that_the_error_of_a_short_row_names_imports_it(served: Served) -> None:
     path = served.save("email,City,Zip\na@a.example,Lyon\n")
     done = served("import", path, *served.options)
