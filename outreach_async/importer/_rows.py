@@ -359,7 +359,7 @@ class RowReader:
             self._check(draft, name, code, at)
         self._require_sendable(draft, block)
         if self._people:
-            excluded = self._find_people(draft) | excluded
+            excluded |= self._find_people(draft, {row for row, finding in excluded.items() if finding.level == "error"})
         return self._assemble(block, draft, faults, excluded)
 
     def find_excluded(self, block: Block) -> list[tuple[int, str]]:
@@ -417,15 +417,15 @@ class RowReader:
                 found.setdefault(row, RowFinding("consent", self._levels["consent"], code, name, reason))
         return {**doubts, **found}
 
-    def _find_people(self, draft: _Draft) -> dict[int, RowFinding]:
-        """Return a finding for each row of a person whom a row of the file excludes."""
+    def _find_people(self, draft: _Draft, known: Collection[int]) -> dict[int, RowFinding]:
+        """Return a finding for each row of a person whom another row of the file excludes."""
         people = self._people
         return {
             row: RowFinding(
                 "consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, whose person must not be written to"
             )
             for row, person in enumerate(map(hash_person, self._list_emails(draft)))
-            if person in people
+            if person in people and row not in known
         }
 
     def _read_field(self, draft: _Draft, code: str, places: Sequence[int], issues: _Issues) -> None:

@@ -17,7 +17,7 @@ from outreach_async.importer import Columns, map_columns
 from outreach_async.importer import _checks as checks
 from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._rows import Block, Record, RowFinding, RowReader
+from outreach_async.importer._rows import Block, Record, RowFinding, RowReader, hash_person
 
 # Policy.
 
@@ -441,6 +441,8 @@ def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody()
     read = reader.read(block)
     assert [row.excluded for row in read.rows()] == [None, "column 'Deleted' says 'yes'"]
     assert reader.find_excluded(block) == [(1, "b@b.example")]
+    again = RowReader(columns, CheckPolicy.of(), {hash_person("a@a.example"): "line 9"}).read(block)
+    assert again.row(0).excluded == "same address as line 9, whose person must not be written to"
     ((check, level, _, reason, message),) = read.findings[0]
     assert (check, level, reason) == ("consent", "warn", "an error in column 'Unsubscribed'")
     what = "column 'Unsubscribed': the cell's value is an error such as #N/A, which excludes nobody"
