@@ -107,6 +107,12 @@ def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:
     return " or ".join(show_name(by_folded[each]) for each in get_close_matches(_fold(name), by_folded, n=3, cutoff=cutoff))
 
 
+def hint_similar(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the most similar names, to be written behind a name that is unknown; an empty string if none is similar."""
+    near = similar_names(name, known, cutoff)
+    return f" (similar: {near})" if near else ""
+
+
 def _fold(name: str) -> str:
     return name[:_MAX_COMPARED].casefold()  # a comparison takes time by the square of the length
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import attrs
 
 from outreach_async._service.operations import order_fields
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._service.validation import TARGET_FIELDS, hint_similar
 from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds, is_about_telephones, load_consent_headers
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r" \(\d+\)$")  # of a column whose name occurs more than once
-_MAX_SIMILAR: Final = 3
-_MIN_SIMILARITY: Final = 0.6  # of suggested names: 'company' and 'company_name' have 0.78
 
 _Tier: TypeAlias = tuple[Callable[[str], str], Mapping[str, frozenset[str]]]
 """A function that normalises a name, and the field codes by normalised name."""
@@ -384,22 +381,16 @@ def _resolve_overrides(
         raise InvalidRequest(f"map: {what}, such as {open_[0]!r}; replace it")
     for column, code in overrides.items():
         if clean_name(column) not in names:
-            similar = _suggest_similar(column, names)
+            similar = hint_similar(column, names)
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
             known = [*_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES, *(field.code for field in fields)]
-            similar = _suggest_similar(code, dict.fromkeys(known))
+            similar = hint_similar(code, known)
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
             )
         chosen[clean_name(column)] = None if code in {"", IGNORE} else code
     return chosen
-
-
-def _suggest_similar(name: str, known: Iterable[str]) -> str:
-    by_normalised = {fold_name(candidate): candidate for candidate in known}
-    matches = get_close_matches(fold_name(name), by_normalised, n=_MAX_SIMILAR, cutoff=_MIN_SIMILARITY)
-    return f" (similar: {', '.join(repr(by_normalised[match]) for match in matches)})" if matches else ""
 
 
 def _group_columns(headers: Sequence[str], decisions: Sequence[Decision | None], mapper: ColumnMapper) -> dict[str, list[int]]:

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.importer._table import MAX_COLUMNS, MAX_TITLE, count_reason_columns, is_address, title_error, trim_cells
+from outreach_async.importer._table import MAX_COLUMNS, MAX_TITLE, count_reason_columns, title_error, trim_cells
+from outreach_async.importer._unmapped import is_address
 
 UNCLOSED_MESSAGE: Final = "unexpected end of data"  # csv.Error has no error code, so its message identifies the error
 

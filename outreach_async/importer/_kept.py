@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from outreach_async._service.validation import similar_names
-from outreach_async.errors import InvalidRequest, shorten
+from outreach_async._service.validation import hint_similar, show_name
+from outreach_async.errors import InvalidRequest
 
 ALL: Final = "all"
 _PREFIX: Final = "input_"
 _MIN_SIMILARITY: Final = 0.5
-_MAX_SHOWN: Final = 60
 
 
 class KeptColumns:
@@ -27,11 +26,8 @@ class KeptColumns:
         names: dict[str, None] = {}
         for name in (each.strip() for each in wanted):
             if name != ALL and name not in known:
-                near = similar_names(name, known, _MIN_SIMILARITY)
-                hint = f" (similar: {near})" if near else ""
-                raise InvalidRequest(
-                    f"keep: the file has no column {shorten(name, _MAX_SHOWN)!r}{hint}; use a name from its header"
-                )
+                near = hint_similar(name, known, _MIN_SIMILARITY)
+                raise InvalidRequest(f"keep: the file has no column {show_name(name)}{near}; use a name from its header")
             names |= known if name == ALL else {name: None}
         results = {*map(str.casefold, taken)}
         used = results | {*map(str.casefold, names)}

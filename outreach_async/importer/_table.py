@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,8 +29,8 @@ from outreach_async.importer._rows import (
     join_cells,
 )
 from outreach_async.importer._source import ByteSource, InputChanged
+from outreach_async.importer._unmapped import is_address
 
-_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")  # a first line with an address is a row and not a header
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
 MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names
 _SCAN_SIZE: Final = 500  # rows of which only the consent is read
@@ -304,7 +303,7 @@ def with_header(file: _AnyFile, cells: Sequence[str], *notes: str) -> _AnyFile:
     if len(named) > MAX_COLUMNS:
         limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
         raise InvalidRequest(f"{file.name}: {limit}; check that the first line has column names, not data")
-    if address := next((cell.strip() for cell in named if is_address(cell)), None):
+    if address := next((cell.strip() for cell in named if is_address(cell)), None):  # then the line is a row
         remedy = "insert a first line with column names, such as E-mail and First Name"
         raise InvalidRequest(f"{file.name}: expected a header, got the e-mail address {address!r} in the first line; {remedy}")
     added = count_reason_columns(named)
@@ -338,10 +337,6 @@ def title_error(name: str, title: str, line: int, width: int) -> InvalidRequest:
     what = f"expected a header, got {shorten(title.strip(), _MAX_SHOWN)!r} above a table of {width} columns"
     choice = f"pass --header-row {line} if that line has the column names, otherwise --header-row 1"
     return InvalidRequest(f"{name}: {what}; {choice}")
-
-
-def is_address(text: str) -> bool:
-    return _ADDRESS.fullmatch(text.strip()) is not None
 
 
 def count_reason_columns(headers: Sequence[str]) -> int:

@@ -39,6 +39,10 @@ _ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _MIN_SIMILARITY: Final = 0.8  # of proposed fields: 'adress' and 'adresse' have 0.92, 'plan' and 'land' 0.75
 
 
+def is_address(text: str) -> bool:
+    return _ADDRESS.fullmatch(text.strip()) is not None
+
+
 def map_option(header: str, code: str) -> str:
     """Return the option that maps a column, quoted for a shell."""
     return f"--map {shlex.quote(f'{clean_name(header)}={code}')}"
@@ -135,7 +139,7 @@ def unmapped_error(
         if not meanings and len(columns) < _MAX_COMPARED:
             matches = get_close_matches(fold_name(headers[at]), codes, n=6, cutoff=_MIN_SIMILARITY)
             similar = tuple(dict.fromkeys(codes[match] for match in matches))[:_MAX_SIMILAR]
-            if _ADDRESS.fullmatch(samples[at].strip()) and "email" not in taken:
+            if is_address(samples[at]) and "email" not in taken:
                 similar = ("email", *similar)
         # The best proposal comes first. It never ignores the column, whose data would be lost.
         proposals = tuple(code for code in similar if code not in taken and code != IGNORE)

@@ -18,9 +18,7 @@ from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import number_codes
-from outreach_async.importer._rejects import (
-    keep_columns,
-)
+from outreach_async.importer._rejects import keep_columns
 from outreach_async.importer._rows import ExcludedPeople, RowUnit
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import read_rows, require_content
