@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
@@ -86,15 +85,8 @@ class Preflight:
     def find_number(self, index: int) -> RowNumber | None:
         return RowNumber(self.unit, self.lines[index]) if index < len(self.lines) else None
 
-    def counts(self) -> dict[str, int]:
-        """Return the number of findings of each check."""
-        counts: Counter[str] = Counter()
-        for group in self.findings.ordered():
-            counts[group.key.check] += group.count
-        return dict(counts)
-
     def add(self, finding: RowFinding, number: int) -> None:
-        group = self.findings.add(FindingKey(finding.check, finding.level, finding.code, finding.reason), finding.message, number)
+        group = self.findings.add(FindingKey(*finding[:4]), finding.message, number)
         if group is not None:
             group.keep(number, {self.unit: number, "message": finding.message})
 

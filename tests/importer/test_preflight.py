@@ -47,6 +47,14 @@ async def preflight_of(
     return found, refused
 
 
+def counts(found: Preflight) -> dict[str, int]:
+    """Return the number of findings of each check."""
+    groups = found.findings.ordered()
+    return {
+        check: sum(group.count for group in groups if group.key.check == check) for check in {each.key.check for each in groups}
+    }
+
+
 def examples_of(found: Preflight) -> list[tuple[int, str]]:
     """Return the line and the message of each example of the only group."""
     (group,) = found.findings.ordered()
@@ -107,15 +115,15 @@ async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[
 async def test_errors_refuse_rows_and_warnings_do_not() -> None:
     rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
     found, refused = await preflight_of(rows)
-    assert (found.counts(), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
+    assert (counts(found), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
     found, refused = await preflight_of(rows, "error")
-    assert (found.counts(), found.refused) == ({"email": 1, "country": 1}, 2)
+    assert (counts(found), found.refused) == ({"email": 1, "country": 1}, 2)
     assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
 
 
 async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> None:
     found, refused = await preflight_of([("a@a.example", ""), ("NULL", ""), (" ", "US")])
-    assert (found.counts(), [row.line for row, _ in refused]) == ({"cells": 1}, [3, 4])
+    assert (counts(found), [row.line for row, _ in refused]) == ({"cells": 1}, [3, 4])
 
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
@@ -138,12 +146,12 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
         (4, "email: same address as line 2"),
         (5, "email: same address as line 2"),
     ]
-    assert (found.sent, found.refused, found.counts()) == (2, 4, {})
+    assert (found.sent, found.refused, counts(found)) == (2, 4, {})
     assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
-    assert (await preflight_of(rows, "repeat=off"))[0].counts() == {}
+    assert counts((await preflight_of(rows, "repeat=off"))[0]) == {}
     rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
     for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
-        assert (await preflight_of(rows, f"cells={level}"))[0].counts().get("repeat") == repeats
+        assert counts((await preflight_of(rows, f"cells={level}"))[0]).get("repeat") == repeats
 
 
 async def test_an_unreadable_row_is_refused_with_its_error() -> None:
