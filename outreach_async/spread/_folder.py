@@ -23,8 +23,7 @@ from outreach_async.bulk.journal import Journal, JournalStore, ObjectJournal, jo
 from outreach_async.bulk.journal._object_journal import translate_errors
 from outreach_async.bulk.journal._records import Identity, encode_identity, require_same_run
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._rejects import NO_COLUMNS, Reject, describe_outcome, find_field, fit_cells, is_reject
+from outreach_async.importer._rejects import NO_COLUMNS, KeptColumns, Reject, describe_outcome, find_field, fit_cells, is_reject
 from outreach_async.importer._rows import Row
 from outreach_async.importer._table import FILE_COLUMN
 from outreach_async.spread._planning import Part, PlannedFile, planned_rows

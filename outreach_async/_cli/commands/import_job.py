@@ -16,9 +16,8 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import number_codes
-from outreach_async.importer._rejects import keep_columns
+from outreach_async.importer._rejects import KeptColumns
 from outreach_async.importer._rows import ExcludedPeople, RowUnit
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import read_rows, require_content
@@ -72,7 +71,7 @@ class ImportJob:
 
     @kept.default
     def _find_kept(self) -> KeptColumns:
-        return keep_columns(self.keeps, self.file.headers)
+        return KeptColumns(self.keeps, self.file.headers)
 
     @property
     def names_campaign(self) -> bool:

@@ -36,15 +36,14 @@ from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, Row, map_columns, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._kept import KeptColumns
 from outreach_async.importer._mapping_file import apply_mapping, merge_mappings, read_mapping
 from outreach_async.importer._rejects import (
     NO_COLUMNS,
     OUTCOME_COLUMNS,
+    KeptColumns,
     describe_outcomes,
     export_rejects,
     is_rejects_file,
-    keep_columns,
     write_rejects,
 )
 from outreach_async.importer._table import read_rows
@@ -98,7 +97,7 @@ class _Wanted:
                     rows = export_rejects(self.rejects, run.file, run.journal)
             self.screen.print_line(f"{rows:,} rows written to {self.rejects}")
         if self.results is not None:
-            kept = keep_columns(self.keeps, *(headers for run in runs.values() for headers in run.headers))
+            kept = KeptColumns(self.keeps, *(headers for run in runs.values() for headers in run.headers))
             found = ((run.file, run.describe(lambda _: True, kept)) for run in runs.values())
             with files.explain_write_errors("--results", self.results):
                 rows = write_results(self.results, found, kept=kept)
@@ -193,7 +192,7 @@ def _look_up(
     columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
     target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
-    written, kept, policy = count(), keep_columns(wanted.keeps, file.headers), CheckPolicy.of(checks)
+    written, kept, policy = count(), KeptColumns(wanted.keeps, file.headers), CheckPolicy.of(checks)
 
     def read_all() -> Iterator[Row]:
         return (row.clear_blanks() if blank == "clear" else row for row in read_rows(file, columns, policy))

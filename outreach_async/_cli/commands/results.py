@@ -15,8 +15,7 @@ from outreach_async._files.optional import require_module
 from outreach_async._files.spreadsheets import escape_formula
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import File, Row
-from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._rejects import COLUMNS, NO_COLUMNS, describe_outcome, find_email
+from outreach_async.importer._rejects import COLUMNS, NO_COLUMNS, KeptColumns, describe_outcome, find_email
 
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""

@@ -30,8 +30,7 @@ from outreach_async.bulk._targets import Targets
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
-from outreach_async.importer._kept import KeptColumns
-from outreach_async.importer._rejects import ANSWER_PREFIX, keep_columns
+from outreach_async.importer._rejects import ANSWER_PREFIX, KeptColumns
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
 from outreach_async.spread._folder import describe_part, outcomes_of
@@ -89,7 +88,7 @@ def import_in_parts(
             if code in TARGET_FIELDS:
                 screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
     screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
-    kept = keep_columns(settings["keeps"], *(file.headers for file in made.files))
+    kept = KeptColumns(settings["keeps"], *(file.headers for file in made.files))
     with _written_results(screen, made, settings, kept), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
