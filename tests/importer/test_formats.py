@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import re
+import struct
 import subprocess
 import sys
 import threading
@@ -151,8 +152,14 @@ def archive(*names: str, method: int = zipfile.ZIP_STORED) -> bytes:
 
 
 LONG = "y" * 99
-HUGE = archive("a.csv").replace(b"workbook", b"workshop")
-HUGE = HUGE[:-10] + b"\xff\xff\xff\0" + HUGE[-6:]  # the size of the list of names
+
+
+def listing(count: int) -> bytes:
+    """Return an archive that lists one file many times."""
+    content = archive("a.csv").replace(b"workbook", b"workshop")
+    start, end = content.index(b"PK\1\2"), content.index(b"PK\5\6")
+    numbers = struct.pack("<HHL", count, count, count * (end - start))
+    return content[:start] + content[start:end] * count + content[end : end + 8] + numbers + content[end + 16 :]
 
 
 @pytest.mark.parametrize("name", ["people.csv", "people.xlsx", "people", "people.zip"])
@@ -170,7 +177,8 @@ HUGE = HUGE[:-10] + b"\xff\xff\xff\0" + HUGE[-6:]  # the size of the list of nam
         (archive(), "a ZIP archive; unpack it"),
         (archive("a.csv")[:-9].replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
         (archive("a.csv").replace(b"PK\1\2", b"PK\1\0").replace(b"workbook", b"workshop"), "a ZIP archive; unpack it"),
-        (HUGE, "a ZIP archive; unpack it"),
+        (listing(1_000), "a ZIP archive with 'a.csv', 'a.csv', 'a.csv', 'a.csv', 'a.csv', 995 more files; unpack it"),
+        (listing(21_000), "a ZIP archive; unpack it"),  # more than 1 MiB of names, which are not read
         (archive("Index/Document.iwa", "Index/Tables/x.iwa"), "a document of Apple Numbers; export it as CSV or XLSX"),
         (archive("word/document.xml"), "a Word document; copy its table into a spreadsheet"),
     ],
