@@ -27,6 +27,7 @@ from outreach_async.importer._checks import (
 )
 from outreach_async.importer._columns import Columns, is_contact_member
 from outreach_async.importer._consent import find_exclusion
+from outreach_async.importer._known_exports import fold_name
 
 _MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
 
@@ -351,7 +352,7 @@ class RowReader:
     def read(self, block: Block) -> ReadBlock:
         """Return the rows of a block. The first value of each field counts, and is checked."""
         draft, faults = self._draft(block)
-        excluded = self._find_excluded(draft.cells, block) if self._levels["consent"] != "off" else {}
+        excluded = self._find_excluded(draft.cells, block, self.columns.consent) if self._levels["consent"] != "off" else {}
         issues = self._issues(block, faults)
         for code, places in self.columns.sources.items():
             self._read_field(draft, code, places, issues)
@@ -367,7 +368,9 @@ class RowReader:
         width = len(self.columns.headers)
         cells = [each if len(each) == width else [*each, *[""] * width][:width] for each in block.cells]
         draft, faults = self._draft(block._replace(cells=cells, faults={}))
-        if not (excluded := self._find_excluded(draft.cells, block)):
+        # A deleted record is often a duplicate of one that stays, so it says nothing about its person.
+        consent = [(at, code) for at, code in self.columns.consent if "deleted" not in fold_name(self.columns.headers[at])]
+        if not (excluded := self._find_excluded(draft.cells, block, consent)):
             return []
         places = self.columns.sources["email"]
         self._read_field(draft, "email", places, self._issues(block, faults))
@@ -392,11 +395,13 @@ class RowReader:
     def _issues(self, block: Block, faults: Mapping[int, str]) -> _Issues:
         return _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
 
-    def _find_excluded(self, columns: Sequence[Sequence[str]], block: Block) -> dict[int, RowFinding]:
+    def _find_excluded(
+        self, columns: Sequence[Sequence[str]], block: Block, consent: Sequence[tuple[int, str]]
+    ) -> dict[int, RowFinding]:
         """Return a finding for each row of a person who must not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
         doubts: dict[int, RowFinding] = {}
-        for at, code in self.columns.consent:
+        for at, code in consent:
             header = self.columns.headers[at]
             name = f"column {header.strip()!r}"
             reasons = {text: find_exclusion(code, header, text) for text in {*columns[at]}}

@@ -122,6 +122,13 @@ def test_a_column_of_a_tool_that_looks_like_one_is_not_ignored_by_a_pattern() ->
         map_columns([*headers, "Unsubscribed (customer.metafields.custom.out)"], ignore_unknown=True)
 
 
+def test_a_deleted_record_excludes_no_other_record_of_its_person() -> None:
+    lines = ["a@a.example,true,", "a@a.example,false,", "b@b.example,true,yes", "b@b.example,false,"]
+    file = open_file(BytesIO("\n".join(["email,IsDeleted,Unsubscribed", *lines]).encode()), format="csv")
+    rows = [*file.rows(map_columns(file.headers))]
+    assert [row.excluded is not None for row in rows] == [True, False, True, True]
+
+
 def test_a_row_that_does_not_fit_the_header_excludes_its_person() -> None:
     lines = ["a@a.example,yes", "a@a.example,,Lyon", "b@b.example,yes,Lyon,Fr", "b@b.example,,", "c@c.example", "c@c.example,,"]
     file = open_file(BytesIO("\n".join(["email,Unsubscribed,city", *lines]).encode()), format="csv")
