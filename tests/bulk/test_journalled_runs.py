@@ -64,6 +64,16 @@ async def test_the_last_outcomes_of_a_run_do_not_wait_for_others(tmp_path: Path)
     assert anyio.current_time() - began < 1
 
 
+async def test_many_outcomes_do_not_wait_for_more(tmp_path: Path) -> None:
+    began, refused = anyio.current_time(), [{"email": ""}] * 600
+    journal = ObjectJournal(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
+    run = client(Script(HANG)).contacts.create_many(
+        [NewContact("ann@a.example"), *refused], journal=journal, stop_after_rejects=None
+    )
+    assert {outcome.status for outcome in await outcomes_of(run, 500)} == {Outcome.REJECTED}
+    assert anyio.current_time() - began < 1
+
+
 async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: Journal) -> None:
     emails = [NewContact("ann@a.example"), NewContact("bo@a.example"), NewContact("ann@a.example")]
     options: Any = {"journal": journal, "repeats": "error", "concurrency": 1}

@@ -165,6 +165,7 @@ def test_plain_numbers_are_accepted_without_the_library() -> None:
         ("+1 000 000 0000", None, "not a valid number for calling code +1"),
         ("+999 1234 5678", None, "not a phone number: "),
         ("12", "DE", "not a valid number for calling code +49"),
+        ("+1 206/555/0100", None, "expected only digits, blanks and + ( ) - . in the number; remove the other signs"),
     ],
 )
 def test_an_invalid_number_is_reported_with_the_reason(text: str, country: str | None, message: str) -> None:
