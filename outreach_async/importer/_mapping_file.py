@@ -84,17 +84,13 @@ def mapping_text(columns: Columns, name: str) -> str:
 
 def draft_text(error: UnmappedColumns, headers: Sequence[str], name: str) -> str:
     """Return the mapping of a file with unknown columns, for a user to complete: a placeholder is refused by `map_columns`."""
-    rows = {
-        at: (clean_name(header), IGNORE if decision[0] is None else decision[0], decision[1])
-        for at, (header, decision) in enumerate(zip(headers, error.decisions, strict=True))
-        for decision in [decision or (None, "unknown, ignored")]
-    }
+    decisions = [decision or (None, "unknown, ignored") for decision in error.decisions]
     for column in error.columns:
-        rows[column.number - 1] = (
-            clean_name(column.header),
-            column.proposals[0],
-            f"check this line: {'; '.join(column.comments)}",
-        )
+        decisions[column.number - 1] = column.proposals[0], f"check this line: {'; '.join(column.comments)}"
+    rows = [
+        (clean_name(header), IGNORE if code is None else code, reason)
+        for header, (code, reason) in zip(headers, decisions, strict=True)
+    ]
     notes = [f"Check the marked lines, and replace each {CODE} with the code of a field, or with {IGNORE}."]
     return _write_mapping(name, notes, [rows[at] for at in error.order])
 
