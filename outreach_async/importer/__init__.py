@@ -100,11 +100,10 @@ ignored. A column that only looks like one of these is an error, also with `igno
 
 A column may also map to `campaign` or `workspace`: each row then goes to the campaign that it names, by id or name. The command
 recognises a column such as "Campaign" if every value is the id or the name of a campaign. Otherwise, such a column is an error
-until you add `--map Campaign=campaign` or `--map Campaign=ignore`. In Python, pass the override `{"Campaign": "campaign"}`.
-A row whose campaign does not exist is rejected. See `outreach_async.Target`, also for contacts that exist already.
+until an override maps or ignores it. A row whose campaign does not exist is rejected. See `outreach_async.Target`.
 
-The command saves these decisions in a file (`import --save-mapping`), and reads them with `--mapping`. The order of the columns
-in the file is the order of preference. If columns are unknown, the command writes a new file with proposals, for you to complete.
+`import --save-mapping FILE` writes these decisions to a file, in the order of preference, and `--mapping FILE` reads them. If
+columns are unknown, a new file has proposals for you to complete.
 
 Checks
 ------
@@ -148,8 +147,7 @@ cells, and clear `_text`. If only blank cells are missing at the end of the row,
 
 With a journal, `rejects_of` finds the failed rows after the run, as its example shows. A journal with
 `fingerprint=file.fingerprint()` is never resumed with a file that has changed since the first run, or of which other rows are
-read (`sheet`, `header_row`, `hidden`). If `create_many` stored the rows in the journal (`spool=True`),
-`spooled_rejects(journal)` returns the failed rows from the journal.
+read (`sheet`, `header_row`, `hidden`). If the journal stores the rows (`spool=True`), `spooled_rejects(journal)` returns them.
 """
 
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
