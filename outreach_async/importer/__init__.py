@@ -120,8 +120,7 @@ the check of its field: `phone=error` rejects its row. `cells=error` rejects row
 every cell is sent as it is. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
 A row of a person who must not be written to, as a column says, has the outcome `excluded`, which is no failure, and so has every
-other row with this e-mail, unless its record is only deleted. Only `consent=warn` or `consent=off` sends these rows; a level for
-all checks does not. In Python:
+other row with this e-mail, unless the record is only deleted. Only `consent=warn` or `consent=off` sends these rows. In Python:
 
 ```python
 from pathlib import Path
