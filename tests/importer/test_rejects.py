@@ -158,6 +158,8 @@ def test_a_row_that_its_cells_do_not_show_has_its_text_in_the_rejects(tmp_path: 
     assert {row.fault for row in again} == {
         "_text: expected a blank cell, got the text of a rejected row; correct the other cells, and clear _text"
     }
+    import_faults(open_file(path := tmp_path / "rejects.csv"), tmp_path)
+    assert path.read_text(encoding="utf-8").count("clear _text") == len(texts)
 
 
 def test_a_damaged_value_in_a_column_that_is_ignored_needs_no_correction(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_the_wheel_stays_small(wheel: Path) -> None:
     # Data that can be generated, such as the contacts of the demo, is not shipped. Nearly all of the wheel is Python code.
     files = [each for each in zipfile.ZipFile(wheel).infolist() if not each.filename.endswith((".py", "RECORD"))]
     assert wheel.stat().st_size < 1_000_000
-    assert sum(each.compress_size for each in files) < 72_000
+    assert sum(each.compress_size for each in files) < 90_000
     assert max(each.file_size for each in files) < 40_000
 
 
