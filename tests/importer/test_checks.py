@@ -434,13 +434,13 @@ def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() 
 
 
 def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody() -> None:
-    columns = map_columns(["email", "Unsubscribed", "Deleted"])
+    columns = map_columns(["email", "Unsubscribed", "Opted out"])
     rows = [("a@a.example", "", ""), ("b@b.example", "", "yes")]
     issues = ((1, error_change()), (1, number_change("7")))
     block = Block.of([Record(line, cells, issues=issues) for line, cells in enumerate(rows, 2)])
     reader = RowReader(columns, CheckPolicy.of())
     read = reader.read(block)
-    assert [row.excluded for row in read.rows()] == [None, "column 'Deleted' says 'yes'"]
+    assert [row.excluded for row in read.rows()] == [None, "column 'Opted out' says 'yes'"]
     assert reader.find_excluded(block) == [(1, "b@b.example")]
     again = RowReader(columns, CheckPolicy.of(), {hash_person("a@a.example"): "line 9"}).read(block)
     assert again.row(0).excluded == "same address as line 9, whose person must not be written to"
