@@ -550,8 +550,11 @@ async def test_a_blank_target_is_that_of_the_run() -> None:
 # What a ledger can say about values that were emptied
 
 
+@pytest.mark.parametrize(
+    "names", [{"a csv.DictReader", "a file", "dicts"}, pytest.param({*TABLES, *OTHERS}, marks=pytest.mark.thorough, id="all")]
+)
 @virtual_time
-async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(folder: Path) -> None:
+async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(names: set[str], folder: Path) -> None:
     async def check(name: str, make: Callable[[Table], Any], options: dict[str, Any], kept: list[int]) -> None:
         ledger, found = Ledger(folder / f"{name} {options}", inline=True), list[int]()
         async with client_of(service()) as client:
@@ -567,4 +570,4 @@ async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(folder
         *((name, make, {"blank": "clear"}, [0, 0, 0, 0]) for name, make in tables.items()),
         *((name, make, {}, [0, 0, 0, 0]) for name, make in OTHERS.items()),
     ]
-    await check_rows_async(rows, check)
+    await check_rows_async([row for row in rows if row[0] in names], check)
