@@ -495,7 +495,16 @@ async def test_what_blank_and_normalise_cannot_mean_is_refused_before_all_else(f
 
 
 MISSING = [
-    *(float("nan"), np.float64("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA, Decimal("NaN"), Decimal("sNaN")),
+    *(
+        float("nan"),
+        np.float64("nan"),
+        np.float32("nan"),
+        np.datetime64("NaT", "s"),
+        pd.NaT,
+        pd.NA,
+        Decimal("NaN"),
+        Decimal("sNaN"),
+    ),
 ]
 
 
