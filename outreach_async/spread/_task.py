@@ -14,7 +14,7 @@ import attrs
 from outreach_async._assembly import create_transport
 from outreach_async._engine.shared_rate import Rate
 from outreach_async._service.validation import require_choice, require_id, require_number, require_rate, require_seconds, trim
-from outreach_async._vocabulary import FAILED_OUTCOMES
+from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome  # noqa: F401 - of annotations
 from outreach_async.bulk import Outcomes
 from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_counts, add_targets  # noqa: F401 - of annotations
 from outreach_async.bulk.journal._records import Earlier
