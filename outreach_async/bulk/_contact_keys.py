@@ -32,6 +32,11 @@ def contact_key(email: str) -> str:
     return email.strip().lower()
 
 
+def hash_contact(email: str) -> int:
+    """Return a hash of the contact key, for sets of millions of people. It differs from process to process."""
+    return hash(contact_key(email))
+
+
 def order_key(email: str) -> str:
     """Return a key that is equal for two e-mail addresses if, and only if, a service may treat the addresses as equal."""
     # It says what may be one contact, never what is one; see `contact_key`. Rows with the same key are sent one after the other,

@@ -119,8 +119,9 @@ rejects a row with a finding, `country=drop` leaves the value out, and `country=
 the check of its field: `phone=error` rejects its row. `cells=error` rejects rows with any change of a cell; with `cells=off`,
 every cell is sent as it is. The checks of e-mail addresses and phone numbers need the extra `validate`.
 
-A row of a person who must not be written to, as a column says, has the outcome `excluded`, which is no failure, and so has every
-other row with this e-mail, unless the record is only deleted. Only `consent=warn` or `consent=off` sends these rows. In Python:
+A row of a person who must not be written to, as a column says, has the outcome `excluded`, which is no failure. So has every
+other row with this e-mail, but a deleted record excludes only itself. Only `consent=warn` or `consent=off` sends these rows. In
+Python:
 
 ```python
 from pathlib import Path

@@ -15,7 +15,7 @@ import attrs
 from outreach_async._service.validation import TARGET_FIELDS, require_encodable, show_name
 from outreach_async._service.values import DIGIT_FIELDS, PHONE_FIELDS, Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._cells import is_blank
-from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._contact_keys import hash_contact
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer._checks import (
     CHECK_OF_FIELD,
@@ -325,10 +325,6 @@ ExcludedPeople: TypeAlias = Mapping[int, str]
 SAME_PERSON: Final = "same address as an excluded row"
 
 
-def hash_person(email: str) -> int:
-    return hash(contact_key(email))
-
-
 class RowReader:
     """Reads the rows of blocks, in a dry run and in a run alike, so that a run sends exactly what the dry run has judged.
 
@@ -429,7 +425,7 @@ class RowReader:
             row: RowFinding(
                 "consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, whose person must not be written to"
             )
-            for row, person in enumerate(map(hash_person, self._list_emails(draft)))
+            for row, person in enumerate(map(hash_contact, self._list_emails(draft)))
             if person in people and row not in known
         }
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import attrs
 
 from outreach_async._files.spreadsheets import unescape_formula
+from outreach_async.bulk._contact_keys import hash_contact
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
@@ -25,7 +26,6 @@ from outreach_async.importer._rows import (
     RowReader,
     RowUnit,
     describe_misfit,
-    hash_person,
     join_cells,
 )
 from outreach_async.importer._source import ByteSource, InputChanged
@@ -261,7 +261,7 @@ def scan_people(
     for block in read_blocks(file, columns, _SCAN_SIZE):
         for at, email in reader.find_excluded(block):
             number = RowNumber(unit, block.lines[at] if unit == "line" else count + at + 1)
-            found.setdefault(hash_person(email), f"{place}{number}")
+            found.setdefault(hash_contact(email), f"{place}{number}")
         count += len(block.lines)
         yield
 

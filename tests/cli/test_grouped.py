@@ -110,6 +110,8 @@ def test_findings_of_a_file_that_cannot_be_read_to_its_end_stand_beside(served: 
     lines = "email,country\n" + "".join(f"u{chance.random()}@x.example,Germny\n" for _ in range(600))
     people = served.folder / "people.csv.gz"
     people.write_bytes(gzip.compress(lines.encode())[:-500])
+    first = served("import", str(people), *served.options, "--findings", str(path))
+    assert f"--findings is not complete: it wrote {beside}\n" in first.err  # no earlier file is said to be left
     path.write_text("file,line,record,check\n", encoding="utf-8")
     done = served("import", str(people), *served.options, "--findings", str(path), "--force")
     assert (done.code, f"--findings is not complete: it wrote {beside}, and left {path} as it was" in done.err) == (2, True)

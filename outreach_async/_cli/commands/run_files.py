@@ -38,7 +38,8 @@ def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is
         if is_finished:
             beside.unlink(missing_ok=True)
         else:
-            screen.warn(f"{flag} is not complete: it wrote {beside}, and left {path} as it was")
+            kept = f", and left {path} as it was" if path.exists() else ""
+            screen.warn(f"{flag} is not complete: it wrote {beside}{kept}")
 
 
 @contextmanager

@@ -18,10 +18,10 @@ from outreach_async._service.contacts import RUN_TARGET, Target
 from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._cells import count_kept
-from outreach_async.bulk._contact_keys import contact_key, order_keys
+from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RecentEmails, Repeats, RowParser, email_of
-from outreach_async.bulk._run.repeated import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan, hash_email
+from outreach_async.bulk._run.repeated import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
 from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import StreamReader
@@ -130,7 +130,7 @@ class Comparer:
         repeated = emails.find_repeated()
         plan = RepeatPlan(policy)
         for batch in _batches(read()) if repeated else ():
-            chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_email(email) in repeated]
+            chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_contact(email) in repeated]
             while chosen:
                 try:
                     rows = [batch[at] for at in chosen]

@@ -16,7 +16,7 @@ import attrs
 
 from outreach_async._service.contacts import Target
 from outreach_async._vocabulary import Outcome
-from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._contact_keys import contact_key, hash_contact
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats
 from outreach_async.bulk.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS
@@ -54,7 +54,7 @@ class EmailCounter:
         self._buckets = [array("q") for _ in range(_BUCKETS)]
 
     def add(self, emails: Iterable[str | None]) -> None:
-        for value in map(hash_email, filter(None, emails)):
+        for value in map(hash_contact, filter(None, emails)):
             self._buckets[value % _BUCKETS].append(value)
 
     def find_repeated(self) -> set[int]:
@@ -64,10 +64,6 @@ class EmailCounter:
             seen = set[int]()
             found.update(value for value in bucket if value in seen or seen.add(value))  # type: ignore[func-returns-value]
         return found
-
-
-def hash_email(email: str) -> int:
-    return hash(contact_key(email))
 
 
 class _Sequence:
