@@ -112,8 +112,8 @@ def open_file(
         format: One of `FORMATS`; by default, the suffix determines it or, if that is unknown, the first bytes.
         delimiter: Character between the cells of a CSV file, or its name, such as `"tab"`; by default, it is detected.
         short_rows: What becomes of a row of a CSV file with fewer cells than the header: `"reject"`, the default, or `"pad"`,
-            which adds blank cells. Some programs omit blank cells at the end of a row, but a line break within a cell without
-            quotes also makes a row short.
+            which adds empty cells, whose fields are not sent, and not cleared by `blank="clear"`. Some programs omit blank cells
+            at the end of a row, but a line break within a cell without quotes also makes a row short.
         hidden: What becomes of the hidden rows of a workbook, such as those that a filter hides: `"send"`, the default, or
             `"skip"`, which needs XLSX or XLSM.
 

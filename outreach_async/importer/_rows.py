@@ -43,7 +43,7 @@ class Record(NamedTuple):
     text: str = ""
     """The row as in the file, if its cells do not show it: of a line that is not CSV or JSON, or with a damaged value."""
     absent: Collection[int] = ()
-    """The empty cells that are not blank, because an object does not have their keys: they say nothing, and clear no field."""
+    """The empty cells that are not blank, because the file does not have them: they say nothing, and clear no field."""
 
 
 RowUnit: TypeAlias = Literal["line", "record"]

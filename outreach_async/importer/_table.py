@@ -209,10 +209,13 @@ class File(ABC):
                 for at, issues in block.issues.items():
                     block.issues[at] = tuple(issue for issue in issues if issue[0] < kept)
             if self._pads:
-                for at, cells in enumerate(block.cells):
-                    if len(cells) < kept and at not in block.faults:
-                        block.cells[at] = [*cells, *[""] * (kept - len(cells))]
-            yield block
+                short = {at: len(cells) for at, cells in enumerate(block.cells) if len(cells) < kept and at not in block.faults}
+                for at, length in short.items():
+                    block.cells[at] = [*block.cells[at], *[""] * (kept - length)]
+                # The file does not have these cells: they are not blank, and clear no field.
+                yield block._replace(absent={at: range(length, kept) for at, length in short.items()})
+            else:
+                yield block
 
 
 def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:

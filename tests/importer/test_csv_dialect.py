@@ -153,6 +153,12 @@ def test_short_rows_are_padded_if_requested() -> None:
     assert [bool(row.fault) for row in rows] == [False, False, False, True]
 
 
+def test_a_cell_that_a_short_row_lacks_clears_no_field() -> None:
+    _, rows = read(b"email,city,zip\na@a.example,\nb@b.example,,\n", format="csv", short_rows="pad")
+    assert [row.blanks for row in rows] == [("city",), ("city", "zip")]
+    assert dict(rows[0].clear_blanks()) == {"email": "a@a.example", "city": None}
+
+
 def test_a_line_that_is_not_csv_is_told_with_the_remedy_for_its_quotes() -> None:
     _, rows = read(b'email,city\na@a.example,"x \\"y\\""\nb@b.example,"C:\\"\nc@c.example,"x" y\n')
     assert str(rows[0].fault).endswith('; write each quote within a cell as ""')
