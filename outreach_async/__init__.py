@@ -39,11 +39,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outreach_async._engine.shared_rate import Rate, RateShare, RateUsage, SharedRate
-    from outreach_async._service.contacts import CreatedContact, NewContact, Target
-    from outreach_async._service.retry import RetryPolicy
+    from outreach_async._core.contacts import CreatedContact, NewContact, Target
+    from outreach_async._core.retry import RetryPolicy
+    from outreach_async._core.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, Outcome
-    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome, Journal, Ledger, ObjectJournal
+    from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
         BulkError,
@@ -76,7 +76,9 @@ if TYPE_CHECKING:
         WorkspaceField,
     )
     from outreach_async.pagination import Collected, Pager
-    from outreach_async.redis_rate import RedisRate
+    from outreach_async.rates._redis import RedisRate
+    from outreach_async.store.journal import Journal, ObjectJournal
+    from outreach_async.store.ledger import Ledger
     from outreach_async.transport._aiohttp import AiohttpTransport
     from outreach_async.transport._httptools import HttptoolsTransport
     from outreach_async.transport._httpx import HttpxTransport
@@ -143,18 +145,20 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "bulk": "BulkProgress BulkReport ContactOutcome Journal Ledger ObjectJournal",
+    "bulk": "BulkProgress BulkReport ContactOutcome",
     "client": "OutreachClient",
-    "_service.contacts": "CreatedContact NewContact Target",
+    "_core.contacts": "CreatedContact NewContact Target",
     "errors": (
         "BulkError BulkStopped BulkSuspended ContactRejected DeadlineExceeded Excluded Forbidden InvalidRequest JournalError "
         "NotFound OutreachError RateLimited StatusError TransportError Unauthorized UnexpectedResponse"
     ),
     "models": "Campaign CampaignSteps FieldList Mailbox Page ResponseInfo Step Template Undecodable WorkspaceField",
     "pagination": "Collected Pager",
-    "redis_rate": "RedisRate",
-    "_service.retry": "RetryPolicy",
-    "_engine.shared_rate": "Rate RateShare RateUsage SharedRate",
+    "rates._redis": "RedisRate",
+    "_core.retry": "RetryPolicy",
+    "_core.shared_rate": "Rate RateShare RateUsage SharedRate",
+    "store.journal": "Journal ObjectJournal",
+    "store.ledger": "Ledger",
     "transport._aiohttp": "AiohttpTransport",
     "transport._httptools": "HttptoolsTransport",
     "transport._httpx": "HttpxTransport",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from outreach_async._engine.call import CallOptions
-from outreach_async._engine.engine import Engine
-from outreach_async._engine.logs import configure_logging
-from outreach_async._engine.shared_rate import Rate
-from outreach_async._service.operations import KEY_REMEDY, RequestDefaults
-from outreach_async._service.retry import RetryPolicy
-from outreach_async._service.validation import read_rate, require_id, require_number, require_rate, trim, type_name
+from outreach_async._core.arguments import read_rate, require_id, require_number, require_rate, trim, type_name
+from outreach_async._core.call import CallOptions
+from outreach_async._core.engine import Engine
+from outreach_async._core.logs import configure_logging
+from outreach_async._core.operations import KEY_REMEDY, RequestDefaults
+from outreach_async._core.retry import RetryPolicy
+from outreach_async._core.shared_rate import Rate
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
@@ -25,8 +25,8 @@ from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
-    from outreach_async._config_file import ConfiguredWorkspace, ConfigValues
-    from outreach_async._engine.observer import Observer
+    from outreach_async._core.observer import Observer
+    from outreach_async.config._file import ConfiguredWorkspace, ConfigValues
     from outreach_async.hooks import Hook
 
 
@@ -87,7 +87,7 @@ def create_transport(base_url: str, backend: str, limit: int) -> Transport:
 
 def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
     """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
-    from outreach_async._config_file import at_address, key_of  # imported on demand: few clients have a configuration file
+    from outreach_async.config._file import at_address, key_of  # imported on demand: few clients have a configuration file
 
     chosen = _choose_workspace(config, workspace)
     arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
@@ -109,7 +109,7 @@ def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping
 
 
 def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
-    from outreach_async._config_file import select  # as above
+    from outreach_async.config._file import select  # as above
 
     if workspace is None:
         found = select(config, os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
@@ -135,7 +135,7 @@ def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> Re
 def build_observer(hooks: Iterable[Hook], transport: Transport) -> Observer | None:
     if isinstance(hooks, list | tuple) and not hooks:
         return None
-    from outreach_async._engine.observer import Observer
+    from outreach_async._core.observer import Observer
     from outreach_async.transport._urls import service_address
 
     return Observer(hooks, service_address(transport))

@@ -11,9 +11,9 @@ from outreach_async._vocabulary import ID_PREFIXES, UNSET
 from outreach_async.transport._secret import drop_frames
 
 if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
-    from outreach_async._engine.engine import Engine
-    from outreach_async._engine.shared_rate import Rate
-    from outreach_async._service.retry import RetryPolicy
+    from outreach_async._core.engine import Engine
+    from outreach_async._core.retry import RetryPolicy
+    from outreach_async._core.shared_rate import Rate
     from outreach_async.hooks import Hook
     from outreach_async.resources import Seconds, Settings
     from outreach_async.transport._wire import Response, Transport
@@ -72,9 +72,9 @@ class OutreachClient:
         hooks: Iterable[Hook] = (),
     ) -> None:
         from outreach_async._assembly import build_engine, build_policy, build_settings, resolve_transport
-        from outreach_async._engine.call import CallOptions
-        from outreach_async._service.retry import RetryPolicy
-        from outreach_async._service.validation import require_headers, require_number, require_seconds
+        from outreach_async._core.arguments import require_headers, require_number, require_seconds
+        from outreach_async._core.call import CallOptions
+        from outreach_async._core.retry import RetryPolicy
 
         fields = require_headers(headers or {})
         in_flight = require_number("max_in_flight", max_in_flight, least=1)
@@ -112,7 +112,7 @@ class OutreachClient:
             ```
         """
         from outreach_async._assembly import client_arguments
-        from outreach_async._config_file import ConfigValues, require_config
+        from outreach_async.config._file import ConfigValues, require_config
 
         return cls(**client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only))
 
@@ -155,7 +155,7 @@ class OutreachClient:
             ```
         """
         from outreach_async._assembly import build_observer, build_policy, build_settings
-        from outreach_async._service.validation import require_headers
+        from outreach_async._core.arguments import require_headers
 
         before, engine = self._settings, self._engine
         fields = {**before.headers, **require_headers(headers or {})}
@@ -196,7 +196,7 @@ class OutreachClient:
             print(response.status, response.headers["content-type"])  # -> 200 application/json
             ```
         """
-        from outreach_async._service.operations import raw_request
+        from outreach_async._core.operations import raw_request
 
         with drop_frames:
             operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)

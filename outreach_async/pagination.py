@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cas
 import anyio
 import attrs
 
-from outreach_async._service.retry import explain_status
-from outreach_async._service.validation import require_number
+from outreach_async._core.arguments import require_number
+from outreach_async._core.retry import explain_status
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Campaign, Mailbox, Number, Page, Undecodable
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpac
 
 import attrs
 
-from outreach_async._engine.call import CallOptions, Throttle
-from outreach_async._engine.engine import Engine
-from outreach_async._engine.logs import warn_of_cleared, warn_of_plain_http
-from outreach_async._engine.run_throttle import RunThrottle
-from outreach_async._service import operations
-from outreach_async._service.contacts import CreatedContact, NewContact, Target
-from outreach_async._service.operations import ContactRequests, PageBuilder, RequestDefaults
-from outreach_async._service.validation import choose_contact, require_choice, require_number, require_readable, require_seconds
+from outreach_async._core import operations
+from outreach_async._core.arguments import choose_contact, require_choice, require_number, require_readable, require_seconds
+from outreach_async._core.call import CallOptions, Throttle
+from outreach_async._core.contacts import CreatedContact, NewContact, Target
+from outreach_async._core.engine import Engine
+from outreach_async._core.logs import warn_of_cleared, warn_of_plain_http
+from outreach_async._core.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
+from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
 from outreach_async.pagination import Pager
@@ -27,8 +27,8 @@ from outreach_async.transport._secret import drop_frames, hide
 if TYPE_CHECKING:
     from outreach_async.bulk import ArrowStream, Blank, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
-    from outreach_async.bulk.journal import JournalStore
-    from outreach_async.bulk.ledger import Changed, Ledger
+    from outreach_async.store.journal import JournalStore
+    from outreach_async.store.ledger import Changed, Ledger
 
 T = TypeVar("T", bound=Campaign | Mailbox)
 

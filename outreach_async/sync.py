@@ -44,7 +44,7 @@ import anyio
 import attrs
 
 from outreach_async._client_loop import ClientLoop
-from outreach_async._service.contacts import CreatedContact
+from outreach_async._core.contacts import CreatedContact
 from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk._source import ReadRows, Source
 from outreach_async.client import OutreachClient
@@ -58,8 +58,8 @@ from outreach_async.transport._wire import Response
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
     from collections.abc import Iterable, Mapping  # noqa: F401 - a name in a mirrored signature
 
-    from outreach_async._engine.shared_rate import Rate  # noqa: F401 - a name in a mirrored signature
-    from outreach_async._service.retry import RetryPolicy  # noqa: F401 - a name in a mirrored signature
+    from outreach_async._core.retry import RetryPolicy  # noqa: F401 - a name in a mirrored signature
+    from outreach_async._core.shared_rate import Rate  # noqa: F401 - a name in a mirrored signature
     from outreach_async.hooks import Hook  # noqa: F401 - a name in a mirrored signature
     from outreach_async.resources import Seconds  # noqa: F401 - a name in a mirrored signature
     from outreach_async.transport._wire import Transport  # noqa: F401 - a name in a mirrored signature

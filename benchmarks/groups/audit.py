@@ -10,7 +10,7 @@ from benchmarks.groups.rounds import Bench, Job
 from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
-from outreach_async._service.codec import decode_model
+from outreach_async._core.codec import decode_model
 from outreach_async.audit import check
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._run import build_report

@@ -15,8 +15,8 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.peers import generated, ours
 from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
-from outreach_async._service.codec import decode_model, structure
-from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async._core.codec import decode_model, structure
+from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.4

@@ -17,8 +17,8 @@ from benchmarks.peers.nothing import NullTransport
 from benchmarks.results import Table
 from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
 from outreach_async import OutreachClient, Target
-from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun
+from outreach_async.store.ledger import _entries as entries
+from outreach_async.store.ledger._entries import Effect, FoldedRun
 
 _ROWS: Final = 100_000
 _CHANGED: Final = 100

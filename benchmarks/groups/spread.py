@@ -24,7 +24,7 @@ from benchmarks.results import Table
 from benchmarks.service import FAKE_KEY, FAKE_WORKSPACE, serving_fake
 from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.spread import Connection, ImportPlan, Part, PartReport, import_part, merge_reports, plan
+from outreach_async.parts import Connection, ImportPlan, Part, PartReport, import_part, merge_reports, plan
 
 _PARTS: Final = 2
 _PROCESSES: Final = 2
@@ -100,7 +100,7 @@ def _on_dask(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Co
     """Measure the whole processes of the workers, and this one, which has the driver and the scheduler."""
     from distributed import Client, LocalCluster
 
-    from outreach_async.spread.dask import create_many
+    from outreach_async.parts.dask import create_many
 
     options: dict[str, Any] = {"n_workers": _PROCESSES, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:

@@ -23,7 +23,7 @@ from benchmarks.measuring import Figures, run, spending
 from benchmarks.results import Table
 from benchmarks.worker import Worker
 from outreach_async import OutreachClient, TransportError
-from outreach_async._service.retry import RetryPolicy
+from outreach_async._core.retry import RetryPolicy
 
 _EMPTY: Final = "an empty interpreter"
 _IMPORTS: Final = {

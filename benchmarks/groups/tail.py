@@ -17,7 +17,7 @@ from benchmarks.measuring import Figures, run
 from benchmarks.results import Table
 from benchmarks.workload import ANSWER_FIELDS, CREATED, FIELDS, OWNER_KEY, WORKSPACE, numbered
 from outreach_async import Journal, OutreachClient, Request, Response
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.store.journal import Identity, JournalWriter
 from outreach_async.transport._wire import Progress
 
 _RATE: Final = 1000

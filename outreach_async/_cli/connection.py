@@ -11,10 +11,10 @@ import click
 
 from outreach_async._assembly import create_transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
-from outreach_async._config_file import KeyReference, configured_key, key_of
-from outreach_async._engine.logs import configure_logging
-from outreach_async._service.validation import require_id
+from outreach_async._core.arguments import require_id
+from outreach_async._core.logs import configure_logging
 from outreach_async.client import OutreachClient
+from outreach_async.config._file import KeyReference, configured_key, key_of
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import click
 from anyio.abc import TaskGroup
 
 from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
-from outreach_async._service.retry import is_denied, is_permanent_rejection
+from outreach_async._core.retry import is_denied, is_permanent_rejection
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.errors import (
     BulkError,

@@ -11,7 +11,9 @@ import click
 
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._config_file import (
+from outreach_async._core.arguments import read_rate, require_id, require_plain, require_rate, trim
+from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async.config._file import (
     NO_FILE,
     Backend,
     ConfigValues,
@@ -21,9 +23,7 @@ from outreach_async._config_file import (
     select,
     split_selectors,
 )
-from outreach_async._config_trust import FoundFile
-from outreach_async._service.validation import read_rate, require_id, require_plain, require_rate, trim
-from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async.config._trust import FoundFile
 from outreach_async.errors import InvalidRequest
 
 FAKE: Final = "fake:"

@@ -7,8 +7,8 @@ from typing import Literal
 
 import attrs
 
-from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async.bulk._progress import RateEstimator, describe_state, format_rate
+from outreach_async.bulk._throttle import RunThrottle
 
 
 @attrs.frozen(kw_only=True)

@@ -9,14 +9,13 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from outreach_async._service.responses import parse_date
-from outreach_async._service.retry import is_denied
+from outreach_async._core.responses import parse_date
+from outreach_async._core.retry import is_denied
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
-from outreach_async.audit._history_tables import Readings, record_campaign, record_mailboxes
 from outreach_async.audit._meter import ProgressMeter
 from outreach_async.audit._rules import (
     CAMPAIGN_UNDECODABLE,
@@ -30,6 +29,7 @@ from outreach_async.audit._rules import (
 )
 from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import CampaignRow, WorkspaceCampaigns
+from outreach_async.audit.history._tables import Readings, record_campaign, record_mailboxes
 from outreach_async.audit.policy import rules_about
 from outreach_async.errors import BulkError, DeadlineExceeded, OutreachError, shorten
 from outreach_async.models import Campaign, Mailbox, Page, Step, Undecodable

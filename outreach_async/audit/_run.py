@@ -15,17 +15,17 @@ from typing import Any, NoReturn, Self, TypedDict, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from outreach_async._service.validation import require_number, require_plain, require_seconds, trim, type_name
+from outreach_async._core.arguments import require_number, require_plain, require_seconds, trim, type_name
 from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
-from outreach_async.audit._history_tables import Readings
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._reading import WorkspaceReader, WorkspaceReading
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit._scoring import GroupScores
 from outreach_async.audit.campaigns import build_results
+from outreach_async.audit.history._tables import Readings
 from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest

@@ -87,7 +87,7 @@ continues: every remaining row gets exactly one outcome. A row that may have bee
 earlier attempt into account. Address, workspace, options and rows must be the same, or the call is refused. If there is no file
 yet, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
-A journal belongs to one input. For one that changes, such as that of every night, use a ledger: `outreach_async.bulk.ledger`.
+A journal belongs to one input. For one that changes, such as that of every night, use a ledger: `outreach_async.store.ledger`.
 Once a run is finished, a call with the same rows returns the recorded report without a request; other rows are refused. This
 comparison reads the rows again, unless both calls pass a fingerprint (`Journal(path, fingerprint=...)`). If the rows can be read
 only once, pass `spool=True`: the journal first stores all rows. A resumed run needs none (`rows=[]`), or the stored ones.
@@ -114,7 +114,7 @@ anyio.run(main)
 
 `Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run. They never change it.
 Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
-URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.bulk.journal`).
+URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.store.journal`).
 
 Files `run.db-wal` and `run.db-shm` are part of the journal: move or copy them with it, and only when no run writes it. Other
 programs may read it with SQLite, which may remove these files. A half commit or a changed row raises JournalError.
@@ -162,8 +162,6 @@ if TYPE_CHECKING:
     from outreach_async.bulk._progress import BulkProgress
     from outreach_async.bulk._rows import Repeats
     from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
-    from outreach_async.bulk.journal import Journal, ObjectJournal
-    from outreach_async.bulk.ledger import Ledger
 
 __all__ = [
     "ArrowStream",
@@ -172,11 +170,8 @@ __all__ = [
     "BulkReport",
     "BulkRun",
     "ContactOutcome",
-    "Journal",
-    "Ledger",
     "LedgerCounts",
     "Numbers",
-    "ObjectJournal",
     "Order",
     "Outcomes",
     "Repeats",
@@ -189,8 +184,6 @@ _EXPORTS: Final = {
     "_progress": ("BulkProgress",),
     "_rows": ("Repeats",),
     "_run.bulk_run": ("BulkRun", "Outcomes"),
-    "journal": ("Journal", "ObjectJournal"),
-    "ledger": ("Ledger",),
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
 

@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 import attrs
 
-from outreach_async._engine.logs import LOGGER
-from outreach_async._service.contacts import NewContact
-from outreach_async._service.validation import TARGET_FIELDS, is_missing
-from outreach_async._service.values import Change, describe_loss, find_suspects, read_value
+from outreach_async._core.arguments import TARGET_FIELDS, is_missing
+from outreach_async._core.contacts import NewContact
+from outreach_async._core.logs import LOGGER
+from outreach_async._core.values import Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._frames import UnsendableRow, check_columns
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.transport._secret import mask_keys

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import attrs
 import msgspec
 
-from outreach_async._service.codec import FIELD_ORDER, encode, encode_contact
-from outreach_async._service.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
-from outreach_async._service.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
-from outreach_async._service.validation import TARGET_FIELDS, is_missing, to_targeted_contact, unreadable
+from outreach_async._core.arguments import TARGET_FIELDS, is_missing, to_targeted_contact, unreadable
+from outreach_async._core.codec import FIELD_ORDER, encode, encode_contact
+from outreach_async._core.contacts import RUN_TARGET, CreateContactResponse, NewContact, Target
+from outreach_async._core.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
 from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._contact_keys import contact_key, order_key
 from outreach_async.bulk._frames import UnsendableRow

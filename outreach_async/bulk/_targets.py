@@ -6,8 +6,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import (
+from outreach_async._core.arguments import (
     is_missing,
     require_encodable,
     require_id,
@@ -16,6 +15,7 @@ from outreach_async._service.validation import (
     trim,
     type_name,
 )
+from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError

@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 import attrs
 
+from outreach_async._core.arguments import require_headers, trim
+from outreach_async._core.responses import mask_string
 from outreach_async._files.atomic import atomic_write
-from outreach_async._service.responses import mask_string
-from outreach_async._service.validation import require_headers, trim
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace

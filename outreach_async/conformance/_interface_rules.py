@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from outreach_async._service.responses import mask_string
+from outreach_async._core.responses import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import (
     COUNT,

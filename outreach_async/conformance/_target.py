@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode
 import anyio
 import attrs
 
-from outreach_async._service.responses import mask_string, parse_retry_after, secret_parts
-from outreach_async._service.validation import require_plain, trim
+from outreach_async._core.arguments import require_plain, trim
+from outreach_async._core.responses import mask_string, parse_retry_after, secret_parts
 from outreach_async.errors import InvalidRequest, TransportError, shorten
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 

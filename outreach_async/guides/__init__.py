@@ -5,9 +5,9 @@ Read `outreach_async.guides.concepts` first: every other guide uses its words. T
     write a program, or a script     outreach_async.OutreachClient, outreach_async.sync, outreach_async.config
     use the command line             outreach_async.guides.command_line, with exit codes and the brief in Slack
     import a file                    outreach_async.importer
-    send what changed, every night   outreach_async.bulk.ledger
+    send what changed, every night   outreach_async.store.ledger
     create many rows, and resume     outreach_async.bulk
-    go past one machine              outreach_async.spread, outreach_async.shared_rate
+    go past one machine              outreach_async.parts, outreach_async.rates
     audit, and keep daily figures    outreach_async.audit, outreach_async.audit.campaigns, outreach_async.audit.history
     connect an assistant             outreach_async.mcp_server
     test your code                   outreach_async.pytest_plugin, outreach_async.fake, outreach_async.testing

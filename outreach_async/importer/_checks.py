@@ -14,8 +14,8 @@ from zoneinfo import available_timezones
 
 import attrs
 
-from outreach_async._service.value_rules import PHONE_EXTENSION
-from outreach_async._service.values import PHONE_FIELDS, find_odd
+from outreach_async._core.value_rules import PHONE_EXTENSION
+from outreach_async._core.values import PHONE_FIELDS, find_odd
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name

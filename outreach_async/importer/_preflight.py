@@ -11,8 +11,8 @@ from typing import Final
 import attrs
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._core.arguments import TARGET_FIELDS
+from outreach_async._core.contacts import Target
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
 from outreach_async.bulk._targets import Targets

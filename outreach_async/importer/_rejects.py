@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import attrs
 
+from outreach_async._core.arguments import hint_similar, show_name
+from outreach_async._core.values import read_value
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.spreadsheets import escape_formula
-from outreach_async._service.validation import hint_similar, show_name
-from outreach_async._service.values import read_value
 from outreach_async._vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS, Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
 from outreach_async.bulk._rows import rejection_message
@@ -30,7 +30,7 @@ from outreach_async.importer._table import REASONS, File, count_reason_columns, 
 from outreach_async.importer._unmapped import IGNORE
 
 if TYPE_CHECKING:
-    from outreach_async.bulk.journal import JournalStore
+    from outreach_async.store.journal import JournalStore
 
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")

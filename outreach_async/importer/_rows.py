@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from outreach_async._service.validation import TARGET_FIELDS, require_encodable, show_name
-from outreach_async._service.values import DIGIT_FIELDS, PHONE_FIELDS, Change, describe_loss, find_suspects, read_value
+from outreach_async._core.arguments import TARGET_FIELDS, require_encodable, show_name
+from outreach_async._core.values import DIGIT_FIELDS, PHONE_FIELDS, Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._cells import is_blank
 from outreach_async.bulk._contact_keys import hash_contact
 from outreach_async.errors import Excluded, InvalidRequest

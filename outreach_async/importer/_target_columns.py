@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._core.arguments import TARGET_FIELDS
+from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async._service.responses import Secrets, mask_string
-from outreach_async._service.retry import is_denied
-from outreach_async._service.validation import trim
+from outreach_async._core.arguments import trim
+from outreach_async._core.responses import Secrets, mask_string
+from outreach_async._core.retry import is_denied
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
     INVISIBLE,

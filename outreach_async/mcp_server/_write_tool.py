@@ -14,8 +14,8 @@ from mcp.server.request_state import InvalidRequestState
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from outreach_async._service.contacts import NewContact
-from outreach_async._service.validation import check_contact, require_id, to_contact
+from outreach_async._core.arguments import check_contact, require_id, to_contact
+from outreach_async._core.contacts import NewContact
 from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.bulk._outcomes import unsent_outcome

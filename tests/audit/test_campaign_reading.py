@@ -16,7 +16,7 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, OutreachClient
-from outreach_async._service.retry import RetryPolicy
+from outreach_async._core.retry import RetryPolicy
 from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
 from outreach_async.audit._reading import WorkspaceReading
 from outreach_async.audit.campaigns import WorkspaceCampaigns

@@ -32,8 +32,10 @@ from support.history_oracle import Seen, figures_of, opened_by, shown_by
 from outreach_async import InvalidRequest
 from outreach_async.audit import Severity
 from outreach_async.audit import history as guide
-from outreach_async.audit._history_snapshot import insert
-from outreach_async.audit._history_tables import (
+from outreach_async.audit._rules import UNREADABLE
+from outreach_async.audit.history import History, HistoryError
+from outreach_async.audit.history._snapshot import insert
+from outreach_async.audit.history._tables import (
     CAMPAIGN,
     CAMPAIGN_COUNTERS,
     COLUMNS,
@@ -43,8 +45,6 @@ from outreach_async.audit._history_tables import (
     create_view,
     record_mailboxes,
 )
-from outreach_async.audit._rules import UNREADABLE
-from outreach_async.audit.history import History, HistoryError
 
 HELPER = (sys.executable, "-m", "support.histories")
 TESTS = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ import pytest
 from support.audit import NOW, ConductedService, MailboxService, mailbox, mailboxes, reading, report, wire
 from support.time import virtual_time
 
-from outreach_async._service.retry import RetryPolicy
+from outreach_async._core.retry import RetryPolicy
 from outreach_async.audit import audit
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest

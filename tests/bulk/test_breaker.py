@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
 
-from outreach_async._engine import run_throttle
-from outreach_async._engine.run_throttle import Breaker, FailureWindow
+from outreach_async.bulk import _throttle as run_throttle
+from outreach_async.bulk._throttle import Breaker, FailureWindow
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)

@@ -20,10 +20,10 @@ from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 from outreach_async import ContactOutcome, InvalidRequest
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats
-from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
+from outreach_async.store.journal import Journal, JournalWriter
 
 POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
 

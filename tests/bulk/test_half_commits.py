@@ -14,8 +14,8 @@ import pytest
 from tools.journal_child import open_journal, outcome_of, window
 
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import JournalWriter
-from outreach_async.bulk.journal._reader import DamagedJournalError, query_journal, require_intact
+from outreach_async.store.journal import JournalWriter
+from outreach_async.store.journal._reader import DamagedJournalError, query_journal, require_intact
 
 PAGE: Final = 4096
 

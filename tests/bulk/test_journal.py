@@ -18,11 +18,11 @@ from support.systems import REFUSAL
 from tools.journal_child import open_journal, outcome, window
 
 from outreach_async._vocabulary import Outcome
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal import _file_journal as lock
-from outreach_async.bulk.journal._file_journal import FileDatabase
-from outreach_async.bulk.journal._reader import query_journal
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
+from outreach_async.store.journal import Identity, Journal, JournalWriter
+from outreach_async.store.journal import _file_journal as lock
+from outreach_async.store.journal._file_journal import FileDatabase
+from outreach_async.store.journal._reader import query_journal
 
 
 def writing(path: Path, **options: Any) -> closing[JournalWriter]:
@@ -174,8 +174,8 @@ class TestRefused:
 
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
-            "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.bulk.journal import *\n"
-            "from outreach_async.bulk.journal._file_journal import open_file\n"
+            "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.store.journal import *\n"
+            "from outreach_async.store.journal._file_journal import open_file\n"
             "try: open_file(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )

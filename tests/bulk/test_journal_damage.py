@@ -25,10 +25,10 @@ from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, ste
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import JournalWriter
-from outreach_async.bulk.journal._file_journal import FileDatabase, JournalLock, create_journal, open_file, require_same_file
-from outreach_async.bulk.journal._reader import DamagedJournalError, read_error
-from outreach_async.bulk.journal._records import checksum
+from outreach_async.store.journal import JournalWriter
+from outreach_async.store.journal._file_journal import FileDatabase, JournalLock, create_journal, open_file, require_same_file
+from outreach_async.store.journal._reader import DamagedJournalError, read_error
+from outreach_async.store.journal._records import checksum
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
 EVERY_ROW = PossiblySent(((0, 2**63 - 1),))

@@ -21,8 +21,8 @@ from support.journal import (
 )
 from tools.journal_child import open_journal, outcome_of, window
 
-from outreach_async.bulk.journal import Journal, JournalWriter
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.store.journal import Journal, JournalWriter
 
 
 @pytest.mark.thorough

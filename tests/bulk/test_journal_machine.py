@@ -18,9 +18,9 @@ from tools.journal_child import IDENTITY, open_journal, window
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import Journal, JournalWriter
-from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.store.journal import Journal, JournalWriter
+from outreach_async.store.journal._records import MarkedWindow
 
 
 class JournalMachine(RuleBasedStateMachine):

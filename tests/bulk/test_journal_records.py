@@ -18,10 +18,11 @@ from tools.journal_child import IDENTITY, outcome
 from outreach_async import Target, errors
 from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
-from outreach_async.bulk.journal import Identity
-from outreach_async.bulk.journal import _records as identity
-from outreach_async.bulk.journal._file_journal import file_system_type, read_mounts, require_local
-from outreach_async.bulk.journal._records import (
+from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
+from outreach_async.store.journal import Identity
+from outreach_async.store.journal import _records as identity
+from outreach_async.store.journal._file_journal import file_system_type, read_mounts, require_local
+from outreach_async.store.journal._records import (
     APPLICATION_ID,
     MESSAGE_LIMIT,
     CorruptContentError,
@@ -35,8 +36,7 @@ from outreach_async.bulk.journal._records import (
     to_json,
     to_storable,
 )
-from outreach_async.bulk.journal._writer import merge
-from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
+from outreach_async.store.journal._writer import merge
 
 OWN = {Target(): 0}
 NAMES = ["email", "city", "title", "custom_1"]

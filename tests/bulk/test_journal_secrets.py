@@ -9,8 +9,8 @@ import pytest
 from support.time import virtual_time
 
 from outreach_async import NewContact, OutreachClient
-from outreach_async.bulk.journal import Journal
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.store.journal import Journal
 
 pytestmark = virtual_time
 

@@ -23,10 +23,10 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import OutreachClient
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter, ObjectJournal, journal_at
-from outreach_async.bulk.journal._records import END_STATES
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport
+from outreach_async.store.journal import Identity, Journal, JournalWriter, ObjectJournal, journal_at
+from outreach_async.store.journal._records import END_STATES
 
 _NUMBERS: Final = count()
 

@@ -35,7 +35,7 @@ from outreach_async import (
     Request,
     Response,
 )
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async.store.journal import Identity, JournalWriter
 
 pytestmark = virtual_time
 

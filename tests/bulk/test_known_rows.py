@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.files import read_row
 
 from outreach_async import ContactOutcome, NewContact, Target
-from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
 from outreach_async.bulk._source import approximate_size
 from outreach_async.bulk._targets import Targets

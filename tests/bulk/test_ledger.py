@@ -38,10 +38,10 @@ from outreach_async import (
     Target,
 )
 from outreach_async.bulk._contact_keys import order_key
-from outreach_async.bulk.ledger import Changed, Ledger
-from outreach_async.bulk.ledger._entries import Effect, FoldedRun, Generation, fold
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
+from outreach_async.store.ledger import Changed, Ledger
+from outreach_async.store.ledger._entries import Effect, FoldedRun, Generation, fold
 
 pytestmark = virtual_time
 

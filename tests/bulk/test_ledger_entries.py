@@ -16,9 +16,10 @@ from support.scenarios import SPACE
 
 from outreach_async import Target
 from outreach_async.bulk._rows import PossiblySent
-from outreach_async.bulk.journal._reader import JournalExistsError
-from outreach_async.bulk.ledger import _entries as entries
-from outreach_async.bulk.ledger._entries import (
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.store.journal._reader import JournalExistsError
+from outreach_async.store.ledger import _entries as entries
+from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
     Effect,
@@ -29,8 +30,7 @@ from outreach_async.bulk.ledger._entries import (
     _divide,
     _find_overtaken,
 )
-from outreach_async.bulk.ledger._folding import _sent_rows, encode_row, translate_errors
-from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.store.ledger._folding import _sent_rows, encode_row, translate_errors
 
 IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
 TARGETS = {1: Target(SPACE), 2: Target("space_2"), 3: Target("space_3")}

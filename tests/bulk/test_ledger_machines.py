@@ -11,8 +11,8 @@ import pytest
 from support.cli import connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 from tools.race_loop import loop
 
-from outreach_async.bulk.ledger import Ledger
 from outreach_async.fake import FakeService
+from outreach_async.store.ledger import Ledger
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("shell")]
 

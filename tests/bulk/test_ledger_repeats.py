@@ -15,9 +15,9 @@ from support.transport import Script, added, status
 from outreach_async import ContactOutcome, OutreachClient, Target
 from outreach_async.bulk import Repeats
 from outreach_async.bulk._source import Source
-from outreach_async.bulk.ledger import Ledger
 from outreach_async.errors import Excluded
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.store.ledger import Ledger
 from outreach_async.sync import CallerRows
 
 pytestmark = virtual_time

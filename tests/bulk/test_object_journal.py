@@ -31,16 +31,16 @@ from support.transport import added
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
-from outreach_async._engine.limiter import RateLimiter
+from outreach_async._core.limiter import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._run.recording import FencedProgress, JournalledThrottle
-from outreach_async.bulk.journal import Identity, journal_at, journals_in
-from outreach_async.bulk.journal._object_journal import ObjectLog, encode_object
-from outreach_async.bulk.journal._reader import read_metadata
-from outreach_async.bulk.journal._store import open_snapshot
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
+from outreach_async.store.journal import Identity, journal_at, journals_in
+from outreach_async.store.journal._object_journal import ObjectLog, encode_object
+from outreach_async.store.journal._reader import read_metadata
+from outreach_async.store.journal._store import open_snapshot
 from outreach_async.transport._wire import Progress, Request, Response
 
 URL = "memory://run"
@@ -460,7 +460,7 @@ class TestUrls:
 
     def test_without_the_extra_the_error_names_it(self, tmp_path: Path) -> None:
         code = (
-            "import sys; sys.modules['obstore'] = None; from outreach_async.bulk.journal import journal_at\n"
+            "import sys; sys.modules['obstore'] = None; from outreach_async.store.journal import journal_at\n"
             "print(journal_at(sys.argv[1]))\n"
             "try: journal_at('s3://bucket/run')\n"
             "except ValueError as error: print(error)"

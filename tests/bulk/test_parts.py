@@ -15,8 +15,8 @@ from support.transport import Script, added, lost, status
 
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, Response, RetryPolicy
 from outreach_async._cli.output import format_progress
-from outreach_async._service.contacts import CreateContactResponse
-from outreach_async._service.operations import AttemptInfo
+from outreach_async._core.contacts import CreateContactResponse
+from outreach_async._core.operations import AttemptInfo
 from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, answered_outcome
 from outreach_async.bulk._progress import RateEstimator
 from outreach_async.bulk._rows import PossiblySent, RecentEmails

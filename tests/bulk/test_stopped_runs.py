@@ -12,9 +12,9 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, skipped, status
 
 from outreach_async import BulkStopped, InvalidRequest, Journal, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk.journal import ObjectJournal
-from outreach_async.bulk.journal._store import JournalStore
 from outreach_async.fake import FakeService, FakeTransport, faults
+from outreach_async.store.journal import ObjectJournal
+from outreach_async.store.journal._store import JournalStore
 
 pytestmark = virtual_time
 
@@ -152,9 +152,9 @@ async def test_a_corrected_option_is_refused_if_a_row_may_have_been_applied(
 
 
 def recorded_identity(journal: JournalStore) -> Any:
-    from outreach_async.bulk.journal import Identity
-    from outreach_async.bulk.journal._reader import read_metadata
-    from outreach_async.bulk.journal._store import open_snapshot
+    from outreach_async.store.journal import Identity
+    from outreach_async.store.journal._reader import read_metadata
+    from outreach_async.store.journal._store import open_snapshot
 
     with open_snapshot(journal) as run_query:
         return Identity(**run_query(read_metadata)["identity"])

@@ -14,8 +14,18 @@ from support.runs import client, drain, rows
 from support.time import virtual_time
 from support.transport import Script, added, status
 
-from outreach_async import BulkReport, BulkStopped, ContactOutcome, Journal, NewContact, Outcome, Progress, Request, Response
-from outreach_async.bulk import Ledger
+from outreach_async import (
+    BulkReport,
+    BulkStopped,
+    ContactOutcome,
+    Journal,
+    Ledger,
+    NewContact,
+    Outcome,
+    Progress,
+    Request,
+    Response,
+)
 from outreach_async.sync import SyncClient
 
 MODES: dict[str, dict[str, Any]] = {"plain": {}, "journal": {"journal": True}, "spool": {"journal": True, "spool": True}}

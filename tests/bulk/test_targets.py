@@ -38,8 +38,8 @@ from outreach_async import (
     Target,
 )
 from outreach_async.bulk._targets import Targets
-from outreach_async.bulk.ledger import Ledger
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.store.ledger import Ledger
 
 pytestmark = virtual_time
 

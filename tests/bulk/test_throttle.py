@@ -30,10 +30,10 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async._engine.call import Throttle
-from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import FailureWindow, RunThrottle
-from outreach_async._service.retry import FailedAttempt, FailureKind, RetryDecision
+from outreach_async._core.call import Throttle
+from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision
+from outreach_async.bulk._throttle import FailureWindow, RunThrottle
 from outreach_async.errors import BulkSuspended, UnexpectedResponse
 
 # Against a service

@@ -15,9 +15,9 @@ from support.cli import KEY, Shell, serve_in_thread, small_service
 from outreach_async._cli.app import PROGRAM
 from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
-from outreach_async._config_file import NO_FILE
-from outreach_async._config_trust import FoundFile
 from outreach_async.config import load_config
+from outreach_async.config._file import NO_FILE
+from outreach_async.config._trust import FoundFile
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
 from outreach_async.transport._wire import Request

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from support.cli import Shell
+from support.parts import KEY, SPACE, PlainService, served
 from support.results import read_results
-from support.spread import KEY, SPACE, PlainService, served
 
 from outreach_async._files.objects import open_store
 from outreach_async.errors import InvalidRequest
-from outreach_async.spread._stored_files import expand_pattern
+from outreach_async.parts._stored_files import expand_pattern
 
 WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
 

@@ -13,7 +13,7 @@ import pytest
 from support.cli import Shell
 from support.histories import append_days
 
-from outreach_async.audit._history_tables import TABLES, VIEWS
+from outreach_async.audit.history._tables import TABLES, VIEWS
 
 _QUERY = """
 import duckdb, json, sys

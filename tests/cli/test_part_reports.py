@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from support.cli import Served, Shell
+from support.parts import KEY, SPACE, PlainService, served
 from support.results import UNCERTAIN
-from support.spread import KEY, SPACE, PlainService, served
 
 from outreach_async.fake.faults import commit_then, reset
-from outreach_async.spread import import_part, plan
+from outreach_async.parts import import_part, plan
 
 
 @pytest.fixture(params=["folder", pytest.param("url", marks=[pytest.mark.thorough, pytest.mark.covers])])

@@ -15,7 +15,7 @@ from support.cli import KEY, Served, small_service
 
 from outreach_async import BulkStopped, InvalidRequest, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.spread import Connection, import_part, merge_reports, plan
+from outreach_async.parts import Connection, import_part, merge_reports, plan
 
 Person = tuple[str, str]
 """An e-mail and a first name."""

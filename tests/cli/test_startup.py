@@ -11,17 +11,17 @@ import click
 import pytest
 
 from outreach_async._cli.declarations import outreach
-from outreach_async._config_file import Backend
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
 from outreach_async.bulk import Repeats
-from outreach_async.bulk.journal._records import Earlier
-from outreach_async.bulk.ledger import Changed
+from outreach_async.config._file import Backend
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS
 from outreach_async.importer._checks import CHECKS
+from outreach_async.store.journal._records import Earlier
+from outreach_async.store.ledger import Changed
 
 HEAVY = {"anyio", "asyncio", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}
 """Modules that take more than 10 ms."""

@@ -17,8 +17,8 @@ from support.cli import ENVIRONMENT, Shell
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async._cli.app import run
 from outreach_async._cli.declarations import outreach
-from outreach_async._config_trust import FoundFile, state_folder, trusted_places
 from outreach_async.config import load_config
+from outreach_async.config._trust import FoundFile, state_folder, trusted_places
 from outreach_async.sync import SyncClient
 
 

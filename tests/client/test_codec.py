@@ -33,8 +33,8 @@ from support.wire import (
     write_json,
 )
 
-from outreach_async._service.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
-from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._core.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
+from outreach_async._core.contacts import CreateContactResponse
 from outreach_async._vocabulary import Outcome
 from outreach_async.models import CampaignSteps, Mailbox, Page, Undecodable
 
@@ -377,8 +377,8 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: str, value: Wire, l
     code = (
         "import sys\n"
         "from contextlib import suppress\n"
-        "from outreach_async._service.contacts import *\n"
-        "from outreach_async._service.codec import decode_model\n"
+        "from outreach_async._core.contacts import *\n"
+        "from outreach_async._core.codec import decode_model\n"
         "from outreach_async.models import *\n"
         "with suppress(ValueError):\n"
         f"    decode_model({kind}, {json.dumps(value, separators=(',', ':')).encode()!r})\n"

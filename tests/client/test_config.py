@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from support.cli import serve_in_thread
 
 from outreach_async import HttpxTransport, InvalidRequest, OutreachClient, OutreachError
-from outreach_async._config_file import _require_safe, default_paths, select
-from outreach_async._config_trust import FoundFile
 from outreach_async.config import Config, ConfiguredWorkspace, KeyReference, load_config
+from outreach_async.config._file import _require_safe, default_paths, select
+from outreach_async.config._trust import FoundFile
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
 from outreach_async.transport._secret import reveal

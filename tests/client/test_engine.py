@@ -16,11 +16,11 @@ from support.time import ALLOW_LOOP_FIXTURE, jump, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
-from outreach_async._engine.call import CallOptions
-from outreach_async._engine.engine import Engine
-from outreach_async._engine.limiter import RetryAfterGate
-from outreach_async._service.operations import Operation
-from outreach_async._service.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
+from outreach_async._core.call import CallOptions
+from outreach_async._core.engine import Engine
+from outreach_async._core.limiter import RetryAfterGate
+from outreach_async._core.operations import Operation
+from outreach_async._core.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
 from outreach_async.hooks import CallEnded, Event
 from outreach_async.testing import VirtualTime

@@ -36,7 +36,7 @@ from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server import create_server
 from outreach_async.mcp_server._answers import NamedWorkspaces
 from outreach_async.models import Campaign
-from outreach_async.spread import Connection, plan
+from outreach_async.parts import Connection, plan
 from outreach_async.sync import SyncClient
 from outreach_async.transport._wire import Progress, Request, Response
 

@@ -19,9 +19,8 @@ from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status
 
 from outreach_async import Journal, NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy
-from outreach_async._engine.call import CallOptions
-from outreach_async._service.operations import Operation
-from outreach_async.bulk.journal import Identity, JournalWriter
+from outreach_async._core.call import CallOptions
+from outreach_async._core.operations import Operation
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.hooks import (
     AttemptEnded,
@@ -34,6 +33,7 @@ from outreach_async.hooks import (
     RetryScheduled,
     RowEnded,
 )
+from outreach_async.store.journal import Identity, JournalWriter
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time

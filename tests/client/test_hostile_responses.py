@@ -24,8 +24,8 @@ from support.time import virtual_time
 from support.wire import KINDS, OF_EVERY_KIND, TABLES, places, unhurried, wire, with_value, without_member
 
 from outreach_async import OutreachClient
-from outreach_async._service.codec import DecodeError, decode_model, decode_page
-from outreach_async._service.responses import (
+from outreach_async._core.codec import DecodeError, decode_model, decode_page
+from outreach_async._core.responses import (
     MASK,
     _secret_patterns,
     build_status_error,

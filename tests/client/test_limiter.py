@@ -19,8 +19,8 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import RateLimited, RetryPolicy, StatusError
-from outreach_async._engine.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
-from outreach_async._service.retry import FailedAttempt, FailureKind
+from outreach_async._core.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
+from outreach_async._core.retry import FailedAttempt, FailureKind
 from outreach_async.errors import OutreachError
 from outreach_async.testing import VirtualTime
 
@@ -274,8 +274,8 @@ def test_a_client_that_needs_no_share_counts_no_usage() -> None:
 
 FORKING = """
 import os
-from outreach_async._engine.limiter import RateLimiter
-from outreach_async._service.retry import RetryPolicy
+from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.retry import RetryPolicy
 limiter = RateLimiter(RetryPolicy(), max_in_flight=2)
 assert limiter.try_start(0.0) and limiter.try_start(0.0)
 child = os.fork()

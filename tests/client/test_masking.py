@@ -13,7 +13,7 @@ from support.echoes import ENCODINGS
 from support.examples import scaled
 from support.wire import unhurried
 
-from outreach_async._service.responses import (
+from outreach_async._core.responses import (
     MASK,
     build_status_error,
     build_unexpected_response,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhurried, wire
 
-from outreach_async._service.contacts import CreatedContact, NewContact
-from outreach_async._service.validation import to_contact
+from outreach_async._core.arguments import to_contact
+from outreach_async._core.contacts import CreatedContact, NewContact
 from outreach_async._vocabulary import (
     RESERVED_FIELDS,
     STANDARD_FIELDS,

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
-from outreach_async._service.contacts import CreateContactResponse, CreatedContact, NewContact
-from outreach_async._service.operations import (
+from outreach_async._core.arguments import to_contact
+from outreach_async._core.contacts import CreateContactResponse, CreatedContact, NewContact
+from outreach_async._core.operations import (
     AttemptInfo,
     ContactRequests,
     CopyDetector,
@@ -25,7 +26,6 @@ from outreach_async._service.operations import (
     list_mailboxes,
     list_steps,
 )
-from outreach_async._service.validation import to_contact
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.transport._wire import Response

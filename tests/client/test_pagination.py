@@ -20,7 +20,7 @@ from support.paging import Change, IgnoresThePage, PagingService, Reading, Short
 from support.tables import check_rows_async
 
 from outreach_async import Campaign, OutreachClient, OutreachError, Page, Pager, Progress, Request, Response, RetryPolicy
-from outreach_async._service.codec import decode_model
+from outreach_async._core.codec import decode_model
 from outreach_async.errors import InvalidRequest, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import KNOB_VALUES

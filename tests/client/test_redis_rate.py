@@ -25,9 +25,9 @@ from support.listener import PATIENCE, Behaviour, Listener, Peer, refused_port
 from support.time import MOVABLE, jump
 
 from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
-from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator
+from outreach_async._core.shared_rate import LIFETIME, RateCoordinator
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.redis_rate import _add_reports
+from outreach_async.rates._redis import _add_reports
 
 REDIS_SERVER: Final = which("redis-server")
 needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")

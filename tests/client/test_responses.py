@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._service.codec import DecodeError, decode_model
-from outreach_async._service.contacts import CreateContactResponse
-from outreach_async._service.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
+from outreach_async._core.codec import DecodeError, decode_model
+from outreach_async._core.contacts import CreateContactResponse
+from outreach_async._core.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.errors import ContactRejected, RateLimited, StatusError, UnexpectedResponse
 from outreach_async.models import Mailbox, Page
 from outreach_async.transport._wire import Response
@@ -212,7 +212,7 @@ def test_any_string_asks_for_a_finite_wait_or_none(value: str, date: str) -> Non
 
 def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
     code = (
-        "from outreach_async._service.responses import parse_retry_after\n"
+        "from outreach_async._core.responses import parse_retry_after\n"
         f"print(parse_retry_after({{'retry-after': 'Sun Nov  6 08:49:47 1994'}}, now={NOW}))"
     )
     done = subprocess.run(
@@ -225,9 +225,9 @@ WITHOUT_DESCRIPTORS = """
 import errno, sys
 import outreach_async
 from outreach_async._cli.messages import to_printable
-from outreach_async._service.codec import DecodeError, decode_model
-from outreach_async._service.contacts import CreateContactResponse
-from outreach_async._service.responses import build_status_error, parse_date
+from outreach_async._core.codec import DecodeError, decode_model
+from outreach_async._core.contacts import CreateContactResponse
+from outreach_async._core.responses import build_status_error, parse_date
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.transport._wire import Response
 

@@ -10,7 +10,7 @@ import pytest
 from support.tables import check_rows
 
 from outreach_async import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, RetryPolicy, StatusError
-from outreach_async._service.retry import (
+from outreach_async._core.retry import (
     FailureKind,
     Idempotency,
     backoff_delay,

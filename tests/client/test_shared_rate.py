@@ -15,7 +15,7 @@ from support.rates import HostsResult, run_hosts
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, RateShare, RateUsage, SharedRate
-from outreach_async._engine.shared_rate import LIFETIME, RateCoordinator, water_level
+from outreach_async._core.shared_rate import LIFETIME, RateCoordinator, water_level
 from outreach_async.testing import VirtualTime
 
 BUSY = 1000

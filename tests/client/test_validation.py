@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._service.contacts import NewContact
-from outreach_async._service.validation import (
+from outreach_async._core.arguments import (
     check_contact,
     choose_contact,
     require_body,
@@ -29,6 +28,7 @@ from outreach_async._service.validation import (
     require_upload_options,
     to_contact,
 )
+from outreach_async._core.contacts import NewContact
 from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 from outreach_async.errors import InvalidRequest
 

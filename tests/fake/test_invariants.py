@@ -18,8 +18,8 @@ from support.examples import scaled
 from support.fake import JSON, KEY, OTHER, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
-from outreach_async._service.codec import decode_model
-from outreach_async._service.contacts import CreateContactResponse
+from outreach_async._core.codec import decode_model
+from outreach_async._core.contacts import CreateContactResponse
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake.request_log import Recorded
 from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, WorkspaceFields

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._core.arguments import TARGET_FIELDS
 from outreach_async._vocabulary import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides

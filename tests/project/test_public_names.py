@@ -11,7 +11,7 @@ import pytest
 from support.tables import check_rows
 
 import outreach_async
-from outreach_async._service.operations import RequestDefaults
+from outreach_async._core.operations import RequestDefaults
 
 HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "msgspec", "sniffio", "ssl", "trio"]
 

@@ -18,12 +18,12 @@ import dask
 from distributed import Client, LocalCluster, Status
 from distributed.utils import get_mp_context
 from support.links import Link, free_port
-from support.spread import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
+from support.parts import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal
 from outreach_async._vocabulary import DuplicatePolicy
 from outreach_async.fake.faults import Exchange
-from outreach_async.spread import Connection, ImportPlan, Part, plan
+from outreach_async.parts import Connection, ImportPlan, Part, plan
 from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 WORKER_TTL: Final = "5s"
@@ -70,7 +70,7 @@ def local_cluster(workers: int = 2, environment: Mapping[str, str] | None = None
         "distributed.worker.multiprocessing-method": "forkserver",  # a new worker starts without imports
     }
     with dask.config.set(settings):
-        get_mp_context().set_forkserver_preload(["distributed", "outreach_async.spread.dask", "obstore.store", "httpx"])
+        get_mp_context().set_forkserver_preload(["distributed", "outreach_async.parts.dask", "obstore.store", "httpx"])
         with LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -97,7 +97,7 @@ class SentRow:
 
 
 class ClusterService(KillingService):
-    """The service of `support.spread`, which kills the worker that sends a row."""
+    """The service of `support.parts`, which kills the worker that sends a row."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         super().__init__(before)

@@ -41,8 +41,8 @@ PACKAGES: Final = (
     "outreach_async.importer",
     "outreach_async.mcp_server",
     "outreach_async.otel",
-    "outreach_async.spread",
-    "outreach_async.spread.dask",
+    "outreach_async.parts",
+    "outreach_async.parts.dask",
     "outreach_async.sync",
     "outreach_async.testing",
 )
@@ -57,7 +57,7 @@ GUIDES: Final = (
     "outreach_async.guides.operating",
     "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",
-    "outreach_async.shared_rate",
+    "outreach_async.rates",
     "outreach_async.transport",
 )
 """Modules whose docstrings are guides."""

@@ -14,7 +14,7 @@ from support.scenarios import Scenario, seeded
 
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
-from outreach_async.bulk.journal import JournalWriter
+from outreach_async.store.journal import JournalWriter
 
 LOOPS: Final = ("asyncio", "trio")
 

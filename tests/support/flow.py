@@ -27,10 +27,9 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async._engine.limiter import RateLimiter
-from outreach_async._engine.run_throttle import MAX_PAUSE, RunThrottle
-from outreach_async._service.responses import parse_retry_after
-from outreach_async._service.retry import (
+from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.responses import parse_retry_after
+from outreach_async._core.retry import (
     FailedAttempt,
     FailureKind,
     Idempotency,
@@ -39,6 +38,7 @@ from outreach_async._service.retry import (
     classify,
     retry_cost,
 )
+from outreach_async.bulk._throttle import MAX_PAUSE, RunThrottle
 from outreach_async.errors import BulkError
 from outreach_async.testing import VirtualTime
 

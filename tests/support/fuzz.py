@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tools.journal_child import open_journal, steps
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
-from outreach_async._service import operations as made
-from outreach_async._service.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
+from outreach_async._core import operations as made
+from outreach_async._core.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 from outreach_async.audit import Report, audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour

@@ -27,10 +27,10 @@ from support.campaigns import DAY, campaign, step, template
 from outreach_async.audit import CampaignResults, CampaignRow, Finding, Report, Score, Scores
 from outreach_async.audit._campaign_conditions import build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign
-from outreach_async.audit._history_tables import record_campaign, record_mailboxes
 from outreach_async.audit._rules import MISSING, UNREADABLE
 from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History, Readings
+from outreach_async.audit.history._tables import record_campaign, record_mailboxes
 from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Mailbox, Step
 

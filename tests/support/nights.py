@@ -29,11 +29,11 @@ from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, R
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.bulk._outcomes import BulkReport
 from outreach_async.bulk._source import Rereadable, freeze
-from outreach_async.bulk.journal import Journal
-from outreach_async.bulk.ledger import Ledger
-from outreach_async.bulk.ledger._entries import Generation
 from outreach_async.errors import JournalError, TransportError
 from outreach_async.fake import Behaviour
+from outreach_async.store.journal import Journal
+from outreach_async.store.ledger import Ledger
+from outreach_async.store.ledger._entries import Generation
 from outreach_async.testing import VirtualTime
 from outreach_async.transport._wire import Progress, Request, Response
 

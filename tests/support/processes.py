@@ -22,9 +22,9 @@ import trio
 from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
-from outreach_async.bulk.journal import Identity, Journal, JournalWriter
-from outreach_async.bulk.journal._store import WriterThread
 from outreach_async.errors import JournalError
+from outreach_async.store.journal import Identity, Journal, JournalWriter
+from outreach_async.store.journal._store import WriterThread
 
 Point = tuple[str, Any]
 Way = Literal[

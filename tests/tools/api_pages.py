@@ -32,7 +32,7 @@ PARTS: Final = {
     "Concepts": ("outreach_async.guides", "outreach_async.guides.concepts"),
     "The client": ("outreach_async", "outreach_async.resources", "outreach_async.sync", "outreach_async.config"),
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
-    "Every night": ("outreach_async.bulk", "outreach_async.bulk.ledger"),
+    "Every night": ("outreach_async.bulk", "outreach_async.store.ledger"),
     "Audit and brief": (
         *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns", "outreach_async.audit.parts"),
         *("outreach_async.audit.history", "outreach_async.audit.reports.brief", "outreach_async.mcp_server"),
@@ -43,7 +43,7 @@ PARTS: Final = {
         *("outreach_async.fake.request_log", "outreach_async.conformance"),
     ),
     "Test from another language": ("outreach_async.fake.control",),
-    "Past one machine": ("outreach_async.spread", "outreach_async.spread.dask", "outreach_async.shared_rate"),
+    "Past one machine": ("outreach_async.parts", "outreach_async.parts.dask", "outreach_async.rates"),
     "Operate": (
         *("outreach_async.guides.operating", "outreach_async.hooks", "outreach_async.otel", "outreach_async.transport"),
         "outreach_async.guides.performance",

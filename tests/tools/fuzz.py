@@ -29,8 +29,8 @@ def answer(data: bytes) -> None:
     """Parse a body as a response of each operation, as a success and as an error."""
     from support.fuzz import KEY, every_operation
 
-    from outreach_async._service.operations import AttemptInfo
-    from outreach_async._service.responses import build_status_error
+    from outreach_async._core.operations import AttemptInfo
+    from outreach_async._core.responses import build_status_error
     from outreach_async.errors import BODY_LIMIT, OutreachError
     from outreach_async.transport._wire import Response
 
@@ -50,7 +50,7 @@ def fields(data: bytes) -> None:
     """Decode header fields as a backend passes them on, parse `Retry-After`, and mask the key."""
     from support.fuzz import KEY
 
-    from outreach_async._service.responses import mask_headers, parse_retry_after
+    from outreach_async._core.responses import mask_headers, parse_retry_after
     from outreach_async.transport._response_reader import decode_headers
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
@@ -77,9 +77,9 @@ def intake(data: bytes) -> None:
 
 def request(data: bytes) -> None:
     """Build a request from the input. If the client accepts it, a transport must send it unchanged."""
-    from outreach_async._service import operations
-    from outreach_async._service.operations import RequestDefaults
-    from outreach_async._service.validation import require_headers
+    from outreach_async._core import operations
+    from outreach_async._core.arguments import require_headers
+    from outreach_async._core.operations import RequestDefaults
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport._sending import merge_headers as fields_to_send
     from outreach_async.transport._sending import require_origin_form
@@ -114,8 +114,8 @@ def base_url(data: bytes) -> None:
 
 
 def journal(data: bytes) -> None:
-    from outreach_async.bulk.journal import Journal
     from outreach_async.errors import InvalidRequest, JournalError
+    from outreach_async.store.journal import Journal
 
     path = scratch("journal.db", data)
     for read in (lambda: Journal(path).report(), lambda: list(Journal(path).outcomes()), lambda: list(Journal(path).events())):

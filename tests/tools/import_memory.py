@@ -22,7 +22,7 @@ from time import perf_counter
 
 from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES
 from outreach_async.importer import map_columns, open_file
-from outreach_async.spread import Connection, import_part, plan
+from outreach_async.parts import Connection, import_part, plan
 
 FIELDS = ("email", "first_name", "company_name", "work_phone", "city", "custom_1")
 CHUNK = 10_000

@@ -21,10 +21,10 @@ from typing import Any
 from outreach_async._files.objects import is_url
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
-from outreach_async.bulk.journal import Identity, JournalWriter, ObjectJournal
-from outreach_async.bulk.journal._file_journal import open_file
-from outreach_async.bulk.journal._records import MarkedWindow
 from outreach_async.errors import JournalError, StatusError
+from outreach_async.store.journal import Identity, JournalWriter, ObjectJournal
+from outreach_async.store.journal._file_journal import open_file
+from outreach_async.store.journal._records import MarkedWindow
 
 WINDOW = 20
 WINDOWS = 30

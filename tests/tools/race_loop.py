@@ -32,8 +32,8 @@ from support.listener import Gone, Listener, Peer
 from support.scenarios import KEY, SPACE
 
 from outreach_async import BulkError, OutreachClient, RetryPolicy
-from outreach_async.bulk.ledger import Ledger
 from outreach_async.errors import JournalError
+from outreach_async.store.ledger import Ledger
 from outreach_async.transport._httptools import HttptoolsTransport
 
 Kind = Literal["goes on", "stopped", "stopped for long", "killed", "killed, file"]
@@ -168,7 +168,7 @@ def loop(races: int, seed: int) -> Counter[Kind]:
     """Run races of all kinds, and return their number by kind."""
     done: Counter[Kind] = Counter()
     kinds = get_args(Kind)
-    get_context("forkserver").set_forkserver_preload(["support.listener", "httpx", "outreach_async.bulk.ledger"])
+    get_context("forkserver").set_forkserver_preload(["support.listener", "httpx", "outreach_async.store.ledger"])
     for number in range(seed, seed + races):
         kind = kinds[number % len(kinds)]
         with tempfile.TemporaryDirectory() as folder:

@@ -14,9 +14,9 @@ from outreach_async._cli.commands.auditing import clock_of, open_history
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import FAKE, Options, find_workspaces
-from outreach_async._config_file import key_of
+from outreach_async._core.arguments import require_id, require_plain, trim
 from outreach_async._files.optional import require_module
-from outreach_async._service.validation import require_id, require_plain, trim
+from outreach_async.config._file import key_of
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 

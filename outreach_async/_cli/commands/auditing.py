@@ -27,10 +27,10 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
+from outreach_async._core.arguments import require_seconds
+from outreach_async._core.responses import parse_date
 from outreach_async._files.atomic import atomic_write
 from outreach_async._files.optional import require_module
-from outreach_async._service.responses import parse_date
-from outreach_async._service.validation import require_seconds
 from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, HistoryError, Readings

@@ -16,9 +16,9 @@ from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
 from outreach_async._files.atomic import atomic_file
 from outreach_async._files.optional import require_module
-from outreach_async.audit._history_tables import TABLES, TEXT_COLUMNS, VIEWS
 from outreach_async.audit._values import DAY
 from outreach_async.audit.history import History, Kind
+from outreach_async.audit.history._tables import TABLES, TEXT_COLUMNS, VIEWS
 from outreach_async.audit.reports._wording import format_time
 from outreach_async.errors import format_count
 

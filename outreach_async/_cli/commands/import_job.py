@@ -24,10 +24,10 @@ from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import Blank, Journal, ObjectJournal, Repeats
-    from outreach_async.bulk.journal import JournalReport
-    from outreach_async.bulk.journal._records import Earlier
-    from outreach_async.bulk.ledger import Changed
+    from outreach_async.bulk import Blank, Repeats
+    from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
+    from outreach_async.store.journal._records import Earlier
+    from outreach_async.store.ledger import Changed
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +94,7 @@ class ImportJob:
 
     def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
         """Create the journal of the import, if it has one. Standard input is identified by its rows."""
-        from outreach_async.bulk.journal import journal_at
+        from outreach_async.store.journal import journal_at
 
         if self.journal is None:
             return None

@@ -10,7 +10,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
-from outreach_async._service.validation import require_id, trim
+from outreach_async._core.arguments import require_id, trim
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.bulk._source import Rereadable

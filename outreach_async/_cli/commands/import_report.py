@@ -13,7 +13,7 @@ from outreach_async._cli.commands.grouped import fit_line, print_groups, show_fi
 from outreach_async._cli.commands.remedies import Remedy, Ways, list_remedies
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
-from outreach_async._service.validation import TARGET_FIELDS
+from outreach_async._core.arguments import TARGET_FIELDS
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import BulkReport, ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row

@@ -50,9 +50,9 @@ from outreach_async._cli.process import (
     run_async,
 )
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
+from outreach_async._core.arguments import TARGET_FIELDS, show_name
+from outreach_async._core.contacts import Target
 from outreach_async._files.atomic import atomic_write, partial_path
-from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS, show_name
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
 from outreach_async.bulk._rows import WHOLE_INPUT
@@ -118,7 +118,7 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
     require_files(file, settings, dry_run=dry_run, force=force)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
-        from outreach_async.bulk.journal import journal_at
+        from outreach_async.store.journal import journal_at
 
         require_credentials(options)
         journal = settings["journal"]
@@ -177,7 +177,7 @@ def _create_targets(client: OutreachClient | None, job: ImportJob) -> Targets:
 
         targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
     if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
-        from outreach_async.bulk.journal._store import recorded_names
+        from outreach_async.store.journal._store import recorded_names
 
         targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
     targets.names.update(job.campaign_names)
@@ -329,8 +329,8 @@ async def _check_file(options: Options, job: ImportJob) -> int:
 def _compare(job: ImportJob, shared: Options, read: Callable[[], Iterable[Row]], write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async.bulk._run.comparing import count_changes
-    from outreach_async.bulk.journal import Identity
-    from outreach_async.bulk.ledger import Ledger, LedgerOptions
+    from outreach_async.store.journal import Identity
+    from outreach_async.store.ledger import Ledger, LedgerOptions
 
     workspace = workspaces_of(shared)[0]
     ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}

@@ -23,16 +23,14 @@ from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.values import Options
+from outreach_async._core.arguments import TARGET_FIELDS, show_name
+from outreach_async._core.contacts import Target
 from outreach_async._files.objects import is_url
-from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS, show_name
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import LedgerCounts, add_counts, add_targets
 from outreach_async.bulk._run.comparing import count_changes
 from outreach_async.bulk._targets import Targets
-from outreach_async.bulk.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
-from outreach_async.bulk.ledger import Ledger, LedgerOptions, is_ledger
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, Row, map_columns, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
@@ -48,8 +46,10 @@ from outreach_async.importer._rejects import (
 )
 from outreach_async.importer._table import read_rows
 from outreach_async.importer._target_columns import named_target, recognise_targets
-from outreach_async.spread._folder import describe_part, read_part, rejects_of_parts
-from outreach_async.spread._planning import Part
+from outreach_async.parts._folder import describe_part, read_part, rejects_of_parts
+from outreach_async.parts._planning import Part
+from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
+from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
 
 _LISTED_RUNS: Final = 10
 _DRY_RUN: Final = "run the import with --dry-run --results PATH"

@@ -21,10 +21,10 @@ from outreach_async._cli.files import FileUse, explain_write_errors, require_wri
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
+from outreach_async._core.arguments import TARGET_FIELDS
+from outreach_async._core.contacts import Target
 from outreach_async._files.objects import is_url
 from outreach_async._files.optional import require_module
-from outreach_async._service.contacts import Target
-from outreach_async._service.validation import TARGET_FIELDS
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._targets import Targets
 from outreach_async.errors import format_count
@@ -32,9 +32,9 @@ from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
 from outreach_async.importer._rejects import ANSWER_PREFIX, KeptColumns
 from outreach_async.models import Campaign, WorkspaceField
-from outreach_async.spread import Connection, ImportPlan, SpreadReport, plan
-from outreach_async.spread._folder import describe_part, outcomes_of
-from outreach_async.spread._stored_files import expand_pattern
+from outreach_async.parts import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.parts._folder import describe_part, outcomes_of
+from outreach_async.parts._stored_files import expand_pattern
 from outreach_async.transport._secret import hide, reveal
 
 _AFTER_FAILURES: Final = 4  # lines that follow the failed rows
@@ -124,7 +124,7 @@ def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
 def _run(
     screen: Screen, cluster: Any, made: ImportPlan, connection: Connection, *, rate: float | None, settings: Mapping[str, Any]
 ) -> SpreadReport:
-    from outreach_async.spread.dask import create_many  # imported on demand: the extra may be missing
+    from outreach_async.parts.dask import create_many  # imported on demand: the extra may be missing
 
     run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
     with show_progress(screen, "Importing", made.rows) as show, run:

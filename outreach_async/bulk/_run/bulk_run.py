@@ -11,13 +11,13 @@ from typing import Any, NoReturn, Self, get_args
 import anyio
 import attrs
 
-from outreach_async._engine.call import CallOptions, Throttle
-from outreach_async._engine.engine import Engine
-from outreach_async._engine.logs import LOGGER
+from outreach_async._core.arguments import require_choice, require_number, require_seconds, type_name
+from outreach_async._core.call import CallOptions, Throttle
+from outreach_async._core.contacts import Target
+from outreach_async._core.engine import Engine
+from outreach_async._core.logs import LOGGER
+from outreach_async._core.operations import ContactRequests
 from outreach_async._files.objects import is_url, open_objects
-from outreach_async._service.contacts import Target
-from outreach_async._service.operations import ContactRequests
-from outreach_async._service.validation import require_choice, require_number, require_seconds, type_name
 from outreach_async.bulk._cells import Blank, require_clearing
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
@@ -27,10 +27,10 @@ from outreach_async.bulk._run.pipeline import Pipeline, Plan
 from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._targets import ListCampaigns, Targets
-from outreach_async.bulk.journal import Identity, JournalOptions, JournalStore, OpenJournal, journal_at, open_journal
-from outreach_async.bulk.journal._records import Earlier
-from outreach_async.bulk.ledger import Changed, Ledger, LedgerOptions, OpenLedger, open_ledger
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.store.journal import Identity, JournalOptions, JournalStore, OpenJournal, journal_at, open_journal
+from outreach_async.store.journal._records import Earlier
+from outreach_async.store.ledger import Changed, Ledger, LedgerOptions, OpenLedger, open_ledger
 from outreach_async.transport._urls import service_address
 
 

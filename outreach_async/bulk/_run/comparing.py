@@ -14,8 +14,8 @@ import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outreach_async._service.contacts import RUN_TARGET, Target
-from outreach_async._service.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async._core.contacts import RUN_TARGET, Target
+from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
@@ -26,9 +26,10 @@ from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import ListingNeeded, Targets
-from outreach_async.bulk.journal._records import MarkedWindow
-from outreach_async.bulk.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
-from outreach_async.bulk.ledger._entries import (
+from outreach_async.errors import InvalidRequest
+from outreach_async.store.journal._records import MarkedWindow
+from outreach_async.store.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
+from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
     DIGEST_BITS,
@@ -38,8 +39,7 @@ from outreach_async.bulk.ledger._entries import (
     Standing,
     fresh_times,
 )
-from outreach_async.bulk.ledger._folding import encode_row
-from outreach_async.errors import InvalidRequest
+from outreach_async.store.ledger._folding import encode_row
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""

@@ -15,8 +15,8 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._engine.call import Call, CallOptions, Slots
-from outreach_async._engine.engine import Engine
+from outreach_async._core.call import Call, CallOptions, Slots
+from outreach_async._core.engine import Engine
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._outcomes import ContactOutcome
@@ -28,10 +28,10 @@ from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
 from outreach_async.bulk._source import Source, approximate_size
 from outreach_async.bulk._stream import StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import fails_only_its_rows
-from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._records import JournalState
-from outreach_async.bulk.ledger import OpenLedger
 from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
+from outreach_async.store.journal import OpenJournal
+from outreach_async.store.journal._records import JournalState
+from outreach_async.store.ledger import OpenLedger
 
 
 # One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets

@@ -8,18 +8,18 @@ from typing import Final, TypeAlias
 import anyio
 import attrs
 
-from outreach_async._engine.run_throttle import RunThrottle
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, revise
 from outreach_async.bulk._rows import PossiblySent, RowParser
 from outreach_async.bulk._run.comparing import LedgerFeed
 from outreach_async.bulk._run.windows import WindowedFeed
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import DirectFeed, StreamReader
-from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._records import JournalState
-from outreach_async.bulk.journal._writer import Database
-from outreach_async.bulk.ledger import OpenLedger
+from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import JournalError, TransportError
+from outreach_async.store.journal import OpenJournal
+from outreach_async.store.journal._records import JournalState
+from outreach_async.store.journal._writer import Database
+from outreach_async.store.ledger import OpenLedger
 from outreach_async.transport._wire import Progress
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`

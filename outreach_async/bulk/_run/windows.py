@@ -18,9 +18,9 @@ from outreach_async.bulk._rows import WHOLE_INPUT, ParsedRow, PossiblySent, RowP
 from outreach_async.bulk._source import END, Source
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
-from outreach_async.bulk.journal import OpenJournal
-from outreach_async.bulk.journal._records import OTHER_JOURNAL, MarkedWindow
 from outreach_async.errors import InvalidRequest
+from outreach_async.store.journal import OpenJournal
+from outreach_async.store.journal._records import OTHER_JOURNAL, MarkedWindow
 
 MAX_WINDOW_SIZE: Final = 1_000  # rows; after a crash, any row of a marked window may have been sent if it has no outcome
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction

@@ -1,0 +1,352 @@
+"""Build the operations of the service, each with a request, a response parser and a retry condition. No function does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from urllib.parse import quote
+
+import attrs
+import msgspec
+
+from outreach_async._core import arguments as validation
+from outreach_async._core.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
+from outreach_async._core.contacts import CreateContactResponse, CreatedContact, NewContact, Target, possible_outcomes
+from outreach_async._core.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
+from outreach_async._core.retry import Idempotency
+from outreach_async._vocabulary import (
+    CUSTOM_CODE,
+    DUPLICATE_OUTCOMES,
+    ID_PREFIXES,
+    MAX_MAILBOX_DISPLAY,
+    SERVICE_OUTCOMES,
+    Outcome,
+)
+from outreach_async.errors import strip_invisible
+from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
+from outreach_async.transport._secret import Secret, reveal
+from outreach_async.transport._wire import Request, Response
+
+T = TypeVar("T")
+
+_WORKSPACE_REMEDY: Final = "pass a workspace id or set OUTREACH_WORKSPACE"
+KEY_REMEDY: Final = "pass an owner key or set OUTREACH_OWNER_KEY"
+
+
+@attrs.define
+class AttemptInfo:
+    """The state of a call when its response arrives."""
+
+    attempts: int
+    maybe_applied: bool
+    possible: frozenset[Outcome] | None = None
+
+
+@attrs.define
+class Operation(Generic[T]):
+    name: str
+    request: Request
+    parse: Callable[[Response, AttemptInfo], T] = attrs.field(repr=False)
+    idempotency: Idempotency = Idempotency.SAFE
+    secrets: tuple[str | Secret, ...] = attrs.field(default=(), repr=False)
+    any_status: bool = False
+
+
+@attrs.frozen(repr=False)
+class RequestDefaults:
+    """The header fields of a client's requests, and the secrets to mask in the client's errors."""
+
+    # Tools such as rich show fields even if the class's repr hides them.
+    read_headers: Mapping[str, str] = attrs.field(repr=False)
+    write_headers: Mapping[str, str] = attrs.field(repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
+        read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
+        return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
+
+
+PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
+"""A function that builds the operation for the page with a given number."""
+
+
+def list_campaigns(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Campaign]:
+    display = validation.require_number("display", display, least=1)
+    return _build_list("campaigns", Page[Campaign], workspace, display, defaults, keep=keep)
+
+
+def list_mailboxes(workspace: object, display: object, defaults: RequestDefaults, *, keep: bool) -> PageBuilder[Mailbox]:
+    display = validation.require_number("display", display, least=1, most=MAX_MAILBOX_DISPLAY)
+    return _build_list("mailboxes", Page[Mailbox], workspace, display, defaults, keep=keep)
+
+
+def list_steps(campaign: object, defaults: RequestDefaults) -> Operation[CampaignSteps]:
+    campaign = validation.require_id("campaign", campaign, "campaign", "pass an id from the campaign list")
+    return _build_read("list_steps", CampaignSteps, f"/campaigns/{quote(campaign, safe='')}/steps", defaults)
+
+
+def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[WorkspaceFields]:
+    workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+    return _build_read("list_fields", WorkspaceFields, f"/workspaces/{quote(workspace, safe='')}/all-fields", defaults)
+
+
+def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults) -> Operation[T]:
+    parse = _make_parser(name, kind, decode_model, defaults.secrets)
+    return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
+
+
+def _build_list(
+    items: str, kind: type[Page[T]], workspace: object, display: int, defaults: RequestDefaults, *, keep: bool
+) -> PageBuilder[T]:
+    # The arguments are checked and encoded once for all pages.
+    workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
+    name = f"list_{items}"
+    parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
+
+    def build_page(number: int) -> Operation[Page[T]]:
+        target = f"/{items}?workspace={workspace}&page={number}&display={display}"
+        return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
+
+    return build_page
+
+
+def _make_parser(
+    name: str, kind: type[T], decode: Callable[[type[T], bytes], T], secrets: tuple[str | Secret, ...]
+) -> Callable[[Response, AttemptInfo], T]:
+    def parse(response: Response, _info: AttemptInfo) -> T:
+        model: Any = _try_decode(decode, kind, response.body)
+        if isinstance(model, DecodeError):
+            raise build_unexpected_response(name, response, secrets, model)
+        if model.status != "ok":
+            raise build_unexpected_response(name, response, secrets, f"status {model.status!r} instead of 'ok'")
+        headers = (
+            {each: clean_string(value, secrets) for each, value in response.headers.items()} if secrets else response.headers
+        )
+        object.__setattr__(model, "_response", ResponseInfo(response.status, headers))  # frozen for callers, but new
+        return model  # type: ignore[no-any-return]  # every model used as T has a `status`
+
+    return parse
+
+
+def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+    # The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the
+    # error that the caller raises, and tracebacks would show it.
+    try:
+        return decode(kind, body)
+    except DecodeError as error:
+        return error.with_traceback(None)  # the frames reference the error: a cycle
+
+
+_HISTORY_SIZE: Final = 4096  # contact ids that a client remembers; a late copy rarely follows more responses
+
+
+class CopyDetector:
+    """Remembers the contact ids of a client's last responses. A copy of a response, taken for another, repeats its id."""
+
+    def __init__(self, on_copy: Callable[[], object] = bool) -> None:
+        self._on_copy = on_copy
+        self._ids: set[str] = set()
+        self._older_ids: set[str] = set()
+
+    def is_copy(self, answer: CreateContactResponse) -> bool:
+        """Remember the id of a response. Return whether the response is a copy: no two calls add the same contact."""
+        if answer.id is None:
+            return False
+        if answer.id in self._ids or answer.id in self._older_ids:
+            if answer.status != Outcome.ADDED:
+                return False
+            self._on_copy()
+            return True
+        if len(self._ids) == _HISTORY_SIZE:
+            self._older_ids, self._ids = self._ids, set()
+        self._ids.add(answer.id)
+        return False
+
+
+@attrs.frozen(repr=False)
+class ContactRequests:
+    """Builds operations that create contacts. The shared options are checked and encoded once."""
+
+    # See the section "Create contact" of the service's API documentation.
+
+    duplicates: str
+    _strict: bool
+    _prefix: bytes = attrs.field(repr=False)
+    _defaults: RequestDefaults
+    _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+    _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
+    _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
+    _copy_detector: CopyDetector
+    target: Target
+
+    @classmethod
+    def from_options(
+        cls,
+        owner_key: object,
+        workspace: object,
+        defaults: RequestDefaults,
+        *,
+        duplicates: object,
+        strict_validation: object,
+        campaign: object,
+        copy_detector: CopyDetector,
+    ) -> ContactRequests:
+        # All builders of a client share `copy_detector`.
+        key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", KEY_REMEDY))
+        workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
+        campaign = validation.require_upload_options(duplicates, strict_validation, campaign)
+        return cls(
+            str(duplicates),
+            bool(strict_validation),
+            _encode_prefix(key, workspace, duplicates, strict_validation, campaign),
+            defaults,
+            (key, *defaults.secrets),
+            make_secret_detector(key),
+            make_secret_detector(key, *defaults.secrets),
+            copy_detector,
+            Target(workspace, campaign),
+        )
+
+    def with_target(self, workspace: str, campaign: str | None) -> ContactRequests:
+        key = cast("Secret", self._secrets[0])
+        prefix = _encode_prefix(key, workspace, self.duplicates, self._strict, campaign)
+        return attrs.evolve(self, prefix=prefix, target=Target(workspace, campaign))
+
+    @property
+    def prefix_size(self) -> int:
+        return len(self._prefix)
+
+    def build(self, contact: NewContact) -> Operation[CreatedContact]:
+        return self._build_operation(contact, self._parse_created)
+
+    def build_row(self, contact: NewContact) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
+        return self._build_operation(contact, self._parse_row)
+
+    def build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
+        """Return what `build_row` returns for a contact that `encode_plain` or `encode_cells` has encoded."""
+        # This takes a third of the time, because it builds no `NewContact` and checks all values at once.
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + fields)
+        return Operation("create_contact", request, self._parse_row, Idempotency.IDEMPOTENT, self._secrets)
+
+    def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
+        validation.check_contact(contact)
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
+        return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
+
+    def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
+        answer, info = self._parse_response(response, info)
+        if self._copy_detector.is_copy(answer):
+            answer, info = self._distrust(answer, info)
+        headers = response.headers
+        text = " ".join((*headers.values(), answer.details or ""))
+        if strip_invisible(text) != text or self._may_contain_secret(text):
+            headers = {name: clean_string(value, self._secrets) for name, value in headers.items()}
+            answer = attrs.evolve(answer, details=answer.details and clean_string(answer.details, self._secrets))
+        return CreatedContact(
+            status=answer.status,
+            id=answer.id,
+            details=answer.details,
+            possible=info.possible or possible_outcomes(answer.status, maybe_applied=info.maybe_applied),
+            request_id=headers.get("x-request-id"),
+            attempts=info.attempts,
+            response=ResponseInfo(response.status, headers),
+            extra=answer.extra,
+        )
+
+    def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer, info = self._parse_response(response, info)
+        if self._copy_detector.is_copy(answer):
+            info = self._distrust(answer, info)[1]  # the id stays, because the run compares the ids of its rows
+        return answer, info
+
+    def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        answer = _try_decode(decode_model, CreateContactResponse, response.body)
+        if isinstance(answer, DecodeError):
+            raise build_unexpected_response("create_contact", response, self._secrets, answer)
+        known = answer.status in SERVICE_OUTCOMES
+        identifier = answer.id or ""
+        visible = strip_invisible(identifier)
+        if not known or visible != identifier or self._may_contain_key(identifier):
+            texts = (identifier, answer.status.value)
+            if answer.id is not None and any(clean_string(text, self._secrets[:1]) != strip_invisible(text) for text in texts):
+                answer, info = self._distrust(answer, info)  # an id or a status with the owner key
+            answer = answer if answer.id is None else attrs.evolve(answer, id=visible)
+        # With a contact id, the status is a new outcome, unless it has invisible characters.
+        has_id = (answer.id or "").startswith(ID_PREFIXES["contact"])
+        if not known and not (has_id and strip_invisible(answer.status.value) == answer.status.value):
+            fault = f"unknown status {answer.status.value!r}{'' if has_id else ' and no contact id'}"
+            raise build_unexpected_response("create_contact", response, self._secrets, fault)
+        return answer, info
+
+    def _distrust(self, answer: CreateContactResponse, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
+        possible = {answer.status, Outcome.NOT_APPLIED, Outcome.ADDED, DUPLICATE_OUTCOMES[self.duplicates]}
+        return attrs.evolve(answer, id=None), attrs.evolve(info, possible=frozenset(possible))
+
+
+def encode_plain(row: dict[Any, Any]) -> bytes:
+    """Return the fields of a row of valid strings and `None`, as `encode_contact` does, without the opening brace."""
+    # For any other row, return no bytes.
+    encoder = _plain_row_encoder(tuple(row))
+    return b"" if encoder is None else encoder(row)
+
+
+def encode_cells(codes: tuple[str, ...], cells: tuple[str, ...]) -> bytes:
+    """Return the fields of a file's row, as `encode_plain` does. Empty cells are left out. The codes are as of `order_fields`."""
+    return _cells_encoder(codes)(cells)
+
+
+@lru_cache(maxsize=256)  # nearly all rows of an input have the same keys
+def _plain_row_encoder(keys: tuple[object, ...]) -> Callable[[dict[Any, Any]], bytes] | None:
+    if not (names := order_fields(keys)):
+        return None
+    struct: Any = msgspec.defstruct("Row", [(name, str | None) for name in names], gc=False)
+    pick_several, join = itemgetter(*names), "".join
+    pick = pick_several if len(names) > 1 else lambda row: (pick_several(row),)
+
+    def encode_row(row: dict[Any, Any]) -> bytes:
+        values = pick(row)
+        try:
+            # Joining fails unless all values are strings. A comparison with `None` may raise anything.
+            join(values if None not in values else [value for value in values if value is not None])
+            return encode(struct(*values))[1:] if row["email"].strip() else b""
+        except Exception:  # noqa: BLE001 - building a `NewContact` names the field
+            return b""
+
+    return encode_row
+
+
+@lru_cache(maxsize=256)
+def _cells_encoder(codes: tuple[str, ...]) -> Callable[[tuple[str, ...]], bytes]:
+    struct: Any = msgspec.defstruct("Cells", [(code, str, "") for code in codes], gc=False, omit_defaults=True)
+    email, is_blank = codes.index("email"), str.isspace
+
+    def encode_row(cells: tuple[str, ...]) -> bytes:
+        return encode(struct(*cells))[1:] if cells[email] and not any(map(is_blank, cells)) else b""
+
+    return encode_row
+
+
+@lru_cache(maxsize=256)
+def order_fields(keys: tuple[object, ...]) -> tuple[str, ...]:
+    """Return fields and custom codes in the order of `encode_contact`; none if other keys are among them, or no e-mail."""
+    known = [name for name in FIELD_ORDER if name in keys]
+    codes = [key for key in keys if type(key) is str and CUSTOM_CODE.fullmatch(key)]
+    is_plain = "email" in keys and len(known) + len(codes) == len(keys)
+    return (*known, *codes) if is_plain else ()
+
+
+def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_validation: object, campaign: object) -> bytes:
+    options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
+    return encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})[:-1] + b","
+
+
+def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
+    """Return the operation that sends the given request. It accepts any status. It is retried only if no byte was sent."""
+    added = validation.require_headers(headers)
+    fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
+    request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
+    secrets = (*defaults.secrets, *map(Secret, secret_parts(added)))
+    return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)

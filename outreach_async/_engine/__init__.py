@@ -1,1 +1,0 @@
-"""The time of requests: attempts, retries, rates, pauses, and what observers see."""

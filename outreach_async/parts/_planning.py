@@ -1,0 +1,488 @@
+"""Plan an import in parts: decide which rows of which files each part contains.
+
+Rows whose e-mails the service may treat as equal must be sent in order, and therefore belong to the same part. Planning reads the
+e-mail of every row, and moves the rows that share an e-mail to a separate part. All other rows can be sent in any order.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from array import array
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
+
+import attrs
+import msgspec
+
+from outreach_async._core.arguments import require_choice, require_id, require_upload_options, type_name
+from outreach_async._core.contacts import Target
+from outreach_async._core.values import read_value
+from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async.bulk._cells import Blank, require_clearing
+from outreach_async.bulk._contact_keys import order_key
+from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk._targets import Targets
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._columns import Columns, map_columns
+from outreach_async.importer._formats import open_file
+from outreach_async.importer._known_exports import clean_name
+from outreach_async.importer._rows import ExcludedPeople, Row
+from outreach_async.importer._table import File, find_people, read_rows
+from outreach_async.importer._target_columns import recognise_targets
+from outreach_async.importer._unmapped import MAX_SHOWN, UnmappedColumns
+from outreach_async.models import Campaign, WorkspaceField
+from outreach_async.parts._stored_files import (
+    FileVersion,
+    changed_error,
+    open_location,
+    parse_location,
+    read_version,
+    require_version,
+)
+
+T = TypeVar("T")
+
+REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
+_BUCKET_COUNT: Final = 256
+_MAX_OPTIONS: Final = 100  # for unknown columns, in an error
+
+
+@attrs.frozen(kw_only=True)
+class SpreadOptions:
+    duplicates: DuplicatePolicy = "skip"
+    strict_validation: bool = True
+    campaign: str | None = None
+    repeats: Repeats = "serial"
+    format: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
+    delimiter: str | None = None
+    short_rows: str | None = None
+    hidden: str | None = None
+    workspaces: Mapping[str, str] = attrs.field(factory=dict)
+    """Ids of the workspaces that rows may name, by name."""
+    blank: Blank = "keep"
+
+    def open(self, location: str, version: FileVersion) -> File:
+        names = ("format", "encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
+        return open_file(open_location(location, version), **{name: getattr(self, name) for name in names})
+
+
+@attrs.frozen
+class PlannedFile:
+    location: str
+    version: FileVersion
+    headers: tuple[str, ...]
+    codes: tuple[str | None, ...]
+    fallbacks: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(self.headers, self.codes, fallbacks=self.fallbacks)
+
+
+@attrs.frozen
+class Piece:
+    """Rows that can be read without reading the rest of their file: a row group of a Parquet file, or a whole file."""
+
+    file: int
+    number: int
+    rows: int
+    repeated: int
+    flags: bytes = attrs.field(repr=False)
+    """A byte for each row, compressed: 1 if its e-mail occurs more than once. It is empty if there is no such row."""
+
+
+@attrs.frozen
+class Part:
+    r"""The input of one task of an import: either rows of one piece, or all rows whose e-mail occurs more than once.
+
+    Attributes:
+        id: Name of the part, unique in its plan.
+        files: The files that the part reads.
+        pieces: The pieces that the part reads, in the order of the input.
+        repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
+        options: The options of the import.
+        plan: Digest of the plan.
+        of: Number of parts of the plan.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\nbo@acme.example\nANN@company.example\n")
+        print([(part.id, part.rows) for part in plan(["people.csv"]).parts])  # -> [('00000', 1), ('repeats', 2)]
+        ```
+    """
+
+    id: str
+    files: tuple[PlannedFile, ...]
+    pieces: tuple[Piece, ...]
+    repeated: bool
+    options: SpreadOptions
+    plan: str
+    of: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of the part."""
+        return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
+
+    def fingerprint(self) -> str:
+        r"""Return a digest of everything that determines the part's requests. A journal is resumed only if it is unchanged.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            print(len(part.fingerprint()))  # -> 32
+            ```
+        """
+        return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
+
+
+def require_unchanged(part: Part) -> None:
+    for file in part.files:
+        require_version(file.location, file.version)
+
+
+def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
+    """Yield the rows of a part in order, each with its file, unless a file has changed."""
+    people = dict[int, str]()
+    # All rows with one e-mail are in one part, so a row that excludes a person is in the same part as the person's other rows.
+    for planned, file in (_open_piece(part, piece) for piece in part.pieces if part.repeated):
+        place = f"{planned.location}: " if len(part.files) > 1 else ""
+        people = {**find_people(file, planned.columns, CheckPolicy.of(), place), **people}
+    for piece in part.pieces:
+        planned, file = _open_piece(part, piece)
+        rows = _read_piece(planned, file, piece.rows, people)
+        # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
+        flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
+        for row in (row for row, flag in zip(rows, flags, strict=False) if flag == part.repeated):
+            # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
+            names = part.options.workspaces
+            id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
+            named = row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
+            yield planned, named.clear_blanks() if part.options.blank == "clear" else named
+
+
+def _open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
+    planned = part.files[piece.file]
+    file = part.options.open(planned.location, planned.version)
+    if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
+        raise changed_error(planned.location)
+    return planned, pieces[piece.number]
+
+
+def _read_piece(planned: PlannedFile, file: File, expected: int, people: ExcludedPeople) -> Iterator[Row]:
+    count = 0
+    for row in read_rows(file, planned.columns, CheckPolicy.of(), people):
+        count += 1
+        if count > expected:
+            break
+        yield row
+    require_version(planned.location, planned.version)
+    if count != expected:
+        raise changed_error(planned.location)
+
+
+@attrs.frozen
+class ImportPlan:
+    r"""A plan of an import in parts. It contains no secrets, and can be pickled and stored as JSON.
+
+    Attributes:
+        files: The files, in the order of the input.
+        pieces: The pieces of the files, in the order of the input.
+        options: The options of the import.
+        notes: Notes on how the files are read, to be shown to the user.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        print(plan(["people.csv"]).rows, plan(["people.csv"]).repeated)  # -> 1 0
+        ```
+    """
+
+    files: tuple[PlannedFile, ...]
+    pieces: tuple[Piece, ...]
+    options: SpreadOptions
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows of all files."""
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def repeated(self) -> int:
+        """Number of rows that share their e-mail with another row of the plan."""
+        return sum(piece.repeated for piece in self.pieces)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
+        pieces = [piece for piece in self.pieces if piece.repeated]
+        single = [(at, piece) for at, piece in enumerate(self.pieces) if piece.rows > piece.repeated]
+        common: dict[str, Any] = {
+            "options": self.options,
+            "plan": blake2b(attrs.evolve(self, notes=()).to_json(), digest_size=16).hexdigest(),
+            "of": len(single) + bool(pieces),
+        }
+        parts = [
+            Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
+            for at, piece in single
+        ]
+        if pieces:
+            used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
+            own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
+            parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, **common))
+        return tuple(parts)
+
+    def to_json(self) -> bytes:
+        r"""Return the plan as JSON, which `from_json` parses.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            Path("plan.json").write_bytes(plan(["people.csv"]).to_json())
+            ```
+        """
+        return msgspec.json.encode(_StoredPlan(self, 1))
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> ImportPlan:
+        r"""Parse a plan from JSON, as returned by `to_json`.
+
+        Raises:
+            InvalidRequest: The data is not a plan, or was written by an incompatible version of this package.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(ImportPlan.from_json(plan(["people.csv"]).to_json()).rows)  # -> 1
+            ```
+        """
+        try:
+            return msgspec.json.decode(data, type=_StoredPlan).plan
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"plan: expected a stored plan, got other data ({error}); plan the import again") from None
+
+
+class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
+    plan: ImportPlan
+    version: Literal[1]
+
+
+class KeyIndex:
+    """Finds rows with equal keys. In memory, each row needs one byte, because its hash is in a temporary file."""
+
+    # If different keys have the same hash, their rows are treated as equal. Rows with the same hash are in the same bucket, so
+    # one bucket at a time is compared.
+
+    def __init__(self, file: BinaryIO, hash_size: int = 8, block_size: int = 2_048) -> None:
+        self.rows = 0
+        self._file, self._hash_size, self._block_size = file, hash_size, block_size
+        self._buckets = [array("Q") for _ in range(_BUCKET_COUNT)]  # hashes, each followed by the position of its row
+        self._stored: list[list[int]] = [[] for _ in range(_BUCKET_COUNT)]  # where the full blocks of each bucket are in the file
+
+    def add(self, key: str | None) -> None:
+        """Add a row. A key has the same hash in every process, so the same files always result in the same plan."""
+        if key is not None:
+            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
+            (bucket := self._buckets[digest[0]]).append(int.from_bytes(digest))
+            bucket.append(self.rows)
+            if len(bucket) == self._block_size:
+                self._store(digest[0])
+        self.rows += 1
+
+    def _store(self, number: int) -> None:
+        try:
+            self._stored[number].append(self._file.seek(0, os.SEEK_END))
+            rest = self._buckets[number].tobytes()
+            while rest:  # a disk that is nearly full takes only the first bytes, without an error
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            where = f"cannot store the keys of {self.rows} rows in {gettempdir()}: {error.strerror}"
+            raise InvalidRequest(f"files: {where}; free space there, or set TMPDIR to another folder") from None
+        del self._buckets[number][:]
+
+    def find_repeats(self) -> bytearray:
+        flags = bytearray(self.rows)
+        for bucket, places in zip(self._buckets, self._stored, strict=True):
+            first: dict[int, int] = {}
+            for block in (*map(self._read, places), bucket):
+                for key, position in zip(block[::2], block[1::2], strict=True):
+                    earlier = first.setdefault(key, position)
+                    if earlier != position:
+                        flags[earlier] = flags[position] = 1
+        return flags
+
+    def _read(self, place: int) -> array[int]:
+        self._file.seek(place)
+        block = array("Q")
+        block.fromfile(self._file, self._block_size)
+        return block
+
+
+def plan(
+    files: Iterable[str | os.PathLike[str]],
+    *,
+    overrides: Mapping[str, str] | None = None,
+    fields: Iterable[WorkspaceField] = (),
+    ignore_unknown: bool = False,
+    duplicates: DuplicatePolicy = "skip",
+    strict_validation: bool = True,
+    campaign: str | None = None,
+    repeats: Repeats = "serial",
+    format: str | None = None,  # noqa: A002 - the usual name of such an argument
+    encoding: str | None = None,
+    sheet: str | None = None,
+    header_row: int | None = None,
+    delimiter: str | None = None,
+    short_rows: str | None = None,
+    hidden: str | None = None,
+    blank: Blank = "keep",
+    workspace: str | None = None,
+    workspaces: Mapping[str, str] = MappingProxyType({}),
+    list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
+) -> ImportPlan:
+    r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
+
+    Args:
+        files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
+        overrides: Field codes by column name, as for `map_columns`. A column need not be in every file. With the codes
+            `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names of campaigns. A
+            column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
+        fields, ignore_unknown: As for `map_columns`; `fields` are needed if a column is named after a label.
+        duplicates, strict_validation, campaign, repeats, blank: As for `create_many`.
+        format, encoding, sheet, header_row, delimiter, short_rows, hidden: As for `open_file`.
+        workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
+        workspaces: Ids of workspaces by the names that rows may use.
+        list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
+            called only if a column may have names of campaigns.
+
+    Raises:
+        InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
+            invalid.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,Firm\nbo@acme.example,Acme\n")
+        print(plan(["people.csv"], overrides={"Firm": "company_name"}).rows)  # -> 1
+        ```
+    """
+    campaign = require_upload_options(duplicates, strict_validation, campaign)
+    require_choice("repeats", repeats, get_args(Repeats))
+    require_choice("blank", blank, get_args(Blank))
+    require_clearing(blank, duplicates)
+    options = SpreadOptions(
+        duplicates=duplicates,
+        strict_validation=strict_validation,
+        campaign=campaign,
+        repeats=repeats,
+        format=format,
+        encoding=encoding,
+        sheet=sheet,
+        header_row=header_row,
+        blank=blank,
+        delimiter=delimiter,
+        short_rows=short_rows,
+        hidden=hidden,
+    )
+    if list_campaigns is not None:
+        remedy = "pass the id of the workspace of rows that name none"
+        workspace = require_id("workspace", workspace, "workspace", remedy)
+
+    async def list_known(workspace: str) -> AsyncIterator[Campaign]:
+        for each in list_campaigns(workspace) if list_campaigns else ():
+            yield each
+
+    targets = Targets(Target(workspace, campaign), list_campaigns and list_known, workspaces)
+    given = {clean_name(column): code for column, code in (overrides or {}).items()}
+    mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
+    planned, counted, notes = list[PlannedFile](), list[tuple[int, int, int]](), list[str]()
+    with open_temporary_file() as keys:
+        index = KeyIndex(keys)
+        for location in _list_locations(files):
+            version = read_version(location)
+            file = options.open(location, version)
+            columns = mapped(file)
+            notes += (f"{file.name}: {note}" for note in file.notes)
+            for number, piece in enumerate(file.split()):
+                before = index.rows
+                for email in _read_emails(piece, columns):
+                    index.add(order_key(email) if email else None)  # a row without an e-mail is never sent
+                counted.append((len(planned), number, index.rows - before))
+            planned.append(PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks))
+            require_version(location, version)
+        flags = index.find_repeats()
+    if unused := given.keys() - {clean_name(header) for file in planned for header in file.headers}:
+        raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
+    if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
+        options = attrs.evolve(options, workspaces=dict(workspaces))
+    return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options, tuple(notes))
+
+
+def _read_emails(piece: File, columns: Columns) -> Iterator[str]:
+    """Yield the e-mail of each row as it is sent; an empty string if there is none. Other columns need not be read."""
+    for cells in zip(*map(piece.column, columns.sources["email"]), strict=True):
+        sent = (read_value("email", cell)[0].strip() for cell in cells)
+        yield next(filter(None, sent), "")
+
+
+def open_temporary_file(folder: Path | None = None) -> BinaryIO:
+    try:
+        return cast("BinaryIO", TemporaryFile(buffering=0, dir=folder))
+    except OSError as error:
+        what = f"cannot store the keys of rows in a temporary file: {error.strerror}"
+        raise InvalidRequest(f"files: {what}; set TMPDIR to a folder that you can write to") from None
+
+
+def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> Iterator[Piece]:
+    end = 0
+    for file, number, rows in counted:
+        start, end = end, end + rows
+        own = bytes(flags[start:end])
+        yield Piece(file, number, rows, repeated := sum(own), zlib.compress(own) if repeated else b"")
+
+
+def _map_columns(
+    file: File, *, overrides: Mapping[str, str], targets: Targets, fields: tuple[WorkspaceField, ...], ignore_unknown: bool
+) -> Columns:
+    names = {*map(clean_name, file.headers)}
+    own = {column: code for column, code in overrides.items() if column in names}
+    own |= _run_here(recognise_targets(file, own, targets))[0]
+    try:
+        return map_columns(file.headers, own, fields, ignore_unknown=ignore_unknown)
+    except UnmappedColumns as error:
+        rest = " ".join(column.option() for column in error.columns[MAX_SHOWN:_MAX_OPTIONS])
+        raise InvalidRequest(f"{file.name}: {error}{rest and f'; the others: {rest}'}") from None
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{file.name}: {error}") from None
+
+
+def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(files, str | bytes | os.PathLike):
+        raise InvalidRequest(f"files: expected an iterable of paths or URLs, got one {type_name(files)}; pass a list")
+    locations = [parse_location(file) for file in files]
+    if not locations:
+        raise InvalidRequest("files: expected at least one file, got none; pass paths or URLs")
+    if len(set(locations)) < len(locations):
+        twice = next(location for location in locations if locations.count(location) > 1)
+        raise InvalidRequest(f"files: expected each file once, got {twice} twice; remove one of them")
+    return locations
+
+
+def _run_here(waiting: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, also in a thread that runs an event loop."""
+    try:
+        waiting.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise RuntimeError("the coroutine waits")  # pragma: no cover - it lists campaigns with a synchronous function

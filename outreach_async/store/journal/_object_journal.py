@@ -1,0 +1,420 @@
+"""A journal in an object store or a shared folder. It survives the loss of the machine that writes it.
+
+A journal is a log of numbered objects. The name of an object is `GENERATION-NUMBER`.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from outreach_async._files.objects import Objects, create_or_read, open_objects
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.store.journal import _records as records
+from outreach_async.store.journal._reader import (
+    DamagedJournalError,
+    ForeignJournalError,
+    JournalExistsError,
+    RunQuery,
+    read_metadata,
+    require_intact,
+)
+from outreach_async.store.journal._records import (
+    DECODING_ERRORS,
+    OTHER_JOURNAL,
+    CorruptContentError,
+    Earlier,
+    Identity,
+    require,
+    require_resumable,
+)
+from outreach_async.store.journal._store import JournalStore
+from outreach_async.store.journal._writer import (
+    STATEMENTS,
+    Change,
+    Database,
+    JournalWriter,
+    Transaction,
+    create_metadata,
+)
+
+_NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")  # generation and number
+_MAGIC: Final = b"OAOJ"  # outreach_async, object journal
+_VERSION: Final = b"\1"
+_DIGEST_SIZE: Final = 8
+_WBITS: Final = -15  # without zlib's own header and checksum
+_COMMON_TEXT: Final = (
+    b'\x93\x92\xa6errors\xd9[[0,"[\\"StatusError\\",\\"\\",\\"create_contact\\",422,1,true,false]"]]'
+    b'\x94\xa8metadata\xa5state\xaa"finished"\xce\x94\xa8metadata\xa8suspects\xa2[]\xce\xa6events\xa7spooled'
+    b"\x92\x95\xa6window\xcd\xcd\xc4\x08\xd2\x94\xa8metadata\xa3hwm\xa3000\xd2"
+    b"\x92\x92\xa8outcomes\xdc\x97\x00\x00\xb80123456789abcdef01234567\x01\xc0\xc0\xc0\x97\x01\x00\xb80123456789abcdef01234567"
+    b'\x94\xa8metadata\xa6totals\xd9\xbc{"rows":100,"outcomes":{"added":100,"skipped":0,"overwriten":0,"updated_missing_fields":0,'
+    b'"rejected":0,"not_applied":0,"unknown":0},"uncertain":0,"repeats":0,"seconds":0.'
+)
+"""Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
+_NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+# Concurrent reads hide the high latency of a store.
+_READERS: Final = 16
+"""Maximum number of objects that are read concurrently."""
+# Shorter, and slow writes would cost a heartbeat each; longer, and a run that was taken over would send for longer.
+HEARTBEAT_INTERVAL: Final = 5.0
+"""Seconds after the start of the last write until a heartbeat is due. It is written before the next request is sent."""
+
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # also counts while the machine is suspended
+else:  # pragma: no cover - only Linux has this clock
+    _clock = time.monotonic
+
+
+class TakenOverError(JournalError):
+    """Another run has taken over the journal: that run has created the next object of the log."""
+
+
+def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence[Change]) -> bytes:
+    compressor = zlib.compressobj(9, wbits=_WBITS, zdict=_COMMON_TEXT)
+    compressed = compressor.compress(msgspec.msgpack.encode(changes)) + compressor.flush()
+    body = b"".join((writer, number.to_bytes(8), previous, compressed))
+    return _MAGIC + _VERSION + _digest(body) + body
+
+
+def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
+    # The checksum and the digest of the previous object detect missing, incomplete, changed and foreign objects.
+    start = len(_MAGIC) + len(_VERSION)
+    checksum, body = content[start : start + _DIGEST_SIZE], content[start + _DIGEST_SIZE :]
+    require(content.startswith(_MAGIC + _VERSION) and checksum == _digest(body), "checksum mismatch")
+    require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
+    require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
+    decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
+    changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
+    require(decompressor.eof and not decompressor.unused_data, "incomplete data")
+    return msgspec.msgpack.decode(changes, type=list[list[Any]])
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST_SIZE).digest()
+
+
+class ObjectLog:
+    """The log of an object journal: reads the objects of the last generation in order, and appends new objects."""
+
+    # Each object contains the changes of one transaction. A writer creates objects, and never replaces one. If two writers try to
+    # create an object with the same number, only one of them succeeds, and the other one stops. In this way, a run stops after
+    # another run has taken over its journal.
+    #
+    # A generation is a series of objects, numbered from 0. Only the last generation is read. If the journal is damaged, a resumed
+    # run with `earlier="unknown"` starts a new generation.
+
+    def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name = name
+        self.generation = self.number = 0
+        self._objects = objects
+        self._end = 0
+        self._previous = _NO_DIGEST
+        self._last: str | None = None
+        self._is_fenced = False
+        self._sleep = sleep
+        self._writer = token_bytes(8)
+
+    def find(self) -> bool:
+        """Find the last generation and its last object. Return whether the log contains any objects."""
+        last, foreign = (self.generation, self.number - 1), None
+        for name in self._objects.names():
+            if match := _NAME.fullmatch(name):
+                last = max(last, (int(match[1]), int(match[2])))
+            else:
+                foreign = name
+        if foreign is not None:
+            raise ForeignJournalError(
+                f"journal: {self.name} contains objects that do not belong to a journal, such as {foreign!r};"
+                f" move them to another prefix, or {OTHER_JOURNAL}"
+            )
+        # A writer that has read or written objects belongs to its generation. If there is a newer one, another run has given up
+        # this generation as damaged.
+        if last[0] > self.generation and self.number:
+            raise self._taken_over()
+        if last[0] > self.generation:
+            self._begin_generation(last[0])
+        self._end = last[1] + 1
+        if last < (0, 0):
+            return False
+        self._last = f"{last[0]:04}-{last[1]:010}"
+        return True
+
+    def read(self) -> Iterator[list[list[Any]]]:
+        """Read the objects that `find` has found, and yield the changes of each."""
+        # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
+        with ExitStack() as stack:
+            pool = ThreadPoolExecutor(_READERS)
+            stack.callback(pool.shutdown, cancel_futures=True)  # after an error, reads that have not begun are cancelled
+            while self.number < self._end:
+                numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
+                contents = pool.map(self._objects.read, map(self._name_of, numbers))
+                for number in numbers:
+                    try:
+                        content = next(contents)
+                    except FileNotFoundError:
+                        raise self.damaged(f"object {self._name_of(number)} is missing") from None
+                    yield self._accept(content)
+
+    def _accept(self, content: bytes) -> list[list[Any]]:
+        name = self._name_of(self.number)
+        if content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION:
+            raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
+        try:
+            changes = decode_object(content, self.number, self._previous)
+        except (CorruptContentError, zlib.error, *DECODING_ERRORS) as error:
+            raise self.damaged(f"object {name} is damaged: {error}") from error
+        self._advance(content)
+        return changes
+
+    def append(self, changes: Sequence[Change]) -> None:
+        content = encode_object(self._writer, self.number, self._previous, changes)
+        if not self._create(self.number, content):
+            raise self._taken_over()
+        if not self._is_fenced:  # check with the first object of this writer that the store refuses to create an object twice
+            name = self._name_of(self.number)
+            if self._objects.create(name, content, after=name):
+                raise JournalError(
+                    f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
+                    " (If-None-Match: *), because otherwise two runs could use one journal; move the journal to another store,"
+                    " such as S3"
+                )
+            self._is_fenced = True
+        self._advance(content)
+
+    def _create(self, number: int, content: bytes) -> bool:
+        """Create an object unless the name is taken. Return whether the stored object contains `content`."""
+        name = self._name_of(number)
+        if create_or_read(self._objects, name, content, after=self._last, sleep=self._sleep) != content:
+            return False
+        self._last = name
+        return True
+
+    def _taken_over(self) -> TakenOverError:
+        return TakenOverError(
+            f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
+            " and the other run sends the remaining rows"
+        )
+
+    def set_aside(self) -> None:
+        """Start a new generation to replace the damaged generation."""
+        # Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object
+        # of the damaged generation. The next write of the other run then fails.
+        number = self._end
+        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+            number += 1
+        self._begin_generation(self.generation + 1)
+
+    def damaged(self, reason: str) -> DamagedJournalError:
+        return DamagedJournalError(
+            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
+            " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"
+            " first row and counts every row as possibly sent; the existing objects are kept"
+        )
+
+    def _begin_generation(self, generation: int) -> None:
+        self.generation, self.number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
+
+    def _advance(self, content: bytes) -> None:
+        self.number += 1
+        self._previous = _digest(content)
+
+    def _name_of(self, number: int) -> str:
+        return f"{self.generation:04}-{number:010}"
+
+
+class ObjectDatabase(Database):
+    """A private SQLite copy of an object journal. Each transaction is written to the log as an object before it is committed."""
+
+    # There is no lock: a writer that resumes the run stops all earlier writers.
+
+    def __init__(self, log: ObjectLog, clock: Callable[[], float]) -> None:
+        super().__init__(log.name)
+        self.last_write = clock()
+        self._log = log
+        self._clock = clock
+        # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # Only the objects must be durable: after a crash, the copy is built from them again.
+        self._db.execute("PRAGMA synchronous = OFF")
+        self._db.execute("PRAGMA journal_mode = MEMORY")
+        for table in records.TABLES:
+            self._db.execute(table)
+
+    def replay(self) -> None:
+        """Read the objects that `ObjectLog.find` has found, and apply their changes to the SQLite copy."""
+        self._db.execute("BEGIN")
+        try:
+            for changes in self._log.read():
+                for name, *values in changes:
+                    if name == "outcomes":
+                        values = [records.to_json([[*row, records.checksum(row)] for row in values[0]])]  # noqa: PLW2901 - the stored form
+                    self._db.execute(STATEMENTS[name], values)
+        except OutreachError:  # some of these errors are also ValueErrors
+            raise
+        except (sqlite3.Error, *DECODING_ERRORS) as error:
+            raise self._log.damaged(str(error)) from error
+        finally:
+            self._db.execute("COMMIT")
+
+    def resume(self, identity: Identity) -> dict[str, Any]:
+        """Take over the journal of a run, unless the run is finished. Return the run's metadata."""
+        self.replay()
+        metadata = self.query(read_metadata)
+        require_resumable(self.name, identity, metadata)
+        taken_over = metadata["state"] == "finished"
+        while not taken_over:
+            # After the next object of the log, the next write of any earlier writer fails. If an earlier writer has just written
+            # this object, apply the changes of all new objects, and try again with the next free number.
+            try:
+                self._append(())
+                taken_over = True
+            except TakenOverError:
+                self._log.find()
+                self.replay()
+        intact: dict[str, Any] = self.query(require_intact)  # after the takeover, which may have replayed more objects
+        return intact
+
+    def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
+        try:
+            return query(self._db)
+        except (sqlite3.Error, *DECODING_ERRORS) as error:
+            raise self._log.damaged(str(error)) from error
+
+    def _before_commit(self, transaction: Transaction) -> None:
+        if transaction.changes:
+            self._append(transaction.changes)
+
+    def _append(self, changes: Sequence[Change]) -> None:
+        # The time before the write: if the process is suspended during the write, the response proves nothing about later times.
+        begun = self._clock()
+        # The checksums of outcomes compress badly, and are not needed: the object has a checksum of its own.
+        self._log.append(
+            [
+                (name, [row[:-1] for row in msgspec.json.decode(values[0])]) if name == "outcomes" else (name, *values)
+                for name, *values in changes
+            ]
+        )
+        self.last_write = begun
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        # Another run may take over the journal, for example while this process is suspended. After that, every write of this
+        # process fails. A heartbeat is a write without changes: it detects a takeover before the next row is sent. It is due if
+        # the last write started more than 5 seconds ago, and after a failure, so that `heartbeat` raises the error again.
+        now = self._clock()
+        return now if self._failure is not None or now - self.last_write > HEARTBEAT_INTERVAL else None
+
+    def heartbeat(self, due: float) -> None:
+        with self.connection():
+            if self.last_write < due:
+                self._append(())
+
+
+@contextmanager
+def translate_errors(name: str) -> Iterator[None]:
+    """Convert an `OSError` that the block raises into a JournalError that names the journal."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"journal {name}: {error}; fix the cause and try again") from error
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class ObjectJournal(JournalStore):
+    """The journal of a bulk run in an object store or a shared folder. Any machine can read it, and resume its run.
+
+    Args:
+        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. Objects
+            in `memory://` last as long as the process. Credentials are read from the environment.
+        source, fingerprint, mapping, inline: As for `Journal`.
+        linger: Maximum time in seconds that an outcome waits to be written together with other outcomes. Object stores charge for
+            each write.
+        objects: Storage to use instead of the one at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
+        clock: Function that returns monotonic time in seconds. It measures the time since the start of the last write to the
+            journal. After more than 5 seconds, the run writes to the journal again before it sends the next contact.
+
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+
+    Example:
+        ```python
+        journal = ObjectJournal("memory://may/contacts", source="list of May")
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=journal, resume=True)
+        print(journal.report().source, journal.report().state)  # -> list of May finished
+        ```
+    """
+
+    url: str
+    linger: float = attrs.field(default=1.0, kw_only=True)
+    objects: Objects = attrs.field(default=attrs.Factory(lambda self: open_objects(self.url), takes_self=True), kw_only=True)
+    clock: Callable[[], float] = attrs.field(default=_clock, kw_only=True)
+    backlog = 1000
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+        log, damage = ObjectLog(self.objects, self.url), None
+        with translate_errors(self.url):
+            if log.find():
+                if not resume and earlier == "known":
+                    raise JournalExistsError(f"journal: {self.url} already exists; resume its run, or {OTHER_JOURNAL}")
+                try:
+                    return self._start(log, identity, earlier, created=False)
+                except DamagedJournalError as error:
+                    if earlier == "known":
+                        raise
+                    damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
+                log.set_aside()
+            return self._start(log, identity, earlier, damage, created=True)
+
+    def _start(
+        self, log: ObjectLog, identity: Identity, earlier: Earlier, damage: Mapping[str, Any] | None = None, *, created: bool
+    ) -> JournalWriter:
+        with ExitStack() as stack:
+            database = ObjectDatabase(log, self.clock)
+            stack.callback(database.close)
+            metadata = create_metadata(identity, earlier) if created else database.resume(identity)
+            if created:
+                with database.transaction() as transaction:
+                    for name, value in metadata.items():
+                        transaction.set_metadata(name, value)
+            stack.pop_all()
+        return JournalWriter(database, metadata, identity, earlier, damage, created=created)
+
+    def __repr__(self) -> str:
+        return f"ObjectJournal({self.url!r})"
+
+    def exists(self) -> bool:
+        """Return whether the journal exists.
+
+        Raises:
+            JournalError: The objects cannot be listed.
+
+        Example:
+            ```python
+            print(ObjectJournal("memory://june").exists())  # -> False
+            ```
+        """
+        with translate_errors(self.url):
+            return ObjectLog(self.objects, self.url).find()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[RunQuery]:
+        log = ObjectLog(self.objects, self.url)
+        with closing(ObjectDatabase(log, self.clock)) as database:
+            with translate_errors(self.url):
+                if not log.find():
+                    raise InvalidRequest(f"journal: {self.url} does not exist; pass the URL of a journal")
+                database.replay()
+            yield database.query

@@ -1,0 +1,384 @@
+"""The schema of a journal, the identity and the report of its run, and the stored form of outcomes. No I/O."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import struct
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final, Literal, TypeAlias
+from zlib import crc32
+
+import attrs
+import msgspec
+from msgspec import MsgspecError
+
+from outreach_async import errors
+from outreach_async._core.arguments import masked_repr
+from outreach_async._core.contacts import CERTAIN_OUTCOMES, Target
+from outreach_async._vocabulary import ID_PREFIXES, UNAPPLIED_OUTCOMES, Outcome
+from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, add_counts, build_outcome, is_superseded
+from outreach_async.errors import InvalidRequest, OutreachError
+
+JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
+
+Earlier: TypeAlias = Literal["known", "unknown"]
+"""Determines which rows of a resumed run may count as possibly sent. With `known`, only rows that are marked in the journal and
+have no outcome may count. With `unknown`, all rows without an outcome count."""
+
+OTHER_JOURNAL: Final = 'pass another journal, with earlier="unknown" if some of the rows may have been sent'
+"""The remedy for a journal that cannot be used. In a new journal, no row counts as sent, so contacts that an earlier run created
+would be reported as certainly `skipped`."""
+
+END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
+
+
+@attrs.frozen
+class Identity:
+    """The identity of a run. A run can be resumed only with a matching identity; see `require_resumable`.
+
+    Attributes:
+        workspace: Workspace id.
+        options: Options that determine the requests, as JSON values: `duplicates`, `campaign`, `spool` and so on.
+        source: Name of the input, such as the path of a file; reports show it. A resumed run may use another name.
+        fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
+        mapping: Field codes by column name, if the input has columns. A resumed run may pass only some of the columns.
+        address: Address of the service, without user and password; `None` if unknown.
+    """
+
+    workspace: str
+    options: Mapping[str, Any]
+    source: str | None = None
+    fingerprint: str | None = None
+    mapping: Mapping[str, str] | None = None
+    address: str | None = None
+
+
+@attrs.frozen
+class MarkedWindow:
+    """Consecutive rows of the input that are marked together before the first of them is sent."""
+
+    first: int
+    rows: int
+    digest: bytes
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+
+@attrs.frozen(kw_only=True)
+class JournalReport(BulkReport):
+    """The report of a run, read from its journal: a `BulkReport`, in which the time between the processes does not count.
+
+    Attributes:
+        state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
+        marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
+        possibly_sent: Number of marked rows without an outcome.
+        windows: Number of marked windows.
+        events: Number of events by kind.
+        workspace: Workspace id.
+        source: Name of the input; `None` if unknown.
+        fingerprint: Fingerprint of the whole input; `None` if unknown.
+        mapping: Field codes by column name; `None` if the input had no columns.
+        spooled: Number of rows of the input, if the journal stores all of them; otherwise `None`.
+    """
+
+    state: JournalState
+    marked: int
+    possibly_sent: int
+    windows: int
+    events: dict[str, int]
+    workspace: str
+    source: str | None
+    fingerprint: str | None
+    mapping: Mapping[str, str] | None = None
+    spooled: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal."""
+        names = ("state", "marked", "possibly_sent", "windows", "events", "workspace", "source", "fingerprint")
+        return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
+
+
+APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
+FORMAT_VERSION: Final = 1
+
+TABLES: Final = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
+    # The columns have no types: a status is a number or a string. Rarely used columns come last: a missing value costs a byte.
+    (
+        "CREATE TABLE outcome"
+        " (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats, target)"
+    ),
+    "CREATE TABLE target (number INTEGER PRIMARY KEY, workspace, campaign, crc NOT NULL)",
+    "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
+    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
+)
+"""Statements that create the tables. The column `crc` is a checksum of the row's other columns. The table `error` has no `crc`,
+because the digest is a checksum of the text. In the table `spool`, `key` is the e-mail by which repeats of a row are found. It is
+null if the row never counts as a repeat."""
+
+SET_METADATA: Final = (
+    "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+)
+
+_USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
+_APPLICATION_ID: Final = 68
+HEADER_SIZE: Final = 100
+
+DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
+"""Exceptions that decoding may raise if the content is damaged."""
+
+
+class CorruptContentError(ValueError):
+    """The content of a journal is inconsistent: it was damaged or changed after it was written."""
+
+
+def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
+    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes."""
+    # A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
+    if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
+        return "foreign"
+    (version,) = struct.unpack_from(">I", header, _USER_VERSION)
+    if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
+        return "foreign"
+    return "newer" if version > FORMAT_VERSION else "ours"
+
+
+MESSAGE_LIMIT: Final = 500  # characters of an error's message; the rest is cut off
+
+_SIGN_OFFSET: Final = 2**31
+_encode: Final = msgspec.json.Encoder().encode
+_split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ID_PREFIX: Final = ID_PREFIXES["contact"]
+_STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
+_STATUSES: Final = tuple(Outcome)
+_STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
+_ERROR_CLASSES: Final = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OutreachError)
+}
+
+
+def encode_batch(outcomes: Iterable[ContactOutcome], targets: Mapping[Target, int]) -> tuple[str, str | None]:
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs."""
+    # The second value is `None` if no outcome has an error. The number of the run's own target is 0.
+    texts: dict[int, str] = {}
+    rows = [_encode_outcome(outcome, texts, targets) for outcome in outcomes]
+    for row in rows:
+        row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
+    return to_json(rows), to_json([*texts.items()]) if texts else None
+
+
+def checksum(columns: Sequence[object]) -> int:
+    """Return the checksum of a row's columns: a signed 32-bit integer, which SQLite stores in at most five bytes."""
+    return crc32(_encode(columns)) - _SIGN_OFFSET
+
+
+def require(condition: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
+    if not condition:
+        raise CorruptContentError(message)
+
+
+def checked(rows: Iterable[Sequence[Any]], place: str) -> Iterator[list[Any]]:
+    """Yield the columns of rows, each without its checksum, which is checked. In `place`, `{}` stands for the first column."""
+    for *columns, crc in rows:
+        if checksum(columns) != crc:
+            raise CorruptContentError(f"checksum mismatch in {place.format(columns[0])}")
+        yield columns
+
+
+def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
+    text = to_json(value)
+    return name, text, checksum([name, text])
+
+
+def require_checksums(rows: str, checksums: str) -> None:
+    expected = msgspec.json.decode(checksums)
+    # SQLite nearly always writes the same bytes as msgspec. Decoding, which takes most of the time, is then unnecessary.
+    if [crc32(row) - _SIGN_OFFSET for row in _split_array(rows)] != expected:
+        for columns, crc in zip(msgspec.json.decode(rows), expected, strict=True):
+            require(checksum(columns) == crc, f"checksum mismatch in row {columns[0]}")
+
+
+def decode_outcome(row: Sequence[Any], error: str | None, contact: object, target: Target) -> ContactOutcome:
+    index, number, id_, attempts, possible, error_digest, repeats, _ = row
+    if error is not None or error_digest is not None:
+        require(error is not None, f"the error of row {index} is missing")
+        require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
+    status = _decode_status(number)
+    if id_ is not None:
+        id_ = msgspec.json.decode(id_, type=str) if id_.startswith('"') else _ID_PREFIX + id_
+    if possible is None:
+        statuses = CERTAIN_OUTCOMES.get(status) or frozenset({status})
+    elif isinstance(possible, str):
+        statuses = frozenset(map(Outcome, msgspec.json.decode(possible)))
+    else:
+        statuses = frozenset(each for bit, each in enumerate(_STATUSES) if possible >> bit & 1)
+    decoded = None if error is None else _decode_error(error)
+    return build_outcome(index, contact, status, id_, statuses, attempts, decoded, repeats, target)
+
+
+def _decode_error(text: str) -> OutreachError:
+    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
+    # A newer version of the library may have stored a class that this version does not have.
+    kind = _ERROR_CLASSES.get(name, OutreachError)
+    error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
+    error.maybe_applied = maybe_applied
+    return error
+
+
+def _decode_status(stored: int | str) -> Outcome:
+    return _STATUSES[stored] if isinstance(stored, int) else Outcome(msgspec.json.decode(stored))
+
+
+def to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def to_storable(text: str) -> str:
+    """Return a string in a form that SQLite stores without loss. Different strings have different stored forms."""
+    return text if _STORABLE.fullmatch(text) else to_json(text)
+
+
+def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
+    # A status is stored as a number, the possible statuses as bits, an id without its prefix, and an error as the digest of a
+    # string that is stored once. A value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be
+    # mistaken for a short form.
+    number, id_, statuses, possible = _STATUS_NUMBERS.get(outcome.status), outcome.id, outcome.possible, None
+    error, error_digest = outcome.error, None
+    if id_ is not None:
+        rest = id_.removeprefix(_ID_PREFIX)
+        id_ = rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
+    if statuses != {outcome.status}:
+        is_known = statuses <= _STATUS_NUMBERS.keys()
+        possible = sum(1 << _STATUS_NUMBERS[status] for status in statuses) if is_known else to_json(sorted(statuses))
+    if error is not None:
+        kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
+        message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
+        attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+        text = to_json([kind.__name__, message, *attributes])
+        error_digest = digest(text)
+        texts[error_digest] = text
+    return [
+        outcome.index,
+        to_json(outcome.status) if number is None else number,
+        id_,
+        outcome.attempts,
+        possible,
+        error_digest,
+        outcome.repeats,
+        targets[outcome.target] or None,
+    ]
+
+
+def digest(text: str) -> int:
+    """Return a signed 64-bit digest of a string. Errors are identified by digest, so their strings need not stay in memory."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def encode_totals(totals: BulkReport) -> dict[str, Any]:
+    """Return the totals of a run as JSON values, as `BulkReport.to_dict` does, but without rounding the duration."""
+    return {**totals.to_dict(), "seconds": totals.seconds}
+
+
+def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
+    outcomes = add_counts({Outcome(name): count for name, count in stored["outcomes"].items()})
+    require(sum(outcomes.values()) == stored["rows"], "the totals do not add up")
+    return BulkReport(stored["rows"], outcomes, stored["uncertain"], stored["seconds"], stored["repeats"])
+
+
+def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
+    """Return the totals of a run with further outcomes added; `seconds` is the duration of the run so far."""
+    sums, uncertain, repeats = Counter(totals.outcomes), totals.uncertain, totals.repeats
+    for outcome in outcomes:
+        sums[outcome.status] += 1
+        uncertain += not outcome.certain
+        repeats += is_superseded(outcome)
+    return BulkReport(sums.total(), dict(sums), uncertain, seconds, repeats)
+
+
+def subtract_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome]) -> BulkReport:
+    """Return the totals of a run without some of its outcomes, none of which is superseded."""
+    removed = add_outcomes(BulkReport(0, {}, 0, 0.0), outcomes, 0.0)
+    sums = {outcome: count - removed.outcomes.get(outcome, 0) for outcome, count in totals.outcomes.items()}
+    return BulkReport(totals.rows - removed.rows, sums, totals.uncertain - removed.uncertain, totals.seconds, totals.repeats)
+
+
+def count_targets(db: sqlite3.Connection, targets: Mapping[int, Target], totals: BulkReport) -> dict[Target, dict[Outcome, int]]:
+    """Return the number of recorded rows for each target and outcome. They are counted only if there are several targets."""
+    if len(targets) == 1:
+        return {targets[0]: totals.outcomes} if totals.rows else {}
+    found: dict[Target, dict[Outcome, int]] = {}
+    for number, status, rows in db.execute("SELECT coalesce(target, 0), status, count(*) FROM outcome GROUP BY 1, 2"):
+        found.setdefault(targets[number], {})[_decode_status(status)] = rows
+    return found
+
+
+def encode_identity(identity: Identity) -> dict[str, Any]:
+    """Return an identity as JSON values. Reading the identity from a journal returns equal values."""
+    values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
+    encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
+    return msgspec.json.decode(encoded, type=dict[str, Any])
+
+
+_CORRECTABLE: Final = frozenset({"base_url", "workspace", "campaign", "duplicates", "strict_validation"})
+"""What a resumed run may correct if the service has applied no row of it: what its requests contain, and where they go."""
+
+
+def has_applied_nothing(metadata: Mapping[str, Any]) -> bool:
+    """Return whether it is certain that the service has applied no row of a run."""
+    totals = decode_totals(metadata["totals"])
+    unapplied = sum(totals.outcomes[outcome] for outcome in UNAPPLIED_OUTCOMES)
+    is_settled = metadata["state"] in {*END_STATES} - {"finished"} and metadata["earlier"] == "known" and not metadata["suspects"]
+    return is_settled and totals.uncertain == 0 and totals.rows == unapplied
+
+
+def correct_identity(recorded: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+    """Return the recorded identity of a run with the destination and the options of the process that resumes it."""
+    current = encode_identity(identity)
+    options = {**recorded["options"], **{name: value for name, value in current["options"].items() if name in _CORRECTABLE}}
+    return {**recorded, "workspace": current["workspace"], "address": current["address"], "options": options}
+
+
+def require_same_run(
+    path: str, identity: Identity, recorded: Mapping[str, Any], correctable: Collection[str] = frozenset()
+) -> None:
+    if changes := list(_describe_changes(recorded, encode_identity(identity), correctable)):
+        raise InvalidRequest(
+            f"journal: {path} belongs to another run: {'; '.join(changes)};"
+            f" resume with the original input and options, or {OTHER_JOURNAL}"
+        )
+
+
+def require_resumable(path: str, identity: Identity, metadata: Mapping[str, Any]) -> None:
+    """Check that a journal belongs to the run. The options may have been corrected if the service has applied no row."""
+    correctable = _CORRECTABLE if has_applied_nothing(metadata) else frozenset[str]()
+    require_same_run(path, identity, metadata["identity"], correctable)
+
+
+def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any], correctable: Collection[str]) -> Iterator[str]:
+    before, now = (
+        {"base_url": each["address"], "workspace": each["workspace"], **dict(sorted(each["options"].items()))}
+        for each in (recorded, current)
+    )
+    for name in before | now:
+        if before.get(name) != now.get(name) and name not in correctable:
+            yield _describe_change(name, before.get(name), now.get(name))
+    if None not in (recorded["fingerprint"], current["fingerprint"]) and recorded["fingerprint"] != current["fingerprint"]:
+        yield "the input has changed since the run began (its fingerprint differs)"
+    if (fields := recorded["mapping"]) is not None:
+        for column, code in (current["mapping"] or {}).items():
+            if fields.get(column) != code:
+                change = _describe_change(f"the field of column {masked_repr(column)}", fields.get(column), code)
+                yield f"the input changed: {change}"
+
+
+def _describe_change(name: str, *values: object) -> str:
+    before, now = (masked_repr(value) if isinstance(value, str) else to_json(value) for value in values)
+    return f"{name} was {before} and is now {now}"

@@ -1,0 +1,491 @@
+"""The single writer of a run's journal, and the database that it writes. After a failure, nothing more is written."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from secrets import token_hex
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from outreach_async._core.arguments import require_choice
+from outreach_async._core.contacts import RUN_TARGET, Target
+from outreach_async._vocabulary import SERVICE_OUTCOMES
+from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
+from outreach_async.bulk._rows import (
+    NO_ROWS,
+    WHOLE_INPUT,
+    PossiblySent,
+    Repeats,
+    SpooledExclusion,
+    SpooledRow,
+    decode_spooled,
+    encode_spooled,
+)
+from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.store.journal import _records as records
+from outreach_async.store.journal._reader import read_names, read_targets
+from outreach_async.store.journal._records import (
+    DECODING_ERRORS,
+    END_STATES,
+    OTHER_JOURNAL,
+    SET_METADATA,
+    Earlier,
+    Identity,
+    MarkedWindow,
+    checked,
+    checksum,
+    encode_identity,
+    encode_metadata,
+    to_json,
+)
+
+Change: TypeAlias = tuple[Any, ...]
+"""A change to a journal: the name of a statement in `STATEMENTS`, followed by the values of the statement."""
+
+
+def _insert_many(verb: str, table: str, columns: str) -> str:
+    # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
+    # the GIL.
+    values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))
+    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
+
+
+STATEMENTS: Final[Mapping[str, str]] = {
+    "metadata": SET_METADATA,
+    "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
+    # A plain INSERT: a second outcome for a row is an error.
+    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, target, crc"),
+    # The row gets its outcome when it is sent again.
+    "reopen": "DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(?))",
+    "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
+    # OR IGNORE: an error is stored once for all its rows.
+    "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
+    "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",
+    # OR REPLACE: an existing row was written by a process that was killed while spooling.
+    "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
+    "truncate spool": "DELETE FROM spool WHERE seq >= ?",
+}
+"""Every statement that changes a journal, by name. Never change a name: `ObjectJournal` stores the names."""
+
+
+class Transaction:
+    """A transaction of a journal's writer, with a list of the changes made in it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.changes: list[Change] = []
+        self._db = db
+
+    def apply(self, name: str, *values: Any) -> None:
+        self._db.execute(STATEMENTS[name], values)
+        self.changes.append((name, *values))
+
+    def insert(self, name: str, *columns: Any) -> None:
+        """Execute a statement with these values and their checksum."""
+        self.apply(name, *columns, checksum(columns))
+
+    def set_metadata(self, name: str, value: object) -> None:
+        self.apply("metadata", *encode_metadata(name, value))
+
+
+class Database(ABC):
+    _db: sqlite3.Connection
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._failure: tuple[str, BaseException | None] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Run the `with` block in a transaction. After the commit, its changes are durable."""
+        # If the block raises an exception, its changes are rolled back.
+        with self.connection() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield (transaction := Transaction(db))
+                self._before_commit(transaction)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    with suppress(sqlite3.Error):  # some errors have already rolled back
+                        db.execute("ROLLBACK")
+
+    def mark_transaction(self) -> AbstractContextManager[Transaction]:
+        """Run the `with` block in a transaction whose loss would cause false labels: rows are sent after it."""
+        return self.transaction()
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """Provide the connection for a `with` block, and convert exceptions of the block to JournalError."""
+        if self._failure is not None:
+            message, cause = self._failure
+            raise JournalError(message) from cause
+        with self._translate_errors():
+            yield self._db
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalError as error:
+            self._failure = self._failure or (str(error), error.__cause__)
+            raise
+        except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
+            message = f"journal {self.name}: {error}; fix the cause (e.g. disk full) and resume the run"
+            self._failure = (message, error)
+            raise JournalError(message) from error
+
+    @abstractmethod
+    def _before_commit(self, transaction: Transaction) -> None:
+        """Add the final changes to a transaction, just before its commit."""
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
+        return None
+
+    @abstractmethod
+    def heartbeat(self, due: float) -> None:
+        """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
+
+    def close(self) -> None:
+        """Close the connection. Later calls of other methods raise JournalError."""
+        self._failure = (f"journal {self.name} is closed; open it again", None)
+        with suppress(sqlite3.Error):
+            self._db.close()
+
+
+_PAGE_SIZE: Final = 200
+"""Number of rows with the same e-mail that are read at once for merging."""
+
+
+_SELECT_ROWS: Final = """
+    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_SELECT_KEYED_ROWS: Final = """
+    SELECT json_group_array(json_array(
+        seq, key, payload, crc,
+        coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
+        coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
+    )) FROM spool WHERE seq >= ? AND seq < ?
+"""
+_FIND_END: Final = """
+    SELECT coalesce(max(seq) + 1, 0) FROM (
+        SELECT seq, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM spool WHERE seq >= ? AND seq < ?
+    ) WHERE before < ?
+"""
+_SELECT_GROUP: Final = """
+    SELECT json_group_array(json_array(seq, payload)) FROM (
+        SELECT seq, payload FROM spool WHERE key = (SELECT key FROM spool WHERE seq = ?) AND seq > ? ORDER BY seq LIMIT ?
+    )
+"""
+_SELECT_ERRORS: Final = """
+    SELECT seq, status, id, attempts, possible, error, repeats, target, error.text FROM outcome
+    JOIN error ON error.digest = outcome.error WHERE attempts > 0
+"""
+_SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
+_ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
+"""The set of all rows."""
+
+
+class JournalWriter:
+    """A journal that is open for writing. Its methods are synchronous, and may be called from any thread, one at a time.
+
+    The state of the run is `running` from the start, before any row is sent, unless the run is finished. When a method returns,
+    its changes are durable. After a JournalError, nothing more is written: every later call raises the same error.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        metadata: Mapping[str, Any],
+        identity: Identity,
+        earlier: Earlier,
+        damage: Mapping[str, Any] | None = None,
+        *,
+        created: bool,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        with ExitStack() as stack:
+            stack.callback(database.close)
+            self.database = database
+            self._identity = identity
+            self._wall = wall
+            self._opened_at = wall()
+            self._closed = self._spool_indexed = False
+            self._totals = records.decode_totals(metadata["totals"])
+            self._earlier_seconds = self._totals.seconds
+            self._events: int = metadata["events"]
+            self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+            self.names = read_names(metadata)
+            """The ids of the campaigns that rows have named, by workspace and name."""
+            self.resumed = not created
+            self.state: str = metadata["state"]
+            self.hwm: int = metadata["hwm"]
+            """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
+            # The rows without an outcome that an earlier process may have sent.
+            if metadata["earlier"] == "unknown":
+                self.possibly_sent = _ALL_ROWS
+            elif self.state == "running":  # the process was killed before it could record which rows it had sent
+                self.possibly_sent = PossiblySent.of(ranges=[(0, self.hwm)])
+            else:
+                self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
+            self.spooled: int | None = metadata["spooled"]
+            """Number of rows in the input; `None` until the whole input is spooled."""
+            self._start(earlier, damage, metadata["identity"])
+            with database.connection() as db:
+                self._targets = {target: number for number, target in read_targets(db).items()}
+            stack.pop_all()
+
+    def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None, recorded: Mapping[str, Any]) -> None:
+        # If the process is killed in the state `running`, every marked row without an outcome counts as possibly sent.
+        if self.finished:
+            return
+        with self.database.mark_transaction() as transaction:
+            if self.resumed:
+                # The rows of a ledger's run are not sent by this run, which only adds it to the ledger.
+                reopens = self.state == "stopped" and "ledger" not in recorded["options"]
+                reopened = self._reopen_rows(transaction) if reopens else 0
+                self._add_event(transaction, "resumed", {"after": self.state, **({"reopened": reopened} if reopened else {})})
+                transaction.set_metadata("state", "running")
+                if (corrected := records.correct_identity(recorded, self._identity)) != recorded:
+                    transaction.set_metadata("identity", corrected)
+            if earlier == "unknown":
+                self.possibly_sent = _ALL_ROWS
+                transaction.set_metadata("earlier", earlier)
+        self.state = "running"
+        if damage is not None:
+            self.record_event("damaged", damage)
+
+    def _reopen_rows(self, transaction: Transaction) -> int:
+        """Remove the outcomes of the rows that were sent, if the service has accepted none. Return their number."""
+        # They were rejected before the run stopped, perhaps for the cause that has been fixed meanwhile. If a row was accepted,
+        # the cause was not theirs, and an earlier row of its contact must not replace its values.
+        if any(count and outcome in SERVICE_OUTCOMES for outcome, count in self._totals.outcomes.items()):
+            return 0
+        with self.database.connection() as db:
+            found = db.execute(_SELECT_ERRORS).fetchall()
+        reopened = [records.decode_outcome(row, text, None, RUN_TARGET) for *row, text in found]
+        if reopened:
+            transaction.apply("reopen", to_json([outcome.index for outcome in reopened]))
+            self._totals = records.subtract_outcomes(self._totals, reopened)
+            transaction.set_metadata("totals", records.encode_totals(self._totals))
+        uncertain = (outcome.index for outcome in reopened if not outcome.certain)
+        self.possibly_sent = PossiblySent.of(uncertain, self.possibly_sent.ranges)
+        return len(reopened)
+
+    @property
+    def finished(self) -> bool:
+        """True if every row of the input has its outcome."""
+        return self.state == "finished"
+
+    @property
+    def has_same_input(self) -> bool:
+        """True if the input and the journal both have a fingerprint, which were compared when the journal was opened."""
+        # Without these fingerprints, the rows of the input are compared with those of the journal.
+        return None not in (self._fingerprint, self._identity.fingerprint)
+
+    def create_counts(self) -> OutcomeCounts:
+        """Return new counts, to which the caller may add outcomes. Initially, they contain the recorded outcomes."""
+        with self.database.connection() as db:
+            found = records.count_targets(db, {number: target for target, number in self._targets.items()}, self._totals)
+        return OutcomeCounts(self._totals, found)
+
+    def window_at(self, first: int) -> MarkedWindow | None:
+        """Return the marked window that starts at row `first`; `None` if there is none."""
+        with self.database.connection() as db:
+            columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
+        return None if columns is None else MarkedWindow(*columns)
+
+    def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({})) -> None:
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
+        # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
+        if window.rows < 1 or window.first > self.hwm:
+            raise InvalidRequest(
+                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
+                f" starting at row {window.first}; mark rows in order"
+            )
+        if window.first < self.hwm:
+            if self.window_at(window.first) != window:
+                raise InvalidRequest(
+                    f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
+                    f" {self.database.name}; resume with the same input, or {OTHER_JOURNAL}"
+                )
+            return
+        with self.database.mark_transaction() as transaction:
+            self._add_targets(transaction, targets)
+            transaction.insert("window", window.first, window.rows, window.digest)
+            transaction.set_metadata("hwm", window.end)
+        self.hwm = window.end
+        self._targets.update(targets)
+
+    def _add_targets(self, transaction: Transaction, targets: Mapping[Target, int]) -> None:
+        for target, number in targets.items():
+            if target not in self._targets:
+                transaction.insert("target", number, *target)
+
+    def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
+        """Record the ids of the campaigns that rows have named, so that a resumed run finds the same ones."""
+        with self.database.transaction() as transaction:
+            transaction.set_metadata("names", [[*named, id_] for named, id_ in names.items()])
+        self.names = dict(names)
+
+    def completed_rows(self, first: int, rows: int) -> frozenset[int]:
+        """Return the indexes of rows with an outcome, from index `first` to `first + rows - 1`."""
+        with self.database.connection() as db:
+            (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
+        return frozenset(msgspec.json.decode(indexes))
+
+    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded."""
+        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
+            raise InvalidRequest(
+                f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
+            )
+        new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
+        new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
+        rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets)
+        # The totals are committed with the outcomes, so that every reader finds out if an outcome is missing.
+        totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
+        with self.database.transaction() as transaction:
+            self._add_targets(transaction, new)
+            if errors is not None:
+                transaction.apply("errors", errors)
+            transaction.apply("outcomes", rows)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self._totals = totals
+        self._targets.update(new)
+
+    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Record an event; `data` contains its details as JSON values."""
+        with self.database.transaction() as transaction:
+            self._add_event(transaction, kind, data)
+
+    def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
+        transaction.insert("event", self._events + 1, float(self._wall()), kind, to_json(data))
+        transaction.set_metadata("events", self._events + 1)
+        self._events += 1
+
+    def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
+        """Record how the run ended. A run that has already finished stays finished."""
+        require_choice("state", state, END_STATES)
+        if self.finished:
+            return
+        if state == "finished" and (missing := self.hwm - self._totals.rows):
+            raise InvalidRequest(
+                f"journal: expected an outcome for every marked row, got none for {missing} rows;"
+                " record every outcome before you end the run"
+            )
+        # From now on, the suspects replace the assumption that every marked row without an outcome may have been sent.
+        totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
+        with self.database.transaction() as transaction:
+            transaction.set_metadata("state", state)
+            transaction.set_metadata("suspects", possibly_sent.ranges)
+            transaction.set_metadata("totals", records.encode_totals(totals))
+        self.state, self._totals = state, totals
+
+    def _elapsed_seconds(self) -> float:
+        # The wall clock, because the monotonic clocks of several processes cannot be compared. It may be set back.
+        return self._earlier_seconds + max(0.0, self._wall() - self._opened_at)
+
+    def spool(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        if self.spooled is not None:
+            raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
+        columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
+        with self.database.transaction() as transaction:
+            transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
+
+    def end_spool(self, rows: int) -> None:
+        """Record that the spool contains the whole input, and that the input has `rows` rows."""
+        with self.database.connection() as db:
+            (stored,) = db.execute("SELECT count(*) FROM spool WHERE seq < ?", (rows,)).fetchone()
+        if stored != rows:
+            raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before you end the spool")
+        with self.database.transaction() as transaction:
+            transaction.apply("truncate spool", rows)
+            transaction.set_metadata("spooled", rows)
+        self.spooled = rows
+
+    def spooled_rows(self, first: int, rows: int, policy: Repeats, room: int) -> list[SpooledRow]:
+        """Return rows from a spool that contains the whole input: at most `rows`, until they take `room` bytes."""
+        # If `policy` selects another row with the same e-mail to be sent instead of a row, the returned item for the row contains
+        # the index of the other row.
+        keyed = policy in WHOLE_INPUT
+        if keyed and not self._spool_indexed:
+            with self.database.connection() as db:  # an index changes no content, so it is not recorded as a change
+                db.execute("CREATE INDEX IF NOT EXISTS spool_key ON spool (key) WHERE key IS NOT NULL")
+            self._spool_indexed = True
+        with self.database.connection() as db:
+            ((end,),) = db.execute(_FIND_END, (first, first + rows, room))
+            stored = _fetch_rows(db, _SELECT_KEYED_ROWS if keyed else _SELECT_ROWS, first, end)
+            return [self._build_row(db, columns, policy) for columns in sorted(stored)]
+
+    def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
+        *row, earliest, latest = columns
+        ((index, _, payload),) = checked([row], "spooled row {}")
+        sent = latest if policy == "last" else earliest
+        if index != sent:
+            return SpooledRow(index, payload.encode(), repeats=sent)
+        if policy != "coalesce" or latest == index:
+            return SpooledRow(index, payload.encode())
+        # Merge all rows with the same e-mail into this one. They are read in pages, because there may be very many.
+        (merged, target), last = decode_spooled(payload), index
+        duplicates = self._identity.options.get("duplicates", "skip")
+        while page := sorted(_fetch_rows(db, _SELECT_GROUP, index, last, _PAGE_SIZE)):
+            for last, later in page:  # noqa: B007 - the next page begins after row `last`
+                merged = _merge_spooled(merged, decode_spooled(later)[0], duplicates)
+        return SpooledRow(index, encode_spooled(merged, target))
+
+    def close(self) -> None:
+        """Close the journal. Closing a closed journal does nothing."""
+        if not self._closed:
+            self._closed = True
+            self.database.close()
+
+
+def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
+    return {
+        "identity": encode_identity(identity),
+        "earlier": earlier,
+        "state": "running",
+        "hwm": 0,
+        "totals": records.encode_totals(OutcomeCounts().report(0.0)),
+        "suspects": [],
+        "spooled": None,
+        "events": 0,
+        "log": {"run": token_hex(8), "commits": 0},
+    }
+
+
+def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[list[Any]]:
+    (text,) = db.execute(query, arguments).fetchone()
+    return msgspec.json.decode(text, type=list[list[Any]])
+
+
+def _merge_spooled(earlier: Any, later: Any, duplicates: str) -> Any:
+    """Return what is sent instead of two spooled rows with the same e-mail: nothing, if one of them may not be sent."""
+    excluded = next((each for each in (earlier, later) if isinstance(each, SpooledExclusion)), None)
+    return excluded or merge(earlier, later, duplicates)
+
+
+def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
+    """Return the contact to send instead of two rows with the same e-mail."""
+    # The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
+    # With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the
+    # later row fill only blank fields of the earlier row.
+    if duplicates == "skip":
+        return {**earlier}
+    if duplicates == "overwrite":
+        return {**earlier, **later}
+    # A blank value of the later row is not used: the service would not fill a field with it, but would store it in a new contact.
+    filled = {name: value for name, value in later.items() if not _is_blank(value) and _is_blank(earlier.get(name))}
+    return {**earlier, **filled}
+
+
+def _is_blank(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
