@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,7 +26,6 @@ from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
     from outreach_async._core.observer import Observer
-    from outreach_async.config._file import ConfiguredWorkspace, ConfigValues
     from outreach_async.hooks import Hook
 
 
@@ -85,42 +84,6 @@ def create_transport(base_url: str, backend: str, limit: int) -> Transport:
     return HttpxTransport(base_url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=limit)
 
 
-def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
-    """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
-    from outreach_async.config._file import at_address, key_of  # imported on demand: few clients have a configuration file
-
-    chosen = _choose_workspace(config, workspace)
-    arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
-    if arguments.get("transport") is None and arguments.get("base_url") is None:
-        url = arguments["base_url"] = trim(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
-        if url and config.backend is not None:
-            transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
-            arguments |= {"transport": transport, "base_url": None}
-    address = arguments.get("base_url")
-    config = at_address(config, address if isinstance(address, str) and address else service_address(arguments.get("transport")))
-    if config.timeout is not None:
-        arguments.setdefault("timeout", config.timeout)
-    rates = read_rate(os.environ), chosen and chosen.rate, config.rate
-    arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
-    is_given = arguments.get("owner_key") is not None or trim(os.environ.get("OUTREACH_OWNER_KEY")) is not None
-    if not read_only and not is_given and (key := key_of(config, chosen)) is not None:
-        arguments["owner_key"] = key.read()
-    return arguments
-
-
-def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
-    from outreach_async.config._file import select  # as above
-
-    if workspace is None:
-        found = select(config, os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
-    else:
-        found = config.find(workspace)
-    if len(found) > 1:
-        several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
-        raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
-    return next(iter(found), None)
-
-
 def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:
     if retry is not None and max_retries is not None:
         raise InvalidRequest("max_retries: expected either max_retries or retry, got both; pass retry=RetryPolicy(attempts=...)")
@@ -136,6 +99,5 @@ def build_observer(hooks: Iterable[Hook], transport: Transport) -> Observer | No
     if isinstance(hooks, list | tuple) and not hooks:
         return None
     from outreach_async._core.observer import Observer
-    from outreach_async.transport._urls import service_address
 
     return Observer(hooks, service_address(transport))

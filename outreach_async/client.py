@@ -111,8 +111,7 @@ class OutreachClient:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        from outreach_async._assembly import client_arguments
-        from outreach_async.config._file import ConfigValues, require_config
+        from outreach_async.config._file import ConfigValues, client_arguments, require_config
 
         return cls(**client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only))
 

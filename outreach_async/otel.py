@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async.transport._urls import DEFAULT_PORTS, parse_base_url
+from outreach_async._plumbing import DEFAULT_PORTS, parse_base_url
 
 try:
     from opentelemetry import context, metrics, trace

@@ -240,7 +240,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
     """A client connected to the fake in memory, with `outreach_workspace` and `outreach_owner_key`."""
     from outreach_async.client import OutreachClient
-    from outreach_async.fake._transport import FakeTransport
+    from outreach_async.fake import FakeTransport
 
     auth = outreach_fake.behaviour.auth
     headers = {auth.header: f"{auth.scheme} {min(auth.tokens, default=outreach_owner_key)}".strip()} if auth else {}

@@ -43,26 +43,26 @@ from weakref import finalize
 import anyio
 import attrs
 
+from outreach_async import CreatedContact, Response
 from outreach_async._client_loop import ClientLoop
-from outreach_async._core.contacts import CreatedContact
+from outreach_async._plumbing import ReadRows, Source, drop_frames, hide_key
 from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
-from outreach_async.bulk._source import ReadRows, Source
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
 from outreach_async.pagination import Collected, PageCursor, Pager, next_items
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
-from outreach_async.transport._secret import drop_frames, hide_key
-from outreach_async.transport._wire import Response
 
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
     from collections.abc import Iterable, Mapping  # noqa: F401 - a name in a mirrored signature
 
-    from outreach_async._core.retry import RetryPolicy  # noqa: F401 - a name in a mirrored signature
-    from outreach_async._core.shared_rate import Rate  # noqa: F401 - a name in a mirrored signature
+    from outreach_async import (
+        RetryPolicy,  # noqa: F401 - a name in a mirrored signature
+        Transport,  # noqa: F401 - a name in a mirrored signature
+    )
     from outreach_async.hooks import Hook  # noqa: F401 - a name in a mirrored signature
+    from outreach_async.rates import Rate  # noqa: F401 - a name in a mirrored signature
     from outreach_async.resources import Seconds  # noqa: F401 - a name in a mirrored signature
-    from outreach_async.transport._wire import Transport  # noqa: F401 - a name in a mirrored signature
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outreach_async._assembly import create_transport
+from outreach_async import Transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
-from outreach_async._core.arguments import require_id
-from outreach_async._core.logs import configure_logging
+from outreach_async._plumbing import configure_logging, create_transport, require_id
 from outreach_async.client import OutreachClient
-from outreach_async.config._file import KeyReference, configured_key, key_of
-from outreach_async.transport._wire import Transport
+from outreach_async.config import KeyReference
+from outreach_async.config._file import configured_key, key_of
 
 if TYPE_CHECKING:
     from outreach_async.sync import SyncClient
@@ -67,7 +66,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
     owner_key: Any
     if options.base_url == FAKE:
         from outreach_async._cli._demo_world import OWNER_KEY, create_demo_world
-        from outreach_async.fake._transport import FakeTransport
+        from outreach_async.fake import FakeTransport
 
         transport, owner_key = FakeTransport(create_demo_world()), options.owner_key or OWNER_KEY
     else:

@@ -20,7 +20,7 @@ from unicodedata import normalize
 import attrs
 import click
 
-from outreach_async._files.atomic import check_writable, parse_descriptor, partial_path
+from outreach_async._plumbing import check_writable, parse_descriptor, partial_path
 
 if TYPE_CHECKING:
     from outreach_async.importer import File

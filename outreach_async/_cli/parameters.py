@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from outreach_async._files.objects import is_url
+from outreach_async._plumbing import is_url
 
 STDOUT: Final = Path("/dev/stdout")
 _REMEDIES: Final = {
@@ -38,7 +38,7 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
-        from outreach_async._core.arguments import require_id
+        from outreach_async._plumbing import require_id
         from outreach_async.config._file import split_selectors
 
         name = _name_of(param) or self.kind
@@ -52,7 +52,7 @@ class _AnyIdType(click.ParamType):  # type: ignore[type-arg]  # as above
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - click's signature
-        from outreach_async._core.arguments import require_plain, trim
+        from outreach_async._plumbing import require_plain, trim
 
         found = trim(str(value)) or ""  # nothing is no omitted option: the command refuses it
         require_plain(_name_of(param), found, "pass one id")
@@ -66,8 +66,7 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
-        from outreach_async._core.arguments import trim
-        from outreach_async._vocabulary import ID_PREFIXES
+        from outreach_async._plumbing import ID_PREFIXES, trim
 
         text = trim(str(value)) or ""
         is_id = not text or text.startswith(tuple(ID_PREFIXES.values()))
@@ -75,7 +74,7 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
-        from outreach_async._core.arguments import trim
+        from outreach_async._plumbing import trim
         from outreach_async.config._file import ALL, ConfigValues, find_config, read_config
         from outreach_async.errors import InvalidRequest
 

@@ -12,8 +12,7 @@ import anyio
 import click
 import httpx
 
-from outreach_async.transport._secret import Secret
-from outreach_async.transport._urls import is_loopback
+from outreach_async._plumbing import Secret, is_loopback
 
 _ENVIRONMENT: Final = "env:"
 _BUSY: Final = frozenset({429, 503})

@@ -11,8 +11,7 @@ import click
 
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._core.arguments import read_rate, require_id, require_plain, require_rate, trim
-from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async._plumbing import ID_PREFIXES, read_rate, require_id, require_plain, require_rate, trim
 from outreach_async.config._file import (
     NO_FILE,
     Backend,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
+from outreach_async._plumbing import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit._conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
 from outreach_async.audit._findings import Severity, Thresholds, Violation
 from outreach_async.audit._values import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._vocabulary import MailboxStatus, MailboxType
+from outreach_async._plumbing import MailboxStatus, MailboxType
 from outreach_async.audit._findings import Condition, Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,

@@ -7,8 +7,7 @@ from typing import Literal
 
 import attrs
 
-from outreach_async.bulk._progress import RateEstimator, describe_state, format_rate
-from outreach_async.bulk._throttle import RunThrottle
+from outreach_async._plumbing import RateEstimator, RunThrottle, describe_state, format_rate
 
 
 @attrs.frozen(kw_only=True)

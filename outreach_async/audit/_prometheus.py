@@ -13,7 +13,7 @@ from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import require_module
 from outreach_async.audit._findings import GroupKind, Severity
 from outreach_async.audit._report import Report
 

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import attrs
 
-from outreach_async._core.responses import parse_date
-from outreach_async._core.retry import is_denied
+from outreach_async._plumbing import is_denied, parse_date
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._conditions import email_domain

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, cast
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import type_name
+from outreach_async._plumbing import type_name
 from outreach_async.audit._campaign_evaluation import compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._flagged import FindingList

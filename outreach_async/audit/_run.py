@@ -15,8 +15,15 @@ from typing import Any, NoReturn, Self, TypedDict, Unpack
 import anyio
 from anyio.abc import TaskGroup
 
-from outreach_async._core.arguments import require_number, require_plain, require_seconds, trim, type_name
-from outreach_async._vocabulary import ID_PREFIXES, MAX_MAILBOX_DISPLAY
+from outreach_async._plumbing import (
+    ID_PREFIXES,
+    MAX_MAILBOX_DISPLAY,
+    require_number,
+    require_plain,
+    require_seconds,
+    trim,
+    type_name,
+)
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter

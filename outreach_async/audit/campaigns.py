@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._vocabulary import CampaignStatus
+from outreach_async._plumbing import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._values import table_row
 from outreach_async.models import Number

@@ -52,7 +52,7 @@ from typing import Any, Final, Self, Unpack
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import type_name
+from outreach_async._plumbing import type_name
 from outreach_async.audit._evaluation import AuditState, MailboxFacts
 from outreach_async.audit._findings import Finding, Severity, Violation, build_finding
 from outreach_async.audit._flagged import FIGURES, Flagged

@@ -27,8 +27,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async._core.arguments import type_name
-from outreach_async._files.toml import parse_toml
+from outreach_async._plumbing import parse_toml, type_name
 from outreach_async.audit import _rules as rules
 from outreach_async.audit._conditions import quote
 from outreach_async.audit._findings import HEALTHY_PERCENT, Rule, RuleScope, Severity

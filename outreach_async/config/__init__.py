@@ -109,11 +109,9 @@ from typing import Any
 
 import attrs
 
-from outreach_async._assembly import client_arguments
-from outreach_async._core.arguments import trim
+from outreach_async._plumbing import drop_frames, hide_key, trim
 from outreach_async.client import OutreachClient
-from outreach_async.config._file import ConfiguredWorkspace, ConfigValues, KeyReference, require_config
-from outreach_async.transport._secret import drop_frames, hide_key
+from outreach_async.config._file import ConfiguredWorkspace, ConfigValues, KeyReference, client_arguments, require_config
 
 __all__ = ["Config", "ConfiguredWorkspace", "KeyReference", "load_config"]
 

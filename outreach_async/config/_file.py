@@ -16,21 +16,26 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
-from outreach_async._core.arguments import (
+from outreach_async._plumbing import (
+    ID_PREFIXES,
+    Secret,
+    create_transport,
+    drop_frames,
+    mask_keys,
+    parse_base_url,
+    parse_toml,
+    read_rate,
     require_id,
     require_rate,
     require_seconds,
+    service_address,
     show_name,
     similar_names,
     trim,
     type_name,
 )
-from outreach_async._files.toml import parse_toml
-from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.config._trust import FoundFile
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.transport._secret import Secret, drop_frames, mask_keys
-from outreach_async.transport._urls import parse_base_url
 
 FILE_NAME: Final = "outreach.toml"
 ALL: Final = "all"
@@ -538,3 +543,35 @@ def _build(path: Path, profile: str | None, content: Mapping[str, Any]) -> dict[
     with _at(*keys, "workspace"):
         ConfigValues(path=path, **values).find(*values.get("workspace", ()))
     return {"from_profile": frozenset(own), **values}
+
+
+def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
+    """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
+    chosen = _choose_workspace(config, workspace)
+    arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
+    if arguments.get("transport") is None and arguments.get("base_url") is None:
+        url = arguments["base_url"] = trim(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
+        if url and config.backend is not None:
+            transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
+            arguments |= {"transport": transport, "base_url": None}
+    address = arguments.get("base_url")
+    config = at_address(config, address if isinstance(address, str) and address else service_address(arguments.get("transport")))
+    if config.timeout is not None:
+        arguments.setdefault("timeout", config.timeout)
+    rates = read_rate(os.environ), chosen and chosen.rate, config.rate
+    arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
+    is_given = arguments.get("owner_key") is not None or trim(os.environ.get("OUTREACH_OWNER_KEY")) is not None
+    if not read_only and not is_given and (key := key_of(config, chosen)) is not None:
+        arguments["owner_key"] = key.read()
+    return arguments
+
+
+def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
+    if workspace is None:
+        found = select(config, os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
+    else:
+        found = config.find(workspace)
+    if len(found) > 1:
+        several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
+        raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
+    return next(iter(found), None)

@@ -11,9 +11,8 @@ from typing import Any, Final
 import anyio
 import attrs
 
-from outreach_async._core.arguments import require_headers, trim
-from outreach_async._core.responses import mask_string
-from outreach_async._files.atomic import atomic_write
+from outreach_async import Transport
+from outreach_async._plumbing import atomic_write, mask_string, parse_base_url, require_headers, trim
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace
@@ -31,8 +30,6 @@ from outreach_async.conformance._target import (
 from outreach_async.conformance._write_probes import MembershipCounts, TrialCreations, create_trial
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviour import KNOB_NAMES, Behaviour, HeaderAuth, dump_behaviour, load_knob_values
-from outreach_async.transport._urls import parse_base_url
-from outreach_async.transport._wire import Transport
 
 MAX_CONTACTS: Final = 64  # maximum number of contacts that a run creates if writes are allowed
 
@@ -151,7 +148,7 @@ class SuiteResult:
 
 
 def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
-    from outreach_async.transport._httpx import HttpxTransport
+    from outreach_async import HttpxTransport
 
     async def measure() -> Measurement:
         async with aclosing(HttpxTransport(url)) as transport:

@@ -13,7 +13,8 @@ from typing import Final
 
 import attrs
 
-from outreach_async._core.responses import mask_string
+from outreach_async import Transport
+from outreach_async._plumbing import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._item_rules import (
     COUNT,
@@ -33,7 +34,6 @@ from outreach_async.conformance._item_rules import (
 from outreach_async.conformance._read_probes import MAX_MAILBOXES, HttpExchange, PageSequence, SampledPage
 from outreach_async.conformance._target import OUTCOMES, Access, parse_document
 from outreach_async.conformance._write_probes import MembershipCounts
-from outreach_async.transport._wire import Transport
 
 # Responses and pages.
 

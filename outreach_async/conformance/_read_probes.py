@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async import Request, Response
 from outreach_async.conformance._target import (
     NO_MATCH,
     Dialogue,
@@ -31,7 +32,6 @@ from outreach_async.conformance._target import (
     unobserved,
 )
 from outreach_async.fake.behaviour import HeaderAuth
-from outreach_async.transport._wire import Request, Response
 
 MAX_MAILBOXES: Final = 2000  # the maximum `display` for mailboxes in the API documentation
 COMPLETE: Final = "Complete"  # the value of `days_left_date` for a finished campaign

@@ -17,10 +17,9 @@ from urllib.parse import quote, urlencode
 import anyio
 import attrs
 
-from outreach_async._core.arguments import require_plain, trim
-from outreach_async._core.responses import mask_string, parse_retry_after, secret_parts
+from outreach_async import Progress, Request, Response, Transport
+from outreach_async._plumbing import mask_string, parse_retry_after, require_plain, secret_parts, trim
 from outreach_async.errors import InvalidRequest, TransportError, shorten
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async import Request
 from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance._target import (
     NO_MATCH,
@@ -27,7 +28,6 @@ from outreach_async.conformance._target import (
     unobserved,
 )
 from outreach_async.fake._stored_records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
-from outreach_async.transport._wire import Request
 
 _MAX_CAMPAIGN_PAGES: Final = 300  # maximum number of pages of the campaign list that are searched for `access.campaign`
 _CODE_OFFSET: Final = 1000

@@ -14,9 +14,7 @@ from zoneinfo import available_timezones
 
 import attrs
 
-from outreach_async._core.value_rules import PHONE_EXTENSION
-from outreach_async._core.values import PHONE_FIELDS, find_odd
-from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async._plumbing import PHONE_EXTENSION, PHONE_FIELDS, STANDARD_FIELDS, find_odd
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name
 

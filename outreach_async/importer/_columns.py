@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from outreach_async._core.arguments import TARGET_FIELDS, hint_similar
-from outreach_async._core.operations import order_fields
-from outreach_async._vocabulary import CUSTOM_CODE, CUSTOM_PREFIX, RESERVED_FIELDS, STANDARD_FIELDS
+from outreach_async._plumbing import (
+    CUSTOM_CODE,
+    CUSTOM_PREFIX,
+    RESERVED_FIELDS,
+    STANDARD_FIELDS,
+    TARGET_FIELDS,
+    hint_similar,
+    order_fields,
+)
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import (

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, Final
 from unicodedata import category, combining, normalize
 
-from outreach_async._core.arguments import masked_repr
+from outreach_async._plumbing import masked_repr
 from outreach_async.errors import shorten
 from outreach_async.importer._known_exports import fold_name
 

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from outreach_async._core.arguments import require_number
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import require_module, require_number
 from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._csv_dialect import parse_delimiter
 from outreach_async.importer._csv_file import CsvFile

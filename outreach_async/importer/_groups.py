@@ -11,8 +11,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import attrs
 
-from outreach_async._vocabulary import STANDARD_FIELDS, Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import Outcome
+from outreach_async._plumbing import STANDARD_FIELDS
+from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import Excluded, InvalidRequest, StatusError, shorten
 from outreach_async.importer._rejects import ANSWER_PREFIX, find_field
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from outreach_async._core.values import Change, number_change
+from outreach_async._plumbing import Change, number_change
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rows import Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines

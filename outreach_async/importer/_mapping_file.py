@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from outreach_async._files.toml import parse_toml
+from outreach_async._plumbing import parse_toml
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES

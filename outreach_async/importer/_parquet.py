@@ -13,8 +13,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 from pyarrow.parquet import ParquetFile as Reader
 
-from outreach_async._core.values import Change, number_change
-from outreach_async.bulk._arrow_cells import Array, is_bytes, is_convertible, is_text, to_strings
+from outreach_async._plumbing import Array, Change, is_bytes, is_convertible, is_text, number_change, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES

@@ -11,11 +11,17 @@ from typing import Final
 import attrs
 from anyio.lowlevel import checkpoint
 
-from outreach_async._core.arguments import TARGET_FIELDS
-from outreach_async._core.contacts import Target
-from outreach_async.bulk._contact_keys import contact_key
-from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, Repeats, rejection_message, same_address_message
-from outreach_async.bulk._targets import Targets
+from outreach_async import Target
+from outreach_async._plumbing import (
+    TARGET_FIELDS,
+    WHOLE_INPUT,
+    RecentEmails,
+    Targets,
+    contact_key,
+    rejection_message,
+    same_address_message,
+)
+from outreach_async.bulk import Repeats
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns

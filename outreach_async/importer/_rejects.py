@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import attrs
 
-from outreach_async._core.arguments import hint_similar, show_name
-from outreach_async._core.values import read_value
-from outreach_async._files.atomic import atomic_file
-from outreach_async._files.spreadsheets import escape_formula
-from outreach_async._vocabulary import FAILED_OUTCOMES, STANDARD_FIELDS, Outcome
-from outreach_async.bulk._outcomes import ContactOutcome, is_superseded
-from outreach_async.bulk._rows import rejection_message
-from outreach_async.bulk._targets import fails_only_its_rows
+from outreach_async import Outcome
+from outreach_async._plumbing import (
+    FAILED_OUTCOMES,
+    STANDARD_FIELDS,
+    atomic_file,
+    escape_formula,
+    fails_only_its_rows,
+    hint_similar,
+    is_superseded,
+    read_value,
+    rejection_message,
+    show_name,
+)
+from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, join_cells, text_of

@@ -12,10 +12,19 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from outreach_async._core.arguments import TARGET_FIELDS, require_encodable, show_name
-from outreach_async._core.values import DIGIT_FIELDS, PHONE_FIELDS, Change, describe_loss, find_suspects, read_value
-from outreach_async.bulk._cells import is_blank
-from outreach_async.bulk._contact_keys import hash_contact
+from outreach_async._plumbing import (
+    DIGIT_FIELDS,
+    PHONE_FIELDS,
+    TARGET_FIELDS,
+    Change,
+    describe_loss,
+    find_suspects,
+    hash_contact,
+    is_blank,
+    read_value,
+    require_encodable,
+    show_name,
+)
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer._checks import (
     CHECK_OF_FIELD,

@@ -29,7 +29,7 @@ from weakref import finalize
 
 import attrs
 
-from outreach_async._core.arguments import masked_repr
+from outreach_async._plumbing import masked_repr
 from outreach_async.errors import InvalidRequest, format_count, shorten
 
 # Bytes.

@@ -12,8 +12,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from outreach_async._files.spreadsheets import unescape_formula
-from outreach_async.bulk._contact_keys import hash_contact
+from outreach_async._plumbing import hash_contact, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns

@@ -7,10 +7,8 @@ from typing import Final
 
 import attrs
 
-from outreach_async._core.arguments import TARGET_FIELDS
-from outreach_async._core.contacts import RUN_TARGET, Target
-from outreach_async._vocabulary import STANDARD_FIELDS
-from outreach_async.bulk._targets import ListingNeeded, Targets
+from outreach_async import Target
+from outreach_async._plumbing import RUN_TARGET, STANDARD_FIELDS, TARGET_FIELDS, ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async._core.arguments import masked_repr
+from outreach_async._plumbing import masked_repr
 from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name

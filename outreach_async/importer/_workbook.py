@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from outreach_async._core.values import error_change, number_change
+from outreach_async._plumbing import error_change, number_change
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._consent import CONSENT_CODES

@@ -10,9 +10,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async._core.arguments import trim
-from outreach_async._core.responses import Secrets, mask_string
-from outreach_async._core.retry import is_denied
+from outreach_async._plumbing import Secrets, is_denied, mask_keys, mask_string, trim
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
     INVISIBLE,
@@ -24,7 +22,6 @@ from outreach_async.errors import (
     TransportError,
     UnexpectedResponse,
 )
-from outreach_async.transport._secret import mask_keys
 
 T = TypeVar("T")
 

@@ -14,11 +14,9 @@ from mcp.server.request_state import InvalidRequestState
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from outreach_async._core.arguments import check_contact, require_id, to_contact
-from outreach_async._core.contacts import NewContact
-from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome
+from outreach_async import NewContact, Outcome
+from outreach_async._plumbing import FAILED_OUTCOMES, check_contact, require_id, to_contact, unsent_outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
-from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text

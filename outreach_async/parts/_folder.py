@@ -16,17 +16,24 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from outreach_async._files.objects import FolderObjects, Objects, create_or_read, is_url, open_objects
-from outreach_async.bulk._outcomes import ContactOutcome
-from outreach_async.bulk._rows import rejection_message
+from outreach_async._plumbing import (
+    FolderObjects,
+    Objects,
+    create_or_read,
+    encode_identity,
+    is_url,
+    open_objects,
+    rejection_message,
+    require_same_run,
+    translate_errors,
+)
+from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rejects import NO_COLUMNS, KeptColumns, Reject, describe_outcome, find_field, fit_cells, is_reject
-from outreach_async.importer._rows import Row
+from outreach_async.importer import Row, is_reject
+from outreach_async.importer._rejects import NO_COLUMNS, KeptColumns, Reject, describe_outcome, find_field, fit_cells
 from outreach_async.importer._table import FILE_COLUMN
 from outreach_async.parts._planning import Part, PlannedFile, planned_rows
-from outreach_async.store.journal import Journal, JournalStore, ObjectJournal, journal_at
-from outreach_async.store.journal._object_journal import translate_errors
-from outreach_async.store.journal._records import Identity, encode_identity, require_same_run
+from outreach_async.store.journal import Identity, Journal, JournalStore, ObjectJournal, journal_at
 
 _PLAN_NAME: Final = "plan.json"
 _MAX_FINDINGS: Final = 10  # of a part whose lines are reported

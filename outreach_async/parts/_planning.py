@@ -20,21 +20,25 @@ from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import require_choice, require_id, require_upload_options, type_name
-from outreach_async._core.contacts import Target
-from outreach_async._core.values import read_value
-from outreach_async._vocabulary import DuplicatePolicy
-from outreach_async.bulk._cells import Blank, require_clearing
-from outreach_async.bulk._contact_keys import order_key
-from outreach_async.bulk._rows import Repeats
-from outreach_async.bulk._targets import Targets
+from outreach_async import Target
+from outreach_async._plumbing import (
+    DuplicatePolicy,
+    Targets,
+    order_key,
+    read_value,
+    require_choice,
+    require_clearing,
+    require_id,
+    require_upload_options,
+    type_name,
+)
+from outreach_async.bulk import Blank, Repeats
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer import Columns, File, Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._columns import Columns, map_columns
-from outreach_async.importer._formats import open_file
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._rows import ExcludedPeople, Row
-from outreach_async.importer._table import File, find_people, read_rows
+from outreach_async.importer._rows import ExcludedPeople
+from outreach_async.importer._table import find_people, read_rows
 from outreach_async.importer._target_columns import recognise_targets
 from outreach_async.importer._unmapped import MAX_SHOWN, UnmappedColumns
 from outreach_async.models import Campaign, WorkspaceField

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from outreach_async._files.objects import describe_problem, import_obstore, open_store
+from outreach_async._plumbing import describe_problem, import_obstore, open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._source import STDIN, ByteSource, StreamCopy, translate_read_errors
 

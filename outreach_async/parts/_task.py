@@ -11,20 +11,33 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import anyio
 import attrs
 
-from outreach_async._assembly import create_transport
-from outreach_async._core.arguments import require_choice, require_id, require_number, require_rate, require_seconds, trim
-from outreach_async._core.shared_rate import Rate
-from outreach_async._vocabulary import FAILED_OUTCOMES, Outcome  # noqa: F401 - of annotations
-from outreach_async.bulk import Outcomes
-from outreach_async.bulk._outcomes import BulkReport, LedgerCounts, Targeted, add_counts, add_targets  # noqa: F401 - of annotations
+from outreach_async import (
+    Outcome,  # noqa: F401 - of annotations
+    Transport,
+)
+from outreach_async._plumbing import (  # noqa: F401 - of annotations
+    FAILED_OUTCOMES,
+    Earlier,
+    Targeted,
+    add_counts,
+    add_targets,
+    create_transport,
+    parse_base_url,
+    require_choice,
+    require_id,
+    require_number,
+    require_rate,
+    require_seconds,
+    service_address,
+    trim,
+)
+from outreach_async.bulk import BulkReport, LedgerCounts, Outcomes  # noqa: F401 - of annotations
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
-from outreach_async.importer._rejects import is_reject
+from outreach_async.importer import is_reject
 from outreach_async.parts._folder import CellFinding, PartFindings, journal_of, locate, record_part
 from outreach_async.parts._planning import Part, require_unchanged
-from outreach_async.store.journal._records import Earlier
-from outreach_async.transport._urls import parse_base_url, service_address
-from outreach_async.transport._wire import Transport
+from outreach_async.rates import Rate
 
 Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 

@@ -60,17 +60,23 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import anyio
 import attrs
 
-from outreach_async._core.arguments import require_rate, type_name
-from outreach_async._core.logs import LOGGER
-from outreach_async._core.shared_rate import LIFETIME, RateCoordinator, RateShare, RateUsage
-from outreach_async._files.objects import is_url, open_objects
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import (
+    LIFETIME,
+    LOGGER,
+    Earlier,
+    RateCoordinator,
+    TakenOverError,
+    is_url,
+    open_objects,
+    require_module,
+    require_rate,
+    type_name,
+)
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
 from outreach_async.parts._task import Connection, PartReport, SpreadReport, merge_reports, run_part
-from outreach_async.store.journal._object_journal import TakenOverError
-from outreach_async.store.journal._records import Earlier
+from outreach_async.rates import RateShare, RateUsage
 
 require_module("distributed", "outreach_async[dask]")
 

@@ -39,6 +39,6 @@ anyio.run(main)
 
 from __future__ import annotations
 
-from outreach_async._core.shared_rate import Rate, RateShare, RateUsage, SharedRate
+from outreach_async._plumbing import Rate, RateShare, RateUsage, SharedRate
 
 __all__ = ["Rate", "RateShare", "RateUsage", "SharedRate"]

@@ -17,13 +17,19 @@ import anyio
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import require_rate, require_seconds, type_name
-from outreach_async._core.logs import LOGGER
-from outreach_async._core.responses import mask_string
-from outreach_async._core.shared_rate import RateCoordinator, RateShare, RateUsage
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import (
+    LOGGER,
+    RateCoordinator,
+    Secret,
+    drop_frames,
+    mask_string,
+    require_module,
+    require_rate,
+    require_seconds,
+    type_name,
+)
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._secret import Secret, drop_frames
+from outreach_async.rates import RateShare, RateUsage
 
 _DEFAULT_TIMEOUT: Final = 1.0  # seconds: if the server hangs, a report times out before the share of a busy client expires
 _ATTEMPTS: Final = 2  # if the server was restarted, only the second attempt has an open connection

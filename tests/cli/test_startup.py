@@ -55,6 +55,7 @@ def test_no_help_imports_what_only_a_run_needs() -> None:
         *(f"outreach_async._cli.{name}" for name in ("app", "declarations", "messages", "parameters")),
         "outreach_async._files",
         "outreach_async._files.objects",
+        "outreach_async._plumbing",
     }
 
 

@@ -14,8 +14,7 @@ from outreach_async._cli.commands.auditing import clock_of, open_history
 from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import FAKE, Options, find_workspaces
-from outreach_async._core.arguments import require_id, require_plain, trim
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import require_id, require_module, require_plain, trim
 from outreach_async.config._file import key_of
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -25,7 +24,8 @@ def mcp(
     *, options: Options, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
 ) -> int:
     require_module("mcp", "outreach_async[mcp]")
-    from outreach_async.mcp_server._tool_server import create_server, serve_http, serve_stdio
+    from outreach_async.mcp_server import create_server
+    from outreach_async.mcp_server._tool_server import serve_http, serve_stdio
 
     token: str | None = trim(os.environ.get("OUTREACH_MCP_TOKEN"))
     if token is not None:

@@ -27,10 +27,7 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._core.arguments import require_seconds
-from outreach_async._core.responses import parse_date
-from outreach_async._files.atomic import atomic_write
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import Secret, atomic_write, parse_date, require_module, require_seconds
 from outreach_async.audit._prometheus import PROMETHEUS
 from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, HistoryError, Readings
@@ -52,7 +49,6 @@ from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
-from outreach_async.transport._secret import Secret
 
 _TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"

@@ -17,13 +17,13 @@ from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._core.arguments import trim
+from outreach_async._plumbing import parse_base_url, trim
 from outreach_async.client import OutreachClient
-from outreach_async.config._file import FILE_NAME, ConfiguredWorkspace, ConfigValues, key_of, read_config, split_selectors
+from outreach_async.config import ConfiguredWorkspace
+from outreach_async.config._file import FILE_NAME, ConfigValues, key_of, read_config, split_selectors
 from outreach_async.config._trust import FoundFile, forget, place_of, state_folder, trusted_places
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
-from outreach_async.transport._urls import parse_base_url
 
 _TEMPLATE: Final = """\
 # Configuration of outreach-async. Each value can be replaced by an option of a command or by an environment variable.

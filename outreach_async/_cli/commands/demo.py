@@ -21,14 +21,13 @@ from outreach_async._cli.commands.importing import run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options
+from outreach_async._plumbing import CAN_LOCK
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
 from outreach_async.client import OutreachClient
-from outreach_async.fake import FakeService
-from outreach_async.fake._transport import FakeTransport
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import open_file
-from outreach_async.store.journal._file_journal import CAN_LOCK
 
 _MAX_TASKS: Final = 2
 _NO_DKIM: Final = "OA102"

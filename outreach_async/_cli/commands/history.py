@@ -14,8 +14,7 @@ from outreach_async._cli.commands.results import open_csv
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
-from outreach_async._files.atomic import atomic_file
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import atomic_file, require_module
 from outreach_async.audit._values import DAY
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.history._tables import TABLES, TEXT_COLUMNS, VIEWS

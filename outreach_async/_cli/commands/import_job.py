@@ -10,9 +10,7 @@ import attrs
 
 from outreach_async._cli import files
 from outreach_async._cli.values import MAX_IN_FLIGHT
-from outreach_async._vocabulary import ID_PREFIXES, DuplicatePolicy
-from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, DuplicatePolicy, Targets
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy
@@ -24,9 +22,9 @@ from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
 
 if TYPE_CHECKING:
+    from outreach_async._plumbing import Earlier
     from outreach_async.bulk import Blank, Repeats
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
-    from outreach_async.store.journal._records import Earlier
     from outreach_async.store.ledger import Changed
 
 

@@ -10,10 +10,7 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
-from outreach_async._core.arguments import require_id, trim
-from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk._source import Rereadable
+from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, Rereadable, require_id, trim
 from outreach_async.importer import Row
 from outreach_async.importer._mapping_file import is_mapping
 from outreach_async.importer._rejects import is_rejects_file

@@ -9,14 +9,13 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async import Outcome
 from outreach_async._cli.commands.grouped import fit_line, print_groups, show_finding, show_rows
 from outreach_async._cli.commands.remedies import Remedy, Ways, list_remedies
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
-from outreach_async._core.arguments import TARGET_FIELDS
-from outreach_async._vocabulary import Outcome
-from outreach_async.bulk import BulkReport, ContactOutcome
-from outreach_async.bulk._outcomes import LedgerCounts, affects_every_row
+from outreach_async._plumbing import TARGET_FIELDS, affects_every_row
+from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
 from outreach_async.errors import BulkError, OutreachError, StatusError, format_count, shorten
 from outreach_async.importer import IGNORE, Columns, Row, is_reject
 from outreach_async.importer._checks import CHECKS, CheckPolicy

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import attrs
 import click
 
+from outreach_async import Outcome, Target
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_options import FileRows, read_campaign, require_files, require_fitting
@@ -50,15 +51,10 @@ from outreach_async._cli.process import (
     run_async,
 )
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._core.arguments import TARGET_FIELDS, show_name
-from outreach_async._core.contacts import Target
-from outreach_async._files.atomic import atomic_write, partial_path
-from outreach_async._vocabulary import Outcome
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, unsent_outcome
-from outreach_async.bulk._rows import WHOLE_INPUT
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import TARGET_FIELDS, WHOLE_INPUT, Targets, atomic_write, partial_path, show_name, unsent_outcome
+from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
 from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, OutreachError, format_count
-from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides
+from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides, rejects_of
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import can_map_all
 from outreach_async.importer._consent import CONSENT_CODES
@@ -72,14 +68,7 @@ from outreach_async.importer._mapping_file import (
     read_mapping,
 )
 from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
-from outreach_async.importer._rejects import (
-    FindNumber,
-    describe_outcomes,
-    export_rejects,
-    locate_outcomes,
-    number_record,
-    rejects_of,
-)
+from outreach_async.importer._rejects import FindNumber, describe_outcomes, export_rejects, locate_outcomes, number_record
 from outreach_async.importer._rows import RowUnit
 from outreach_async.importer._source import STDIN, InputChanged
 from outreach_async.importer._target_columns import REASON, recognise_targets
@@ -177,7 +166,7 @@ def _create_targets(client: OutreachClient | None, job: ImportJob) -> Targets:
 
         targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
     if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
-        from outreach_async.store.journal._store import recorded_names
+        from outreach_async._plumbing import recorded_names
 
         targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
     targets.names.update(job.campaign_names)
@@ -328,7 +317,7 @@ async def _check_file(options: Options, job: ImportJob) -> int:
 
 def _compare(job: ImportJob, shared: Options, read: Callable[[], Iterable[Row]], write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
-    from outreach_async.bulk._run.comparing import count_changes
+    from outreach_async._plumbing import count_changes
     from outreach_async.store.journal import Identity
     from outreach_async.store.ledger import Ledger, LedgerOptions
 
@@ -355,7 +344,7 @@ async def _import_file(options: Options, job: ImportJob) -> int:
 
 
 async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, closing: OnClose, *, lists_rows: bool = True) -> int:
-    from outreach_async.bulk._run.bulk_run import with_names
+    from outreach_async._plumbing import with_names
 
     earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
     names = job.campaign_names

@@ -23,8 +23,7 @@ from outreach_async._cli.output import Screen
 from outreach_async._cli.parameters import STDOUT
 from outreach_async._cli.process import INCOMPLETE, OK, format_message, run_async
 from outreach_async._cli.values import Options
-from outreach_async._files.atomic import atomic_write
-from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._plumbing import atomic_write, escape_formula
 from outreach_async.client import OutreachClient
 from outreach_async.errors import OutreachError, format_count
 from outreach_async.models import Step, Template

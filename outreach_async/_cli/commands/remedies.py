@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from outreach_async import Outcome
 from outreach_async._cli.output import Screen
-from outreach_async._files.objects import is_url
-from outreach_async._vocabulary import Outcome
+from outreach_async._plumbing import is_url
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import format_count
 from outreach_async.importer import Columns, Row

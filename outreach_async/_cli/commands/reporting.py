@@ -15,6 +15,7 @@ import anyio
 import attrs
 import click
 
+from outreach_async import Target
 from outreach_async._cli import files
 from outreach_async._cli.commands.import_report import list_outcomes, print_ledger, print_outcomes
 from outreach_async._cli.commands.results import NO_RESULTS, format_cell, is_results_file, write_results
@@ -23,14 +24,17 @@ from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.values import Options
-from outreach_async._core.arguments import TARGET_FIELDS, show_name
-from outreach_async._core.contacts import Target
-from outreach_async._files.objects import is_url
-from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk._outcomes import LedgerCounts, add_counts, add_targets
-from outreach_async.bulk._run.comparing import count_changes
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import (
+    ID_PREFIXES,
+    TARGET_FIELDS,
+    Targets,
+    add_counts,
+    add_targets,
+    count_changes,
+    is_url,
+    show_name,
+)
+from outreach_async.bulk import ContactOutcome, LedgerCounts
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import File, Row, map_columns, parse_overrides
 from outreach_async.importer._checks import CheckPolicy
@@ -46,8 +50,8 @@ from outreach_async.importer._rejects import (
 )
 from outreach_async.importer._table import read_rows
 from outreach_async.importer._target_columns import named_target, recognise_targets
+from outreach_async.parts import Part
 from outreach_async.parts._folder import describe_part, read_part, rejects_of_parts
-from outreach_async.parts._planning import Part
 from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
 

@@ -10,9 +10,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
-from outreach_async._files.atomic import atomic_file
-from outreach_async._files.optional import require_module
-from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._plumbing import atomic_file, escape_formula, require_module
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import File, Row
 from outreach_async.importer._rejects import COLUMNS, NO_COLUMNS, KeptColumns, describe_outcome, find_email

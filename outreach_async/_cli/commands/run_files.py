@@ -12,13 +12,12 @@ import attrs
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import FINDING_COLUMNS, completed, open_outcomes, open_table
 from outreach_async._cli.output import Screen
-from outreach_async._files.atomic import partial_path
+from outreach_async._plumbing import mask_keys, partial_path
 from outreach_async.bulk import ContactOutcome
 from outreach_async.importer import Columns, File, RejectsFile, Row, is_reject, reject
 from outreach_async.importer._preflight import NoteFinding
 from outreach_async.importer._rejects import FindNumber, KeptColumns
 from outreach_async.importer._rows import RowFinding, RowNumber
-from outreach_async.transport._secret import mask_keys
 
 WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
 

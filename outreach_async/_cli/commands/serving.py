@@ -14,6 +14,7 @@ import anyio
 import attrs
 import click
 
+from outreach_async import Request
 from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
 from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
@@ -24,7 +25,6 @@ from outreach_async.fake._error_responses import mask_keys
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve as serve_fake
-from outreach_async.transport._wire import Request
 
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from outreach_async import Target
 from outreach_async._cli.commands.grouped import print_groups, show_rows
 from outreach_async._cli.commands.import_report import note_report, print_report
 from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
@@ -21,12 +22,7 @@ from outreach_async._cli.files import FileUse, explain_write_errors, require_wri
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._core.arguments import TARGET_FIELDS
-from outreach_async._core.contacts import Target
-from outreach_async._files.objects import is_url
-from outreach_async._files.optional import require_module
-from outreach_async._vocabulary import ID_PREFIXES
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import ID_PREFIXES, TARGET_FIELDS, Targets, hide, is_url, require_module, reveal
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
@@ -35,7 +31,6 @@ from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.parts import Connection, ImportPlan, SpreadReport, plan
 from outreach_async.parts._folder import describe_part, outcomes_of
 from outreach_async.parts._stored_files import expand_pattern
-from outreach_async.transport._secret import hide, reveal
 
 _AFTER_FAILURES: Final = 4  # lines that follow the failed rows
 _LOCAL: Final = "local"

@@ -103,7 +103,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async._core.arguments import trim
+from outreach_async._plumbing import parse_base_url, trim
 from outreach_async.audit._report import Report
 from outreach_async.audit.history._prune import prune_later, prune_older
 from outreach_async.audit.history._snapshot import (
@@ -125,7 +125,6 @@ from outreach_async.audit.history._tables import (
 )
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
-from outreach_async.transport._urls import parse_base_url
 
 __all__ = ["DayFigures", "History", "HistoryError", "Readings"]
 

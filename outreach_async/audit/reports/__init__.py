@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._files.spreadsheets import escape_formula
+from outreach_async._plumbing import escape_formula
 from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import render_prometheus
 from outreach_async.audit._report import Report
