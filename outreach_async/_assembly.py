@@ -20,6 +20,7 @@ from outreach_async._core.retry import RetryPolicy
 from outreach_async._core.shared_rate import Rate
 from outreach_async.errors import InvalidRequest
 from outreach_async.resources import Settings
+from outreach_async.transport._backends import create_transport
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide
 from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
@@ -68,20 +69,6 @@ def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPo
     elif not isinstance(rate, Rate) or isinstance(rate, type):
         rate = require_rate("rate", rate)
     return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)
-
-
-def create_transport(base_url: str, backend: str, limit: int) -> Transport:
-    if backend == "aiohttp":
-        from outreach_async.transport._aiohttp import AiohttpTransport
-
-        return AiohttpTransport(base_url, max_in_flight=limit)
-    if backend == "httptools":
-        from outreach_async.transport._httptools import HttptoolsTransport
-
-        return HttptoolsTransport(base_url, max_in_flight=limit)
-    from outreach_async.transport._httpx import HttpxTransport
-
-    return HttpxTransport(base_url, family="httpx2" if backend == "httpx2" else "httpx", max_in_flight=limit)
 
 
 def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outreach_async._assembly import create_transport
     from outreach_async._core.arguments import (
         TARGET_FIELDS,
         check_contact,
@@ -103,6 +102,7 @@ if TYPE_CHECKING:
     from outreach_async.store.journal._object_journal import TakenOverError, translate_errors
     from outreach_async.store.journal._records import Earlier, encode_identity, require_same_run
     from outreach_async.store.journal._store import recorded_names
+    from outreach_async.transport._backends import Backend, create_transport
     from outreach_async.transport._secret import Secret, drop_frames, hide, hide_key, mask_keys, reveal
     from outreach_async.transport._urls import DEFAULT_PORTS, is_loopback, parse_base_url, service_address
 
@@ -125,6 +125,7 @@ __all__ = [
     "TARGET_FIELDS",
     "WHOLE_INPUT",
     "Array",
+    "Backend",
     "CampaignStatus",
     "Change",
     "DuplicatePolicy",
@@ -238,7 +239,6 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "_assembly": "create_transport",
     "_core.arguments": (
         "TARGET_FIELDS check_contact hint_similar masked_repr read_rate require_choice require_encodable "
         "require_headers require_id require_number require_plain require_rate require_seconds require_upload_options "
@@ -278,6 +278,7 @@ _HOMES: Final = {
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "Earlier encode_identity require_same_run",
     "store.journal._store": "recorded_names",
+    "transport._backends": "Backend create_transport",
     "transport._secret": "Secret drop_frames hide hide_key mask_keys reveal",
     "transport._urls": "DEFAULT_PORTS is_loopback parse_base_url service_address",
 }

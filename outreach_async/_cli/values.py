@@ -11,10 +11,9 @@ import click
 
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._plumbing import ID_PREFIXES, read_rate, require_id, require_plain, require_rate, trim
+from outreach_async._plumbing import ID_PREFIXES, Backend, read_rate, require_id, require_plain, require_rate, trim
 from outreach_async.config._file import (
     NO_FILE,
-    Backend,
     ConfigValues,
     at_address,
     find_config,

@@ -18,6 +18,7 @@ import attrs
 
 from outreach_async._plumbing import (
     ID_PREFIXES,
+    Backend,
     Secret,
     create_transport,
     drop_frames,
@@ -40,7 +41,6 @@ from outreach_async.errors import InvalidRequest, shorten
 FILE_NAME: Final = "outreach.toml"
 ALL: Final = "all"
 """The selector of every configured workspace."""
-Backend = Literal["httpx", "httpx2", "aiohttp", "httptools"]
 
 _MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096

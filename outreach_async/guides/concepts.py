@@ -79,7 +79,7 @@ See `outreach_async.guides.operating`.
 
 Transport
 ---------
-A transport sends one complete request and returns one complete response, over httpx, httpx2, aiohttp, httptools or the fake.
+A transport sends one complete request and returns one complete response, over an HTTP library or the fake.
 It never retries, limits or logs: only the client does. See `outreach_async.transport`.
 
 Fake

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, get_args
 
 import anyio
 import attrs
@@ -17,6 +17,7 @@ from outreach_async import (
 )
 from outreach_async._plumbing import (  # noqa: F401 - of annotations
     FAILED_OUTCOMES,
+    Backend,
     Earlier,
     Targeted,
     add_counts,
@@ -39,8 +40,6 @@ from outreach_async.parts._folder import CellFinding, PartFindings, journal_of, 
 from outreach_async.parts._planning import Part, require_unchanged
 from outreach_async.rates import Rate
 
-Backend: TypeAlias = Literal["httpx", "httpx2", "aiohttp", "httptools"]
-
 _MAX_FAILURES: Final = 100  # failed rows that a report lists; `results_of` has all of them
 _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 
@@ -55,7 +54,7 @@ class Connection:
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
-        backend: The HTTP library: `"httpx"`, `"httpx2"`, `"aiohttp"` or `"httptools"`.
+        backend: The HTTP library, by the name that `--backend` of the command takes.
         concurrency: Maximum number of requests in flight per part.
         rate: Maximum number of requests per second of each part; `None` to learn the rate.
         timeout: Timeout per attempt, in seconds; `None` for no limit.

@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks, lacks_descriptors
+from outreach_async.transport._backends import BACKENDS, Backend, require_library
 from outreach_async.transport._lifecycle import LoopLocal, get_running_loop
 from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
 from outreach_async.transport._urls import BaseUrl, choose_proxy, parse_base_url, require_positive, url_secrets
@@ -37,7 +37,7 @@ class BaseTransport(ABC):
 
     def __init__(
         self,
-        library: str,
+        library: Backend,
         url: str | None,
         max_in_flight: int | None,
         ssl_context: object,
@@ -153,7 +153,7 @@ def build_failure(destination: str, detail: str, progress: Progress, cause: Exce
     return error
 
 
-def load_context(library: str, file: str | None, directory: str | None) -> ssl.SSLContext:
+def load_context(library: Backend, file: str | None, directory: str | None) -> ssl.SSLContext:
     """Return the SSL context that trusts a file or a folder of certificates, or else the default ones."""
     try:
         status = None if file is None else Path(file).stat()
@@ -165,18 +165,18 @@ def load_context(library: str, file: str | None, directory: str | None) -> ssl.S
 
 
 @lru_cache(8)
-def _shared_context(library: str, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
+def _shared_context(library: Backend, file: str | None, directory: str | None, _version: object) -> ssl.SSLContext:
     # Transports with equal settings share a context: loading certificates takes 20 ms or more. `_version` is part of the key,
     # because the file may be replaced while a program is running.
     if file is not None:
         context = ssl.create_default_context(cafile=file)
     elif directory is not None:
         context = ssl.create_default_context(capath=directory)
-    elif library in {"aiohttp", "httptools"}:
+    elif BACKENDS[library].has_certificates:
+        context = import_module(library).create_ssl_context(trust_env=False)
+    else:
         import certifi
 
         context = ssl.create_default_context(cafile=certifi.where())
-    else:
-        context = import_module(library).create_ssl_context(trust_env=False)
     context.set_alpn_protocols(("http/1.1",))
     return context

@@ -11,12 +11,12 @@ import click
 import pytest
 
 from outreach_async._cli.declarations import outreach
+from outreach_async._plumbing import Backend
 from outreach_async._vocabulary import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
 from outreach_async.bulk import Repeats
-from outreach_async.config._file import Backend
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS
 from outreach_async.importer._checks import CHECKS

@@ -6,7 +6,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from packaging.requirements import Requirement
@@ -26,7 +26,7 @@ from tools.supply import (
     update_hooks,
 )
 
-from outreach_async._files.optional import SUPPORTED_VERSIONS
+from outreach_async.transport._backends import BACKENDS, Backend
 
 CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = CONFIGURATION["project"]
@@ -117,10 +117,11 @@ def test_the_supported_systems_and_python_versions_are_the_tested_ones() -> None
     assert systems == {names[one] for one in required}
 
 
-def test_the_versions_that_transports_accept_are_those_of_the_requirements() -> None:
-    required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in SUPPORTED_VERSIONS}
-    accepted = {name: f">={least}" + (f",<{below}" if below else "") for name, (least, below) in SUPPORTED_VERSIONS.items()}
+def test_the_table_of_backends_has_the_versions_of_the_requirements_and_every_name() -> None:
+    required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in BACKENDS}
+    accepted = {name: f">={one.least}" + (f",<{one.below}" if one.below else "") for name, one in BACKENDS.items()}
     assert required == {name: SpecifierSet(text) for name, text in accepted.items()}
+    assert tuple(BACKENDS) == get_args(Backend)
 
 
 def test_every_dependency_of_users_has_a_minimum_version() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from cryptography import x509
@@ -13,10 +14,11 @@ from support.listener import Listener, over_tls, refused_port, serve, tunnel
 from support.transports import ALL, LOOPS, MAKERS, NOWHERE, OWN, POST, PROXYING, Make, connected, fail, over, own_client, pairs
 
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport._backends import Backend
 from outreach_async.transport._base import load_context
 from outreach_async.transport._wire import Progress
 
-LIBRARIES = ("httpx", "httpx2", "aiohttp", "httptools")
+LIBRARIES = get_args(Backend)
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ async def test_unreadable_certificates_are_refused(make: Make, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_transports_with_the_same_certificates_share_one_context(library: str, authority: Path) -> None:
+def test_transports_with_the_same_certificates_share_one_context(library: Backend, authority: Path) -> None:
     file, folder = str(authority), str(authority.parent)
     shared = load_context(library, None, None)
     assert load_context(library, None, None) is shared
@@ -118,8 +120,9 @@ async def test_a_context_passed_by_the_user_takes_precedence(make: Make, monkeyp
 
 
 @pytest.mark.parametrize("library", ["aiohttp", "httptools"])
-def test_others_trust_what_httpx_trusts(library: str) -> None:
-    by_other, by_httpx = (load_context(name, None, None).get_ca_certs(binary_form=True) for name in (library, "httpx"))
+def test_others_trust_what_httpx_trusts(library: Backend) -> None:
+    names: tuple[Backend, Backend] = (library, "httpx")
+    by_other, by_httpx = (load_context(name, None, None).get_ca_certs(binary_form=True) for name in names)
     assert sorted(by_other) == sorted(by_httpx) != []
 
 

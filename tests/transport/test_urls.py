@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outreach_async._files.optional import require_library
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._aiohttp import AiohttpTransport
+from outreach_async.transport._backends import require_library
 from outreach_async.transport._httptools import HttptoolsTransport
 from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._urls import choose_environment_proxy, choose_proxy, parse_base_url

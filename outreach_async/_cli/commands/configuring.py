@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import anyio.to_thread
 import attrs
@@ -17,7 +18,7 @@ from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code, format_message, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import parse_base_url, trim
+from outreach_async._plumbing import Backend, parse_base_url, trim
 from outreach_async.client import OutreachClient
 from outreach_async.config import ConfiguredWorkspace
 from outreach_async.config._file import FILE_NAME, ConfigValues, key_of, read_config, split_selectors
@@ -37,7 +38,7 @@ _TEMPLATE: Final = """\
 # owner_key = {{ file = "/run/secrets/acme" }}
 # owner_key = {{ command = ["op", "read", "op://vault/acme/key"] }}
 
-# backend = "httptools"   # httpx (the default), httpx2, aiohttp or httptools
+# backend = {backend}   # the HTTP library: {backends}; the first is the default
 # rate = 20               # requests per second
 # timeout = 30            # seconds for each attempt
 # workspace = "all"       # what commands work in without --workspace: names, ids, groups or "all"
@@ -51,6 +52,8 @@ _TEMPLATE: Final = """\
 # base_url = "https://staging.example"
 # workspaces.acme = {{ id = "space_..." }}
 """
+
+_BACKENDS: Final = {"backend": json.dumps(get_args(Backend)[-1]), "backends": ", ".join(get_args(Backend))}
 
 
 def init(options: Options) -> int:
@@ -69,7 +72,7 @@ def init(options: Options) -> int:
     try:
         # Only the owner may write the file, regardless of the umask, because the command refuses all others.
         with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-            file.write(_TEMPLATE.format(base_url=address, workspaces="\n".join(lines)))
+            file.write(_TEMPLATE.format(base_url=address, workspaces="\n".join(lines), **_BACKENDS))
     except FileExistsError:
         remedy = "pass another path with --config, or edit the file"
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None
