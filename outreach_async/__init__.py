@@ -39,7 +39,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from outreach_async._core.contacts import CreatedContact, NewContact, Target
     from outreach_async._core.retry import RetryPolicy
     from outreach_async._core.shared_rate import Rate, RateShare, RateUsage, SharedRate
     from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, Outcome
@@ -66,11 +65,14 @@ if TYPE_CHECKING:
     from outreach_async.models import (
         Campaign,
         CampaignSteps,
+        CreatedContact,
         FieldList,
         Mailbox,
+        NewContact,
         Page,
         ResponseInfo,
         Step,
+        Target,
         Template,
         Undecodable,
         WorkspaceField,
@@ -147,12 +149,14 @@ __all__ = [
 _EXPORTS: Final = {
     "bulk": "BulkProgress BulkReport ContactOutcome",
     "client": "OutreachClient",
-    "_core.contacts": "CreatedContact NewContact Target",
     "errors": (
         "BulkError BulkStopped BulkSuspended ContactRejected DeadlineExceeded Excluded Forbidden InvalidRequest JournalError "
         "NotFound OutreachError RateLimited StatusError TransportError Unauthorized UnexpectedResponse"
     ),
-    "models": "Campaign CampaignSteps FieldList Mailbox Page ResponseInfo Step Template Undecodable WorkspaceField",
+    "models": (
+        "Campaign CampaignSteps CreatedContact FieldList Mailbox NewContact Page ResponseInfo Step Target Template Undecodable "
+        "WorkspaceField"
+    ),
     "pagination": "Collected Pager",
     "rates._redis": "RedisRate",
     "_core.retry": "RetryPolicy",

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         trim,
         type_name,
     )
-    from outreach_async._core.contacts import RUN_TARGET
     from outreach_async._core.logs import LOGGER, configure_logging
     from outreach_async._core.operations import order_fields
     from outreach_async._core.responses import Secrets, mask_string, parse_date, parse_retry_after, secret_parts
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
     from outreach_async.bulk._source import ReadRows, Rereadable, Source
     from outreach_async.bulk._targets import ListingNeeded, Targets, fails_only_its_rows
     from outreach_async.bulk._throttle import RunThrottle
+    from outreach_async.models import RUN_TARGET
     from outreach_async.store.journal._file_journal import CAN_LOCK
     from outreach_async.store.journal._object_journal import TakenOverError, translate_errors
     from outreach_async.store.journal._records import Earlier, encode_identity, require_same_run
@@ -244,7 +244,6 @@ _HOMES: Final = {
         "require_headers require_id require_number require_plain require_rate require_seconds require_upload_options "
         "show_name similar_names to_contact trim type_name"
     ),
-    "_core.contacts": "RUN_TARGET",
     "_core.logs": "LOGGER configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "Secrets mask_string parse_date parse_retry_after secret_parts",
@@ -274,6 +273,7 @@ _HOMES: Final = {
     "bulk._source": "ReadRows Rereadable Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
+    "models": "RUN_TARGET",
     "store.journal._file_journal": "CAN_LOCK",
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "Earlier encode_identity require_same_run",

@@ -13,14 +13,13 @@ import attrs
 from outreach_async._core import operations
 from outreach_async._core.arguments import choose_contact, require_choice, require_number, require_readable, require_seconds
 from outreach_async._core.call import CallOptions, Throttle
-from outreach_async._core.contacts import CreatedContact, NewContact, Target
 from outreach_async._core.engine import Engine
 from outreach_async._core.logs import warn_of_cleared, warn_of_plain_http
 from outreach_async._core.operations import ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import OutreachError, drop_tracebacks
-from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox
+from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Target
 from outreach_async.pagination import Pager
 from outreach_async.transport._secret import drop_frames, hide
 

@@ -13,9 +13,9 @@ from math import isnan
 from typing import Any, Final
 
 from outreach_async import _vocabulary as vocabulary
-from outreach_async._core.contacts import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async._vocabulary import UNSET
 from outreach_async.errors import InvalidRequest, OutreachError, shorten
+from outreach_async.models import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide, reveal
 from outreach_async.transport._sending import require_origin_form
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD

@@ -13,7 +13,6 @@ import msgspec
 
 from outreach_async._core import arguments as validation
 from outreach_async._core.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
-from outreach_async._core.contacts import CreateContactResponse, CreatedContact, NewContact, Target, possible_outcomes
 from outreach_async._core.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._core.retry import Idempotency
 from outreach_async._vocabulary import (
@@ -25,7 +24,19 @@ from outreach_async._vocabulary import (
     Outcome,
 )
 from outreach_async.errors import strip_invisible
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, ResponseInfo, WorkspaceFields
+from outreach_async.models import (
+    Campaign,
+    CampaignSteps,
+    CreateContactResponse,
+    CreatedContact,
+    Mailbox,
+    NewContact,
+    Page,
+    ResponseInfo,
+    Target,
+    WorkspaceFields,
+    possible_outcomes,
+)
 from outreach_async.transport._secret import Secret, reveal
 from outreach_async.transport._wire import Request, Response
 

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeGuard
 import attrs
 
 from outreach_async._core.arguments import TARGET_FIELDS, is_missing
-from outreach_async._core.contacts import NewContact
 from outreach_async._core.logs import LOGGER
 from outreach_async._core.values import Change, describe_loss, find_suspects, read_value
 from outreach_async.bulk._frames import UnsendableRow, check_columns
 from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.models import NewContact
 from outreach_async.transport._secret import mask_keys
 
 Blank = Literal["keep", "clear"]

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-from outreach_async._core.contacts import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._core.retry import FailureKind, Idempotency, classify, explain_error, is_permanent_rejection, maybe_applied
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
+from outreach_async.models import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 
 
 def _show_row(row: object) -> str:

@@ -15,11 +15,10 @@ from outreach_async._core.arguments import (
     trim,
     type_name,
 )
-from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
-from outreach_async.models import Campaign
+from outreach_async.models import RUN_TARGET, Campaign, Target
 
 T = TypeVar("T")
 

@@ -34,9 +34,8 @@ from support.wire import (
 )
 
 from outreach_async._core.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
-from outreach_async._core.contacts import CreateContactResponse
 from outreach_async._vocabulary import Outcome
-from outreach_async.models import CampaignSteps, Mailbox, Page, Undecodable
+from outreach_async.models import CampaignSteps, CreateContactResponse, Mailbox, Page, Undecodable
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
 TEMPLATE: Wire = {field: {"str": "x", "number": 1}.get(kind) for field, kind in TABLES["Template"].items()}
@@ -377,7 +376,7 @@ def test_cattrs_is_imported_only_for_invalid_responses(kind: str, value: Wire, l
     code = (
         "import sys\n"
         "from contextlib import suppress\n"
-        "from outreach_async._core.contacts import *\n"
+        "from outreach_async.models import *\n"
         "from outreach_async._core.codec import decode_model\n"
         "from outreach_async.models import *\n"
         "with suppress(ValueError):\n"

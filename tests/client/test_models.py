@@ -17,7 +17,6 @@ from support.tables import check_rows
 from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async._core.arguments import to_contact
-from outreach_async._core.contacts import CreatedContact, NewContact
 from outreach_async._vocabulary import (
     RESERVED_FIELDS,
     STANDARD_FIELDS,
@@ -32,7 +31,7 @@ from outreach_async._vocabulary import (
     TemplateStatus,
 )
 from outreach_async.guides import concepts
-from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, Mailbox, Page, Undecodable
+from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, CreatedContact, Mailbox, NewContact, Page, Undecodable
 
 ANSWERS: dict[str, Any] = {name: get_origin(kind) or kind for name, kind in KINDS.items()}
 MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]

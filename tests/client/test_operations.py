@@ -12,7 +12,6 @@ from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
 from outreach_async._core.arguments import to_contact
-from outreach_async._core.contacts import CreateContactResponse, CreatedContact, NewContact
 from outreach_async._core.operations import (
     AttemptInfo,
     ContactRequests,
@@ -28,6 +27,7 @@ from outreach_async._core.operations import (
 )
 from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
+from outreach_async.models import CreateContactResponse, CreatedContact, NewContact
 from outreach_async.transport._wire import Response
 
 DEFAULTS = RequestDefaults.from_headers({})

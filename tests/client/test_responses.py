@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 
 from outreach_async._core.codec import DecodeError, decode_model
-from outreach_async._core.contacts import CreateContactResponse
 from outreach_async._core.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
 from outreach_async.errors import ContactRejected, RateLimited, StatusError, UnexpectedResponse
-from outreach_async.models import Mailbox, Page
+from outreach_async.models import CreateContactResponse, Mailbox, Page
 from outreach_async.transport._wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
@@ -226,7 +225,7 @@ import errno, sys
 import outreach_async
 from outreach_async._cli.messages import to_printable
 from outreach_async._core.codec import DecodeError, decode_model
-from outreach_async._core.contacts import CreateContactResponse
+from outreach_async.models import CreateContactResponse
 from outreach_async._core.responses import build_status_error, parse_date
 from outreach_async.bulk._contact_keys import order_key
 from outreach_async.transport._wire import Response

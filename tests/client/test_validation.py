@@ -28,9 +28,9 @@ from outreach_async._core.arguments import (
     require_upload_options,
     to_contact,
 )
-from outreach_async._core.contacts import NewContact
 from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import NewContact
 
 KEY = "key_4f9a8b7c6d"
 NO_WORKSPACE = "workspace: expected a string starting with 'space_'"

@@ -10,15 +10,21 @@ from support.openapi import OPERATIONS as DESCRIBED
 from support.tables import check_rows
 from support.wire import KINDS, OF_EVERY_KIND
 
-import outreach_async._core.contacts
 import outreach_async.models
 from outreach_async._core.codec import DecodeError, structure
-from outreach_async._core.contacts import CreateContactResponse, NewContact
 from outreach_async._vocabulary import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._control_plane import OperationName
 from outreach_async.fake.faults import OPERATIONS
-from outreach_async.models import LOCAL_FIELDS, ResponseModel, ResponseWithInfo, WorkspaceFields, _to_json_value
+from outreach_async.models import (
+    LOCAL_FIELDS,
+    CreateContactResponse,
+    NewContact,
+    ResponseModel,
+    ResponseWithInfo,
+    WorkspaceFields,
+    _to_json_value,
+)
 from outreach_async.otel import URL_TEMPLATES
 
 NAMES = [route.operation for route in ROUTES]
@@ -29,8 +35,9 @@ INNER = {CreateContactResponse, WorkspaceFields}
 
 
 def models() -> set[type[ResponseModel]]:
-    values = [*vars(outreach_async.models).values(), *vars(outreach_async._core.contacts).values()]
-    kinds = {value for value in values if isinstance(value, type) and issubclass(value, ResponseModel)}
+    kinds = {
+        value for value in vars(outreach_async.models).values() if isinstance(value, type) and issubclass(value, ResponseModel)
+    }
     return kinds - {ResponseModel, ResponseWithInfo}
 
 

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async._core.contacts import CreateContactResponse
 from outreach_async._vocabulary import (
     CampaignStatus,
     MailboxStatus,
@@ -23,7 +22,17 @@ from outreach_async._vocabulary import (
     StepType,
     TemplateStatus,
 )
-from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Step, Template, WorkspaceField, WorkspaceFields
+from outreach_async.models import (
+    Campaign,
+    CampaignSteps,
+    CreateContactResponse,
+    Mailbox,
+    Page,
+    Step,
+    Template,
+    WorkspaceField,
+    WorkspaceFields,
+)
 
 Wire: TypeAlias = dict[str, Any]
 

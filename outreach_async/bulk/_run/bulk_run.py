@@ -13,7 +13,6 @@ import attrs
 
 from outreach_async._core.arguments import require_choice, require_number, require_seconds, type_name
 from outreach_async._core.call import CallOptions, Throttle
-from outreach_async._core.contacts import Target
 from outreach_async._core.engine import Engine
 from outreach_async._core.logs import LOGGER
 from outreach_async._core.operations import ContactRequests
@@ -28,6 +27,7 @@ from outreach_async.bulk._run.recording import JournalledThrottle
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.models import Target
 from outreach_async.store.journal import Identity, JournalOptions, JournalStore, OpenJournal, journal_at, open_journal
 from outreach_async.store.journal._records import Earlier
 from outreach_async.store.ledger import Changed, Ledger, LedgerOptions, OpenLedger, open_ledger

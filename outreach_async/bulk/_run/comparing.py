@@ -14,7 +14,6 @@ import attrs
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._vocabulary import Outcome
 from outreach_async.bulk._cells import count_kept
@@ -27,6 +26,7 @@ from outreach_async.bulk._source import Source
 from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store.journal._records import MarkedWindow
 from outreach_async.store.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
 from outreach_async.store.ledger._entries import (

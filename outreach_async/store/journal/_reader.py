@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 import msgspec
 
-from outreach_async._core.contacts import Target
 from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.models import Target
 from outreach_async.store.journal import _records as records
 from outreach_async.store.journal._records import DECODING_ERRORS, JournalReport, checked, require
 

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from outreach_async._core.arguments import require_choice
-from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import SERVICE_OUTCOMES
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import (
@@ -28,6 +27,7 @@ from outreach_async.bulk._rows import (
     encode_spooled,
 )
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store.journal import _records as records
 from outreach_async.store.journal._reader import read_names, read_targets
 from outreach_async.store.journal._records import (

@@ -139,10 +139,10 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async._core.arguments import show_number, type_name
-from outreach_async._core.contacts import Target
 from outreach_async._files.objects import is_url
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import Target
 from outreach_async.store.journal import Identity, JournalOptions, OpenJournal
 from outreach_async.store.journal._store import WriterThread
 from outreach_async.store.ledger._entries import Generation, create, is_ledger_file

@@ -28,11 +28,11 @@ from typing import IO, Any, Final, TypeAlias
 import attrs
 import msgspec
 
-from outreach_async._core.contacts import Target
 from outreach_async._files.atomic import sync
 from outreach_async._vocabulary import ID_PREFIXES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.models import Target
 
 # A file has the magic bytes and the version, the entries in the order of their keys, the rejects in the same order, the ids that
 # do not fit into an entry, the metadata as JSON, and the footer.

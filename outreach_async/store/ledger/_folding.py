@@ -14,10 +14,10 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from outreach_async._core.contacts import RUN_TARGET, Target
 from outreach_async._vocabulary import SERVICE_OUTCOMES, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store.journal import Identity, Journal, JournalWriter, ObjectJournal
 from outreach_async.store.journal import _records as records
 from outreach_async.store.journal._file_journal import JournalInUseError
