@@ -26,11 +26,11 @@ from benchmarks.groups.ledger import ledger
 from benchmarks.groups.lists import pages, walks
 from benchmarks.groups.memory import memory
 from benchmarks.groups.own import linear, own
+from benchmarks.groups.parts import parts, workers
 from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
 from benchmarks.groups.scale import cores, million
-from benchmarks.groups.spread import spread, workers
 from benchmarks.groups.startup import checks, clients, commands, imports
 from benchmarks.groups.sync import sync
 from benchmarks.groups.tail import tail
@@ -67,7 +67,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "tail": tail,
     "rates": rates,
     "audit": audit,
-    "spread": spread,
+    "parts": parts,
     "workers": workers,
 }
 

@@ -9,7 +9,7 @@ import attrs
 
 from benchmarks.groups.bulk import FLOOR
 from benchmarks.groups.posts import ON_TRIO
-from benchmarks.groups.spread import DASK, DRIVER, FILE
+from benchmarks.groups.parts import DASK, DRIVER, FILE
 from benchmarks.groups.startup import DRY_RUN
 from benchmarks.groups.sync import ASYNC, COUNTS, SYNC, column_of
 from benchmarks.report import short
@@ -128,10 +128,10 @@ TARGETS: Final = (
     ),
     Target("judging 10,000 mailboxes / decoding them", ("audit", 0), ("check of each", "CPU"), 4, ("decoding", "CPU")),
     Target("MiB of auditing 1,000,000 healthy mailboxes", ("audit", 1), ("audit", "1,000,000 mailboxes"), 143),
-    Target("a row of a worker / of create_many, aiohttp", ("spread", 0), (DASK, "aiohttp"), 1.3, (FILE, "aiohttp")),
-    Target("a row of the driver / of create_many, aiohttp", ("spread", 0), (DRIVER, "aiohttp"), 0.2, (FILE, "aiohttp")),
-    Target("a row of a worker / of create_many, httpx", ("spread", 0), (DASK, "httpx"), 1.3, (FILE, "httpx")),
-    Target("a row of the driver / of create_many, httpx", ("spread", 0), (DRIVER, "httpx"), 0.2, (FILE, "httpx")),
+    Target("a row of a worker / of create_many, aiohttp", ("parts", 0), (DASK, "aiohttp"), 1.3, (FILE, "aiohttp")),
+    Target("a row of the driver / of create_many, aiohttp", ("parts", 0), (DRIVER, "aiohttp"), 0.2, (FILE, "aiohttp")),
+    Target("a row of a worker / of create_many, httpx", ("parts", 0), (DASK, "httpx"), 1.3, (FILE, "httpx")),
+    Target("a row of the driver / of create_many, httpx", ("parts", 0), (DRIVER, "httpx"), 0.2, (FILE, "httpx")),
     Target("a page of 1,000 / of 10", ("linear", 0), ("collect", "1,000 pages of 100"), 1.1, ("collect", "10 pages of 100")),
 )
 

@@ -47,13 +47,13 @@ settings.register_profile("search", settings.get_profile("outreach_async"), max_
 
 LONG = (
     "project/test_docs.py",
-    "spread/test_dask.py",
+    "parts/test_dask.py",
     "project/test_api_pages.py",
     "bulk/test_object_journal.py",
-    "spread/test_dask_faults.py",
+    "parts/test_dask_faults.py",
     "project/test_user_project.py",
     "bulk/test_crashes.py",
-    "spread/test_worker_kills.py",
+    "parts/test_worker_kills.py",
 )
 """The files with the slowest tests. Parallel workers start with them, so that none is left with a slow file at the end."""
 

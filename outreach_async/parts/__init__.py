@@ -131,16 +131,16 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
 
 from outreach_async.parts._folder import CellFinding, results_of
 from outreach_async.parts._planning import ImportPlan, Part, plan
-from outreach_async.parts._task import Connection, FailedRow, PartReport, SpreadReport, import_part, merge_reports
+from outreach_async.parts._task import Connection, FailedRow, ImportReport, PartReport, import_part, merge_reports
 
 __all__ = [
     "CellFinding",
     "Connection",
     "FailedRow",
     "ImportPlan",
+    "ImportReport",
     "Part",
     "PartReport",
-    "SpreadReport",
     "import_part",
     "merge_reports",
     "plan",

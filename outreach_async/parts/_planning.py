@@ -59,7 +59,7 @@ _MAX_OPTIONS: Final = 100  # for unknown columns, in an error
 
 
 @attrs.frozen(kw_only=True)
-class SpreadOptions:
+class PlanOptions:
     duplicates: DuplicatePolicy = "skip"
     strict_validation: bool = True
     campaign: str | None = None
@@ -129,7 +129,7 @@ class Part:
     files: tuple[PlannedFile, ...]
     pieces: tuple[Piece, ...]
     repeated: bool
-    options: SpreadOptions
+    options: PlanOptions
     plan: str
     of: int
 
@@ -215,7 +215,7 @@ class ImportPlan:
 
     files: tuple[PlannedFile, ...]
     pieces: tuple[Piece, ...]
-    options: SpreadOptions
+    options: PlanOptions
     notes: tuple[str, ...] = ()
 
     @property
@@ -385,7 +385,7 @@ def plan(
     require_choice("repeats", repeats, get_args(Repeats))
     require_choice("blank", blank, get_args(Blank))
     require_clearing(blank, duplicates)
-    options = SpreadOptions(
+    options = PlanOptions(
         duplicates=duplicates,
         strict_validation=strict_validation,
         campaign=campaign,

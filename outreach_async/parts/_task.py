@@ -189,7 +189,7 @@ class PartReport(_RowsReport):
 
 
 @attrs.frozen(kw_only=True)
-class SpreadReport(_RowsReport):
+class ImportReport(_RowsReport):
     """The combined report of the parts of an import, with the failed rows and the findings of each `PartReport`.
 
     Attributes:
@@ -316,7 +316,7 @@ def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkRepor
     )
 
 
-def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
+def merge_reports(reports: Iterable[PartReport]) -> ImportReport:
     """Merge the reports of parts, in any order; a report may occur more than once. Compare the `rows` with those of the plan.
 
     Raises:
@@ -337,7 +337,7 @@ def merge_reports(reports: Iterable[PartReport]) -> SpreadReport:
     ordered = [by_id[name] for name in sorted(by_id)]
     summed = "rows", "uncertain", "repeats", "seconds", "findings"
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
-    return SpreadReport(
+    return ImportReport(
         parts=tuple(sorted(by_id)),
         outcomes=add_counts(*(report.outcomes for report in ordered)),
         targets=add_targets(*(report.targets for report in ordered)),

@@ -75,7 +75,7 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
-from outreach_async.parts._task import Connection, PartReport, SpreadReport, merge_reports, run_part
+from outreach_async.parts._task import Connection, ImportReport, PartReport, merge_reports, run_part
 from outreach_async.rates import RateShare, RateUsage
 
 require_module("distributed", "outreach_async[dask]")
@@ -249,7 +249,7 @@ class DaskImport:
         )
 
     @property
-    def report(self) -> SpreadReport:
+    def report(self) -> ImportReport:
         """The reports returned so far, merged into one. The import is complete if `rows` equals the `rows` of the plan."""
         return merge_reports(self._reports)
 

@@ -26,7 +26,7 @@ ENROLLED = {
     (SPACE, "eve@x.example"): set[str](),
     (OTHER, "cy@x.example"): {"camp_3"},
 }
-UNKNOWN = "campaign: expected the name of a campaign in space_spread, got 'Sprnig'; did you mean 'Spring'?"
+UNKNOWN = "campaign: expected the name of a campaign in space_parts, got 'Sprnig'; did you mean 'Spring'?"
 REFUSED = "create_contact: the service answered 404: no campaign has this id"
 
 

@@ -26,7 +26,7 @@ from outreach_async.parts import (
     FailedRow,
     ImportPlan,
     PartReport,
-    SpreadReport,
+    ImportReport,
     import_part,
     merge_reports,
     plan,
@@ -345,7 +345,7 @@ def test_reports_are_json_values_with_their_failures() -> None:
     failure = {"file": "a.csv", "line": 2, "status": "rejected", "message": "no", "workspace": None, "campaign": None}
     assert report.to_dict()["failures"] == merge_reports([report]).to_dict()["failures"] == [failure]
     assert (report.to_dict()["part"], merge_reports([report]).to_dict()["parts"]) == ("00000", ["00000"])
-    assert isinstance(merge_reports([]), SpreadReport)
+    assert isinstance(merge_reports([]), ImportReport)
 
 
 @pytest.mark.thorough

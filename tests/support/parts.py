@@ -29,8 +29,8 @@ from outreach_async.parts._planning import planned_rows
 from outreach_async.store.journal import Journal
 from outreach_async.transport._wire import Request, Response
 
-SPACE: Final = "space_spread"
-KEY: Final = "key_spread_do_not_show"
+SPACE: Final = "space_parts"
+KEY: Final = "key_parts_do_not_show"
 ROW: Final = "personal_note"
 """The field with the number of a row, which distinguishes it from other rows with the same e-mail."""
 

@@ -97,7 +97,7 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
             "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite, too."
         )
     if dask is not None:
-        from outreach_async._cli.commands.spreading import import_in_parts
+        from outreach_async._cli.commands.import_parts import import_in_parts
 
         return import_in_parts(options, file, dask, open_input.keywords, {**settings, "dry_run": dry_run, "force": force})
     if not isinstance(file, Path):

@@ -38,9 +38,9 @@ _UNREACHED: Final = 1e6
 FILE: Final = "create_many, journal"
 OBJECTS: Final = "create_many, object journal"
 POOL: Final = "import_part on a process pool, two processes"
-DASK: Final = "spread.dask.create_many, two workers"
-UNPROFILED: Final = "spread.dask.create_many, two workers, Dask's profiler off"
-DRIVER: Final = "spread.dask.create_many, driver and scheduler"
+DASK: Final = "parts.dask.create_many, two workers"
+UNPROFILED: Final = "parts.dask.create_many, two workers, Dask's profiler off"
+DRIVER: Final = "parts.dask.create_many, driver and scheduler"
 PLAN: Final = "plan"
 
 _COMPUTED: Final = 8
@@ -165,7 +165,7 @@ def _write(folder: Path, rows: int, *, warm_ups: int = 1, parts: int = _PARTS) -
     return paths
 
 
-def spread(bench: Bench) -> list[Table]:
+def parts(bench: Bench) -> list[Table]:
     """Measure imports in parts, and one `create_many` of the same rows."""
     cpu = Table(f"Imports of {_PARTS} CSV files, 64 in flight a process", "CPU, us a row, by transport", (FILE,))
     wall = Table("Imports in parts: wall time", "us a row, by transport", (FILE,))

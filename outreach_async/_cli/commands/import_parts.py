@@ -28,7 +28,7 @@ from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
 from outreach_async.importer._rejects import ANSWER_PREFIX, KeptColumns
 from outreach_async.models import Campaign, WorkspaceField
-from outreach_async.parts import Connection, ImportPlan, SpreadReport, plan
+from outreach_async.parts import Connection, ImportPlan, ImportReport, plan
 from outreach_async.parts._folder import describe_part, outcomes_of
 from outreach_async.parts._stored_files import expand_pattern
 
@@ -90,7 +90,7 @@ def import_in_parts(
     return _print_end(screen, report, made.rows, settings)
 
 
-def _print_end(screen: Screen, report: SpreadReport, rows: int, settings: Mapping[str, Any]) -> int:
+def _print_end(screen: Screen, report: ImportReport, rows: int, settings: Mapping[str, Any]) -> int:
     note_report(report)
     print_report(screen, report, rows, settings["journal"], results=settings["results"])
     _print_failures(screen, report, settings["journal"])
@@ -103,7 +103,7 @@ def _print_end(screen: Screen, report: SpreadReport, rows: int, settings: Mappin
     return exit_code_of_rows(report.outcomes, report.repeats)
 
 
-def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
+def _print_failures(screen: Screen, report: ImportReport, journal: str) -> None:
     """Print the reasons of the failed rows that the reports of the parts list, which are the first of each part."""
     groups: Groups[RowKey] = Groups()
     for row in report.failures:
@@ -118,7 +118,7 @@ def _print_failures(screen: Screen, report: SpreadReport, journal: str) -> None:
 
 def _run(
     screen: Screen, cluster: Any, made: ImportPlan, connection: Connection, *, rate: float | None, settings: Mapping[str, Any]
-) -> SpreadReport:
+) -> ImportReport:
     from outreach_async.parts.dask import create_many  # imported on demand: the extra may be missing
 
     run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
