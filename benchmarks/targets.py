@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 
 from benchmarks.groups.bulk import FLOOR
-from benchmarks.groups.posts import ON_TRIO
 from benchmarks.groups.parts import DASK, DRIVER, FILE
+from benchmarks.groups.posts import ON_TRIO
 from benchmarks.groups.startup import DRY_RUN
 from benchmarks.groups.sync import ASYNC, COUNTS, SYNC, column_of
 from benchmarks.report import short

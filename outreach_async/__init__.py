@@ -39,9 +39,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from outreach_async._core.limits import Rate, RateShare, RateUsage
     from outreach_async._core.retry import RetryPolicy
-    from outreach_async._core.shared_rate import Rate, RateShare, RateUsage, SharedRate
-    from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, Outcome
+    from outreach_async._wire_words import UNSET, ContactFields, ContactRow, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         WorkspaceField,
     )
     from outreach_async.pagination import Collected, Pager
+    from outreach_async.rates import SharedRate
     from outreach_async.rates._redis import RedisRate
     from outreach_async.store.journal import Journal, ObjectJournal
     from outreach_async.store.ledger import Ledger
@@ -158,16 +159,17 @@ _EXPORTS: Final = {
         "WorkspaceField"
     ),
     "pagination": "Collected Pager",
+    "rates": "SharedRate",
     "rates._redis": "RedisRate",
     "_core.retry": "RetryPolicy",
-    "_core.shared_rate": "Rate RateShare RateUsage SharedRate",
+    "_core.limits": "Rate RateShare RateUsage",
     "store.journal": "Journal ObjectJournal",
     "store.ledger": "Ledger",
     "transport._aiohttp": "AiohttpTransport",
     "transport._httptools": "HttptoolsTransport",
     "transport._httpx": "HttpxTransport",
     "transport._wire": "Progress Request Response Transport",
-    "_vocabulary": "UNSET ContactFields ContactRow Outcome",
+    "_wire_words": "UNSET ContactFields ContactRow Outcome",
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names.split()}
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
         trim,
         type_name,
     )
-    from outreach_async._core.logs import LOGGER, configure_logging
+    from outreach_async._core.events import LOGGER, configure_logging
+    from outreach_async._core.limits import CubicLimit, Rate, RateShare, RateUsage
     from outreach_async._core.operations import order_fields
     from outreach_async._core.responses import Secrets, mask_string, parse_date, parse_retry_after, secret_parts
     from outreach_async._core.retry import is_denied, is_permanent_rejection
-    from outreach_async._core.shared_rate import LIFETIME, Rate, RateCoordinator, RateShare, RateUsage, SharedRate
     from outreach_async._core.value_rules import PHONE_EXTENSION
     from outreach_async._core.values import (
         DIGIT_FIELDS,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from outreach_async._files.optional import require_module
     from outreach_async._files.spreadsheets import escape_formula, unescape_formula
     from outreach_async._files.toml import parse_toml
-    from outreach_async._vocabulary import (
+    from outreach_async._wire_words import (
         CUSTOM_CODE,
         CUSTOM_PREFIX,
         FAILED_OUTCOMES,
@@ -114,7 +114,6 @@ __all__ = [
     "DIGIT_FIELDS",
     "FAILED_OUTCOMES",
     "ID_PREFIXES",
-    "LIFETIME",
     "LOGGER",
     "MAX_MAILBOX_DISPLAY",
     "PHONE_EXTENSION",
@@ -128,6 +127,7 @@ __all__ = [
     "Backend",
     "CampaignStatus",
     "Change",
+    "CubicLimit",
     "DuplicatePolicy",
     "Earlier",
     "FolderObjects",
@@ -136,7 +136,6 @@ __all__ = [
     "MailboxType",
     "Objects",
     "Rate",
-    "RateCoordinator",
     "RateEstimator",
     "RateShare",
     "RateUsage",
@@ -146,7 +145,6 @@ __all__ = [
     "RunThrottle",
     "Secret",
     "Secrets",
-    "SharedRate",
     "Source",
     "StepStatus",
     "StepType",
@@ -244,11 +242,11 @@ _HOMES: Final = {
         "require_headers require_id require_number require_plain require_rate require_seconds require_upload_options "
         "show_name similar_names to_contact trim type_name"
     ),
-    "_core.logs": "LOGGER configure_logging",
+    "_core.events": "LOGGER configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "Secrets mask_string parse_date parse_retry_after secret_parts",
     "_core.retry": "is_denied is_permanent_rejection",
-    "_core.shared_rate": "LIFETIME Rate RateCoordinator RateShare RateUsage SharedRate",
+    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.value_rules": "PHONE_EXTENSION",
     "_core.values": (
         "Change DIGIT_FIELDS PHONE_FIELDS describe_loss error_change find_odd find_suspects number_change read_value"
@@ -258,7 +256,7 @@ _HOMES: Final = {
     "_files.optional": "require_module",
     "_files.spreadsheets": "escape_formula unescape_formula",
     "_files.toml": "parse_toml",
-    "_vocabulary": (
+    "_wire_words": (
         "CUSTOM_CODE CUSTOM_PREFIX CampaignStatus DuplicatePolicy FAILED_OUTCOMES ID_PREFIXES MAX_MAILBOX_DISPLAY "
         "MailboxStatus MailboxType RESERVED_FIELDS STANDARD_FIELDS StepStatus StepType TemplateStatus"
     ),

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from outreach_async._vocabulary import ID_PREFIXES, UNSET
+from outreach_async._wire_words import ID_PREFIXES, UNSET
 from outreach_async.transport._secret import drop_frames
 
 if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
     from outreach_async._core.engine import Engine
+    from outreach_async._core.limits import Rate
     from outreach_async._core.retry import RetryPolicy
-    from outreach_async._core.shared_rate import Rate
     from outreach_async.hooks import Hook
     from outreach_async.resources import Seconds, Settings
     from outreach_async.transport._wire import Response, Transport
@@ -71,10 +71,10 @@ class OutreachClient:
         retry: RetryPolicy | None = None,
         hooks: Iterable[Hook] = (),
     ) -> None:
-        from outreach_async._assembly import build_engine, build_policy, build_settings, resolve_transport
         from outreach_async._core.arguments import require_headers, require_number, require_seconds
-        from outreach_async._core.call import CallOptions
+        from outreach_async._core.attempts import CallOptions
         from outreach_async._core.retry import RetryPolicy
+        from outreach_async.resources import build_engine, build_policy, build_settings, resolve_transport
 
         fields = require_headers(headers or {})
         in_flight = require_number("max_in_flight", max_in_flight, least=1)
@@ -153,8 +153,8 @@ class OutreachClient:
             print(len(await quick.workspaces.fields()))  # -> 37
             ```
         """
-        from outreach_async._assembly import build_observer, build_policy, build_settings
         from outreach_async._core.arguments import require_headers
+        from outreach_async.resources import build_observer, build_policy, build_settings
 
         before, engine = self._settings, self._engine
         fields = {**before.headers, **require_headers(headers or {})}

@@ -55,7 +55,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 
 BulkState: TypeAlias = Literal["running", "throttled", "paused", "finished", "interrupted", "stopped", "suspended"]
 """The states of a bulk run. The last four are those of a run that has ended.

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
-from outreach_async._vocabulary import (
+from outreach_async._wire_words import (
     STANDARD_FIELDS,
     UNSET,
     CampaignStatus,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
@@ -11,21 +12,38 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpac
 import attrs
 
 from outreach_async._core import operations
-from outreach_async._core.arguments import choose_contact, require_choice, require_number, require_readable, require_seconds
-from outreach_async._core.call import CallOptions, Throttle
+from outreach_async._core.arguments import (
+    choose_contact,
+    read_rate,
+    require_choice,
+    require_id,
+    require_number,
+    require_rate,
+    require_readable,
+    require_seconds,
+    trim,
+    type_name,
+)
+from outreach_async._core.attempts import CallOptions, Throttle
 from outreach_async._core.engine import Engine
-from outreach_async._core.logs import warn_of_cleared, warn_of_plain_http
-from outreach_async._core.operations import ContactRequests, PageBuilder, RequestDefaults
-from outreach_async._vocabulary import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
+from outreach_async._core.events import Observer, configure_logging, warn_of_cleared, warn_of_plain_http
+from outreach_async._core.limits import Rate
+from outreach_async._core.operations import KEY_REMEDY, ContactRequests, PageBuilder, RequestDefaults
+from outreach_async._core.retry import RetryPolicy
+from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async.bulk._throttle import RunThrottle
-from outreach_async.errors import OutreachError, drop_tracebacks
+from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Target
 from outreach_async.pagination import Pager
-from outreach_async.transport._secret import drop_frames, hide
+from outreach_async.transport._backends import create_transport
+from outreach_async.transport._secret import OWNER_KEY, Secret, drop_frames, hide
+from outreach_async.transport._urls import service_address
+from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
     from outreach_async.bulk import ArrowStream, Blank, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
+    from outreach_async.hooks import Hook
     from outreach_async.store.journal import JournalStore
     from outreach_async.store.ledger import Changed, Ledger
 
@@ -453,3 +471,69 @@ def open_run(campaigns: Campaigns, mailboxes: Mailboxes, workspaces: Workspaces,
         throttle,
         engine.max_in_flight,
     )
+
+
+# What a client is made of.
+
+
+def build_settings(
+    owner_key: object, workspace: object, headers: Mapping[str, str], limits: CallOptions, transport: Transport
+) -> Settings:
+    """Check the options that a request needs. The transport may know secrets of its own."""
+    # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
+    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers)
+    secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
+    if isinstance(key, Secret) and OWNER_KEY.fullmatch(key.reveal()):  # another string could be a common word
+        require_id("owner_key", key.reveal(), "owner_key", KEY_REMEDY)
+        secrets += (key,)
+    return Settings(key, trim(workspace), headers, limits, attrs.evolve(defaults, secrets=secrets))
+
+
+def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:
+    """Return the transport that was passed, or one to the URL."""
+    if transport is not None:
+        if base_url is not None:
+            raise InvalidRequest("base_url: expected either base_url or transport, got both; leave out base_url")
+        # A check of the methods is not enough: a transport class, and a client of httpx or httpx2, have methods of these names.
+        homes = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+        if not isinstance(transport, Transport) or isinstance(transport, type) or homes & {"httpx", "httpx2"}:
+            raise InvalidRequest(
+                f"transport: expected a transport, got {type_name(transport)}; wrap a client, for example HttpxTransport(client)"
+            )
+        return transport
+    url: object = base_url if base_url is not None else trim(os.environ.get("OUTREACH_BASE_URL"))
+    if url is None or url == "":
+        raise InvalidRequest("base_url: missing; pass base_url= or transport=, or set OUTREACH_BASE_URL")
+    if not isinstance(url, str):
+        raise InvalidRequest(f"base_url: expected a URL, got {type_name(url)}; pass a client as transport=HttpxTransport(client)")
+    return create_transport(url, "httpx", limit)
+
+
+def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPolicy, hooks: Iterable[Hook]) -> Engine:
+    """Return the engine of a new client. By default, its rate is that of the environment."""
+    configure_logging()
+    observer = build_observer(hooks, transport)
+    if rate is None:
+        rate = read_rate(os.environ)
+    elif not isinstance(rate, Rate) or isinstance(rate, type):
+        rate = require_rate("rate", rate)
+    return Engine(transport, max_in_flight=limit, policy=policy, rate=rate, observer=observer)
+
+
+def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy that `retry` or `max_retries` asks for."""
+    if retry is not None and max_retries is not None:
+        raise InvalidRequest("max_retries: expected either max_retries or retry, got both; pass retry=RetryPolicy(attempts=...)")
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        remedy = "pass max_retries=, or retry=RetryPolicy(attempts=...)"
+        raise InvalidRequest(f"retry: expected a RetryPolicy, got {type_name(retry)}; {remedy}")
+    if max_retries is None:
+        return retry or default
+    return attrs.evolve(default, attempts=require_number("max_retries", max_retries, least=0) + 1)
+
+
+def build_observer(hooks: Iterable[Hook], transport: Transport) -> Observer | None:
+    """Return what passes events to the hooks; `None` if there is no hook."""
+    if isinstance(hooks, list | tuple) and not hooks:
+        return None
+    return Observer(hooks, service_address(transport))

@@ -17,7 +17,7 @@ from typing import Final
 
 import httpx
 
-import outreach_async._assembly  # noqa: F401 - otherwise, the first client would import it
+import outreach_async.resources  # noqa: F401 - otherwise, the first client would import it
 from benchmarks.groups.rounds import Bench, present
 from benchmarks.measuring import Figures, run, spending
 from benchmarks.results import Table

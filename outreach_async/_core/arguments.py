@@ -12,8 +12,8 @@ from functools import lru_cache
 from math import isnan
 from typing import Any, Final
 
-from outreach_async import _vocabulary as vocabulary
-from outreach_async._vocabulary import UNSET
+from outreach_async import _wire_words as words
+from outreach_async._wire_words import UNSET
 from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.models import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide, reveal
@@ -57,7 +57,7 @@ def trim(value: object) -> Any:
 
 def require_id(field: str, value: object, what: str, remedy: str) -> str:
     """Return an id without whitespace around it, after checking its characters and the prefix for ids of its kind."""
-    prefix, text = vocabulary.ID_PREFIXES[what], trim(value)
+    prefix, text = words.ID_PREFIXES[what], trim(value)
     if not isinstance(text, str):
         got = "a blank string" if isinstance(value, str) else type_name(value)
     elif not text.startswith(prefix) or text == prefix:
@@ -82,7 +82,7 @@ def require_plain(field: str, value: str, remedy: str) -> None:
 
 def _describe_string(value: str) -> str:
     """Describe a string without showing its characters, because it may be a key that was passed as the wrong argument."""
-    for resource, prefix in vocabulary.ID_PREFIXES.items():
+    for resource, prefix in words.ID_PREFIXES.items():
         if value.startswith(prefix):
             kind_of_id = "an owner_key" if resource == "owner_key" else f"a {resource} id"
             return f"only the prefix {prefix!r}" if value == prefix else f"what looks like {kind_of_id} ({prefix}...)"
@@ -186,7 +186,7 @@ def require_choice(field: str, value: object, choices: Sequence[str]) -> None:
 
 def require_upload_options(duplicates: object, strict_validation: object, campaign: object) -> str | None:
     """Check the options of requests that create contacts, and return the id of the campaign."""
-    require_choice("duplicates", duplicates, vocabulary.DUPLICATE_POLICIES)
+    require_choice("duplicates", duplicates, words.DUPLICATE_POLICIES)
     if not isinstance(strict_validation, bool):
         raise InvalidRequest(f"strict_validation: expected bool, got {type_name(strict_validation)}; pass True or False")
     remedy = "pass a campaign id, or None for no campaign"
@@ -244,7 +244,7 @@ def _check_codes(field: str, codes: object) -> None:
 
 @lru_cache(maxsize=1024)  # a workspace has few codes, and every row repeats them
 def _is_custom_code(code: object) -> bool:
-    return isinstance(code, str) and vocabulary.CUSTOM_CODE.fullmatch(code) is not None
+    return isinstance(code, str) and words.CUSTOM_CODE.fullmatch(code) is not None
 
 
 def _check_code(field: str, code: object) -> None:
@@ -252,12 +252,12 @@ def _check_code(field: str, code: object) -> None:
         got = "an empty string" if isinstance(code, str) else type_name(code)
         raise InvalidRequest(f"{field}: expected codes as strings, got {got}; use the codes of client.workspaces.fields()")
     require_encodable(field, code)
-    if field == "custom" and not vocabulary.CUSTOM_CODE.fullmatch(code):
+    if field == "custom" and not words.CUSTOM_CODE.fullmatch(code):
         raise InvalidRequest(
             f"custom[{masked_repr(code)}]: expected a code of the form custom_<n>; use the codes of client.workspaces.fields()"
         )
-    if field == "extra" and (code in vocabulary.RESERVED_FIELDS or code.startswith(vocabulary.CUSTOM_PREFIX)):
-        remedy = "pass the value in custom" if code.startswith(vocabulary.CUSTOM_PREFIX) else "pass the value as an argument"
+    if field == "extra" and (code in words.RESERVED_FIELDS or code.startswith(words.CUSTOM_PREFIX)):
+        remedy = "pass the value in custom" if code.startswith(words.CUSTOM_PREFIX) else "pass the value as an argument"
         raise InvalidRequest(f"extra[{masked_repr(code)}]: this code is reserved; {remedy}")
 
 
@@ -300,7 +300,7 @@ def choose_contact(contact: object, email: object, fields: Mapping[str, object])
     if email is UNSET:
         raise InvalidRequest("email: missing; give the contact an e-mail address")
     for name in fields:
-        if name not in _CONTACT_MEMBERS and not name.startswith(vocabulary.CUSTOM_PREFIX):
+        if name not in _CONTACT_MEMBERS and not name.startswith(words.CUSTOM_PREFIX):
             near = get_close_matches(name, (*_CONTACT_MEMBERS, *_CREATE_OPTIONS), n=1)
             if near and near[0] in _CREATE_OPTIONS:  # as a field in `extra`, the option would have no effect
                 raise InvalidRequest(f"{name}: not an argument of create; did you mean {near[0]!r}?")
@@ -332,7 +332,7 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
             known[member] = value
         elif member in TARGET_FIELDS:
             target[member] = value
-        elif isinstance(member, str) and member.startswith(vocabulary.CUSTOM_PREFIX):
+        elif isinstance(member, str) and member.startswith(words.CUSTOM_PREFIX):
             custom[member] = value
         else:
             raise InvalidRequest(_unknown_member_message(member))
@@ -345,7 +345,7 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
 
 
 TARGET_FIELDS: Final = ("workspace", "campaign")  # fields of a row that name its target
-_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *vocabulary.STANDARD_FIELDS})
+_CONTACT_MEMBERS: Final = frozenset({"email", "custom", "extra", *words.STANDARD_FIELDS})
 
 
 def _unknown_member_message(member: object) -> str:

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 import attrs
 import msgspec
 
-from outreach_async._vocabulary import STANDARD_FIELDS, OpenEnum
+from outreach_async._wire_words import STANDARD_FIELDS, OpenEnum
 from outreach_async.errors import drop_tracebacks
 from outreach_async.models import LOCAL_FIELDS, NewContact, Page, Step, Template, Undecodable
 

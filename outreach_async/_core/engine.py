@@ -15,17 +15,16 @@ import attrs
 from anyio.lowlevel import checkpoint, current_token
 
 from outreach_async._core import retry
-from outreach_async._core.call import Call, CallOptions, Throttle
-from outreach_async._core.limiter import RateLimiter
-from outreach_async._core.logs import LOGGER, log_failure, log_response, log_retry
+from outreach_async._core.attempts import Call, CallOptions, Throttle
+from outreach_async._core.events import LOGGER, log_failure, log_response, log_retry
+from outreach_async._core.limits import Rate, RateLimiter, RatePoller
 from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._core.responses import build_status_error, parse_retry_after, read_named_wait, scrub_error
-from outreach_async._core.shared_rate import Rate, RatePoller
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
-    from outreach_async._core.observer import Observer
+    from outreach_async._core.events import Observer
 
 T = TypeVar("T")
 

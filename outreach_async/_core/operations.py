@@ -15,7 +15,7 @@ from outreach_async._core import arguments as validation
 from outreach_async._core.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
 from outreach_async._core.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._core.retry import Idempotency
-from outreach_async._vocabulary import (
+from outreach_async._wire_words import (
     CUSTOM_CODE,
     DUPLICATE_OUTCOMES,
     ID_PREFIXES,

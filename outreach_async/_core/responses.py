@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from outreach_async import errors
 from outreach_async._core.codec import DecodeError, decode_json
 from outreach_async._core.retry import explain_status
-from outreach_async._vocabulary import ID_PREFIXES, SERVICE_OUTCOMES
+from outreach_async._wire_words import ID_PREFIXES, SERVICE_OUTCOMES
 from outreach_async.transport._secret import Secret, reveal
 from outreach_async.transport._wire import Response
 

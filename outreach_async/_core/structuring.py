@@ -11,7 +11,7 @@ from cattrs import BaseValidationError, Converter, IterableValidationError, tran
 from cattrs.errors import IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, override
 
-from outreach_async._vocabulary import OpenEnum
+from outreach_async._wire_words import OpenEnum
 from outreach_async.models import LOCAL_FIELDS, ResponseModel
 
 StructureHook = Callable[[Any, Any], Any]

@@ -20,7 +20,7 @@ from outreach_async._core.value_rules import (
     find_mojibake,
 )
 from outreach_async._core.value_words import ERRORS, MISSING, SURNAMES
-from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async._wire_words import STANDARD_FIELDS
 
 
 class Change(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, runtime_
 import attrs
 
 from outreach_async._core.arguments import TARGET_FIELDS, is_missing, masked_repr, suggest_field, type_name
-from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS
+from outreach_async._wire_words import CUSTOM_CODE, STANDARD_FIELDS
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.transport._secret import mask_keys
 

@@ -11,7 +11,7 @@ import attrs
 
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._core.retry import FailureKind, Idempotency, classify, explain_error, is_permanent_rejection, maybe_applied
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
+from outreach_async._wire_words import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
 

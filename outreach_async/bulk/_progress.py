@@ -11,12 +11,12 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._core.logs import describe_error, log_run_state
+from outreach_async._core.events import describe_error, log_run_state
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import OutreachError
 
 if TYPE_CHECKING:
-    from outreach_async._core.observer import Observer
+    from outreach_async._core.events import Observer
     from outreach_async.hooks import BulkState
 
 _TIME_CONSTANT: Final = 30.0  # in seconds: a sample of this age has about a third (1/e) of a new sample's weight

@@ -19,7 +19,7 @@ import msgspec
 from outreach_async._core.arguments import TARGET_FIELDS, is_missing, to_targeted_contact, unreadable
 from outreach_async._core.codec import FIELD_ORDER, encode, encode_contact
 from outreach_async._core.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
-from outreach_async._vocabulary import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
+from outreach_async._wire_words import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
 from outreach_async.bulk._contact_keys import contact_key, order_key
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome

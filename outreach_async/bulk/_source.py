@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias, get_args
 
 from outreach_async._core.arguments import require_choice, type_name, unreadable
-from outreach_async._vocabulary import UNSET
+from outreach_async._wire_words import UNSET
 from outreach_async.bulk._cells import Blank, CellReader, csv_columns, is_csv, read_csv
 from outreach_async.bulk._frames import ArrowStream, Numbers, UnsendableRow, is_frame, read_frame
 from outreach_async.errors import Excluded, InvalidRequest

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
 from outreach_async.bulk._source import END, ReadAgain, Source, approximate_size, freeze

@@ -15,7 +15,7 @@ from outreach_async._core.arguments import (
     trim,
     type_name,
 )
-from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async._wire_words import ID_PREFIXES
 from outreach_async.bulk._outcomes import stopped_by
 from outreach_async.errors import BulkError, InvalidRequest, OutreachError, StatusError
 from outreach_async.models import RUN_TARGET, Campaign, Target

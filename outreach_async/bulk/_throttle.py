@@ -16,8 +16,8 @@ from typing import Final, Literal
 import anyio
 import attrs
 
-from outreach_async._core.call import Throttle
-from outreach_async._core.limiter import TOO_MANY_REQUESTS, FifoWaiters, RateLimiter
+from outreach_async._core.attempts import Throttle
+from outreach_async._core.limits import TOO_MANY_REQUESTS, RateLimiter, WaitingLine
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError, StatusError
 
@@ -175,7 +175,7 @@ class RunThrottle(Throttle):
         self._unreached_rounds, self._unreached_at = 0, -math.inf
         self._failing_since = math.inf  # start of the first failed attempt since the last success
         self._succeeded_at = -math.inf
-        self._paused = FifoWaiters()
+        self._paused = WaitingLine()
         self._waits: dict[anyio.CancelScope, None] = {}  # an ordered set, so that a simulated run can be reproduced
 
     @property

@@ -61,10 +61,8 @@ import anyio
 import attrs
 
 from outreach_async._plumbing import (
-    LIFETIME,
     LOGGER,
     Earlier,
-    RateCoordinator,
     TakenOverError,
     is_url,
     open_objects,
@@ -76,7 +74,7 @@ from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
 from outreach_async.parts._task import Connection, ImportReport, PartReport, merge_reports, run_part
-from outreach_async.rates import RateShare, RateUsage
+from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 
 require_module("distributed", "outreach_async[dask]")
 
@@ -168,7 +166,7 @@ class LeasedRate:
         """End the run, and return a share that permits no more requests."""
         if self._outcomes is not None:
             self._outcomes.drain()
-        return RateShare(rate=1.0, expires_in=LIFETIME, hold=LIFETIME)
+        return RateShare(rate=1.0, expires_in=RateCoordinator.LIFETIME, hold=RateCoordinator.LIFETIME)
 
 
 def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:

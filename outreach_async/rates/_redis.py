@@ -19,7 +19,6 @@ import msgspec
 
 from outreach_async._plumbing import (
     LOGGER,
-    RateCoordinator,
     Secret,
     drop_frames,
     mask_string,
@@ -29,7 +28,7 @@ from outreach_async._plumbing import (
     type_name,
 )
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.rates import RateShare, RateUsage
+from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 
 _DEFAULT_TIMEOUT: Final = 1.0  # seconds: if the server hangs, a report times out before the share of a busy client expires
 _ATTEMPTS: Final = 2  # if the server was restarted, only the second attempt has an open connection

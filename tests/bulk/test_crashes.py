@@ -18,7 +18,7 @@ from support.runs import OptedOut
 from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
 from outreach_async import ContactOutcome, InvalidRequest
-from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
+from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults

@@ -16,7 +16,7 @@ from support.scenarios import SPACE, Scenario, creation, service
 from tools.journal_child import IDENTITY, outcome
 
 from outreach_async import Target, errors
-from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
+from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 from outreach_async.store.journal import Identity

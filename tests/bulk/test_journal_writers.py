@@ -21,7 +21,7 @@ from support.scenarios import KEY, SPACE, new_fake
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import OutreachClient
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport

@@ -10,7 +10,7 @@ import pytest
 from support.crashes import Simulation, kill_everywhere
 from support.scenarios import ROW, TROUBLE, UNCLEAR, Late, Scenario
 
-from outreach_async._vocabulary import DUPLICATE_POLICIES, DuplicatePolicy
+from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
 

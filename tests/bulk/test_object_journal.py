@@ -31,7 +31,7 @@ from support.transport import added
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
-from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.limits import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async.bulk._run.recording import FencedProgress, JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError, TransportError

@@ -30,8 +30,8 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async._core.call import Throttle
-from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.attempts import Throttle
+from outreach_async._core.limits import RateLimiter
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision
 from outreach_async.bulk._throttle import FailureWindow, RunThrottle
 from outreach_async.errors import BulkSuspended, UnexpectedResponse

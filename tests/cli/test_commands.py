@@ -11,7 +11,7 @@ from support.cli import KEY, Served, Shell
 
 from outreach_async._cli._demo_contacts import demo_contacts
 from outreach_async._cli._demo_world import create_demo_world
-from outreach_async._core.logs import LOGGER
+from outreach_async._core.events import LOGGER
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.faults import drift
 

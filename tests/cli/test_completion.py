@@ -16,7 +16,7 @@ from support.cli import Shell
 
 from outreach_async._cli.app import PROGRAM, VARIABLE
 from outreach_async._cli.declarations import outreach
-from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.bulk import Repeats
 from outreach_async.importer import FORMATS
 

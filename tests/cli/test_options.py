@@ -13,7 +13,7 @@ from support.cli import KEY, Ended, Shell, save_contacts
 
 from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
-from outreach_async._core.logs import LOGGER
+from outreach_async._core.events import LOGGER
 from outreach_async.fake import FakeService
 
 

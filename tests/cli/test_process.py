@@ -35,7 +35,7 @@ from support.cli import (
 from outreach_async import Journal
 from outreach_async._cli.commands.demo import program_name
 from outreach_async._cli.commands.serving import find_entry_ids, format_exports, load_world
-from outreach_async._core.logs import LOGGER
+from outreach_async._core.events import LOGGER
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
 

@@ -12,7 +12,7 @@ import pytest
 
 from outreach_async._cli.declarations import outreach
 from outreach_async._plumbing import Backend
-from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES

@@ -6,7 +6,7 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._core.call import RetryBudget, Slots
+from outreach_async._core.attempts import RetryBudget, Slots
 
 
 async def test_slots_are_first_come_first_served() -> None:

@@ -16,9 +16,9 @@ from support.time import ALLOW_LOOP_FIXTURE, jump, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status, unsent
 
 from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
-from outreach_async._core.call import CallOptions
+from outreach_async._core.attempts import CallOptions
 from outreach_async._core.engine import Engine
-from outreach_async._core.limiter import RetryAfterGate
+from outreach_async._core.limits import RetryAfterGate
 from outreach_async._core.operations import Operation
 from outreach_async._core.retry import FailedAttempt, FailureKind, Idempotency, RetryDecision
 from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse

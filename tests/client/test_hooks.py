@@ -19,7 +19,7 @@ from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status
 
 from outreach_async import Journal, NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy
-from outreach_async._core.call import CallOptions
+from outreach_async._core.attempts import CallOptions
 from outreach_async._core.operations import Operation
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.hooks import (

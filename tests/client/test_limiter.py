@@ -19,7 +19,7 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import RateLimited, RetryPolicy, StatusError
-from outreach_async._core.limiter import FifoWaiters, RateLimiter, RetryAfterGate, Usage, reset_all_after_fork
+from outreach_async._core.limits import RateLimiter, RetryAfterGate, Usage, WaitingLine, reset_all_after_fork
 from outreach_async._core.retry import FailedAttempt, FailureKind
 from outreach_async.errors import OutreachError
 from outreach_async.testing import VirtualTime
@@ -93,7 +93,7 @@ async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(end: Any
     assert limits.in_flight == 1
 
 
-async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
+async def stand(line: WaitingLine, doomed: set[int], count: int) -> list[int]:
     """Queue many tasks for one start per second, cancel some of them, and return those that were served."""
     served: list[int] = []
     opens = [anyio.current_time() + 0.5]
@@ -124,7 +124,7 @@ async def stand(line: FifoWaiters, doomed: set[int], count: int) -> list[int]:
 @settings(max_examples=scaled(30))
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)), st.sampled_from(["asyncio", "trio"]))
 def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int, doomed: set[int], backend: str) -> None:
-    line, doomed = FifoWaiters(), {number for number in doomed if number < count}  # cancelled before any start
+    line, doomed = WaitingLine(), {number for number in doomed if number < count}  # cancelled before any start
     served = anyio.run(partial(stand, line, doomed, count), backend=backend, backend_options=VirtualTime().options(backend))
     assert served == [number for number in range(count) if number not in doomed]
     assert not line.queue
@@ -132,7 +132,7 @@ def test_turns_are_first_come_first_served_and_cancelling_loses_none(count: int,
 
 @virtual_time
 async def test_the_first_waiter_wakes_for_a_turn_sooner_by_a_millisecond_or_more() -> None:
-    line = FifoWaiters()
+    line = WaitingLine()
     opens, looks = [anyio.current_time() + 1000], itertools.count()
 
     def take(_: float) -> float:
@@ -274,7 +274,7 @@ def test_a_client_that_needs_no_share_counts_no_usage() -> None:
 
 FORKING = """
 import os
-from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.limits import RateLimiter
 from outreach_async._core.retry import RetryPolicy
 limiter = RateLimiter(RetryPolicy(), max_in_flight=2)
 assert limiter.try_start(0.0) and limiter.try_start(0.0)

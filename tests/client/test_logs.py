@@ -17,7 +17,7 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async._core.logs import warn_of_cleared, warn_of_plain_http
+from outreach_async._core.events import warn_of_cleared, warn_of_plain_http
 from outreach_async.fake import FakeTransport
 
 CLIENT = """

@@ -17,7 +17,7 @@ from support.tables import check_rows
 from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async._core.arguments import to_contact
-from outreach_async._vocabulary import (
+from outreach_async._wire_words import (
     RESERVED_FIELDS,
     STANDARD_FIELDS,
     UNSET,

@@ -25,7 +25,7 @@ from outreach_async._core.operations import (
     list_mailboxes,
     list_steps,
 )
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async._wire_words import DUPLICATE_OUTCOMES, Outcome
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import CreateContactResponse, CreatedContact, NewContact
 from outreach_async.transport._wire import Response

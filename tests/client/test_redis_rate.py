@@ -25,8 +25,8 @@ from support.listener import PATIENCE, Behaviour, Listener, Peer, refused_port
 from support.time import MOVABLE, jump
 
 from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
-from outreach_async._core.shared_rate import LIFETIME, RateCoordinator
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.rates import RateCoordinator
 from outreach_async.rates._redis import _add_reports
 
 REDIS_SERVER: Final = which("redis-server")
@@ -150,7 +150,7 @@ async def test_clients_of_one_key_share_the_rate_of_the_server() -> None:
     with Listener(stub.behave) as service:
         one, other = (RedisRate(address(service), key="k", limit=100.0, timeout=PATIENCE) for _ in range(2))
         assert (await one.renew(report("a"))).rate == pytest.approx(100)
-        assert await other.renew(report("b")) == RateShare(rate=50.0, expires_in=LIFETIME)
+        assert await other.renew(report("b")) == RateShare(rate=50.0, expires_in=RateCoordinator.LIFETIME)
         assert (await one.renew(report("a"))).rate == pytest.approx(50)
         one.close()
         other.close()
@@ -234,7 +234,7 @@ async def test_without_the_server_a_client_gets_half_of_its_last_share(behave: A
             rate.close()
             service.peers[-1].interrupt()
             shares.append(await rate.renew(report()))
-        assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)] * 2
+        assert shares == [RateShare(rate=50.0, expires_in=RateCoordinator.LIFETIME)] * 2
         for _ in range(6):
             rate.close()
             if (share := await rate.renew(report())).rate == 100:
@@ -265,7 +265,7 @@ async def test_a_server_that_hangs_counts_as_not_reached_after_the_timeout(caplo
             group.start_soon(renew)
             await anyio.to_thread.run_sync(service.wait_stuck)
             jump(PATIENCE)
-    assert shares == [RateShare(rate=50.0, expires_in=LIFETIME)]
+    assert shares == [RateShare(rate=50.0, expires_in=RateCoordinator.LIFETIME)]
     assert caplog.messages[0].startswith(f"rate: Redis server 127.0.0.1:{port} unreachable (no response within 60 s); ")
 
 

@@ -15,7 +15,7 @@ from support.time import virtual_time
 from support.transport import Script, added, page, skipped
 
 from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, ResponseInfo, RetryPolicy
-from outreach_async._vocabulary import STANDARD_FIELDS, UNSET
+from outreach_async._wire_words import STANDARD_FIELDS, UNSET
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.transport._wire import Transport
 

@@ -15,7 +15,7 @@ from support.rates import HostsResult, run_hosts
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, RateShare, RateUsage, SharedRate
-from outreach_async._core.shared_rate import LIFETIME, RateCoordinator, water_level
+from outreach_async.rates import RateCoordinator, water_level
 from outreach_async.testing import VirtualTime
 
 BUSY = 1000
@@ -58,7 +58,7 @@ def test_a_rate_is_divided_with_max_min_fairness(demands: list[float], rate: flo
 def test_the_shares_of_busy_clients_never_exceed_the_rate(demands: dict[str, int], rate: float) -> None:
     shares = settle(RateCoordinator(rate), dict.fromkeys(demands, BUSY))
     assert sum(share.rate for share in shares.values()) == pytest.approx(rate)
-    assert {share.expires_in for share in shares.values()} == {LIFETIME}
+    assert {share.expires_in for share in shares.values()} == {RateCoordinator.LIFETIME}
 
 
 @given(DEMANDS, st.floats(1, 1000))
@@ -85,8 +85,8 @@ def test_a_new_client_gets_its_share_at_once_and_the_others_give_way() -> None:
 def test_a_client_is_forgotten_when_its_share_expires() -> None:
     coordinator = RateCoordinator(90.0)
     settle(coordinator, {"a": BUSY, "b": BUSY})
-    assert coordinator.step(report("a"), 3.75 + LIFETIME - 0.01).rate == pytest.approx(45)
-    assert coordinator.step(report("a"), 3.75 + LIFETIME).rate == pytest.approx(90)
+    assert coordinator.step(report("a"), 3.75 + RateCoordinator.LIFETIME - 0.01).rate == pytest.approx(45)
+    assert coordinator.step(report("a"), 3.75 + RateCoordinator.LIFETIME).rate == pytest.approx(90)
 
 
 def test_an_unknown_limit_is_searched_from_below() -> None:
@@ -138,7 +138,7 @@ def test_a_clock_that_is_set_back_changes_nothing() -> None:
     coordinator = RateCoordinator(90.0)
     settle(coordinator, {"a": BUSY, "b": BUSY}, since=1e6)
     assert coordinator.step(report("a"), 0.0).rate == pytest.approx(45)
-    assert coordinator.step(report("a"), LIFETIME).rate == pytest.approx(90)
+    assert coordinator.step(report("a"), RateCoordinator.LIFETIME).rate == pytest.approx(90)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 99), st.integers(0, 9), st.integers(0, 9), st.floats(0, 3))))
@@ -178,7 +178,7 @@ async def test_a_shared_rate_uses_the_clock_of_the_event_loop() -> None:
     rate = SharedRate(limit=90.0)
     await rate.renew(report("a"))
     assert (await rate.renew(report("b"))).rate == pytest.approx(45)
-    await anyio.sleep(LIFETIME)
+    await anyio.sleep(RateCoordinator.LIFETIME)
     assert (await rate.renew(report("b"))).rate == pytest.approx(90)
 
 

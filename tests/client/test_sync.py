@@ -19,13 +19,13 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
-from outreach_async._client_loop import ClientLoop, run_loop
 from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 from outreach_async.sync import (
     CallerRows,
+    ClientLoop,
     SyncCampaigns,
     SyncClient,
     SyncContacts,
@@ -33,6 +33,7 @@ from outreach_async.sync import (
     SyncPage,
     SyncRun,
     SyncWorkspaces,
+    run_loop,
 )
 
 
@@ -91,7 +92,7 @@ OPEN_AT_THE_END = """
 import os
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.sync import SyncClient
+from outreach_async.sync import ClientLoop, run_loop, SyncClient
 fake = FakeService()
 fake.add_workspace("space_1")
 client = SyncClient(transport=FakeTransport(fake), workspace="space_1").__enter__()

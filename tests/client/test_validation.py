@@ -28,7 +28,7 @@ from outreach_async._core.arguments import (
     require_upload_options,
     to_contact,
 )
-from outreach_async._vocabulary import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
+from outreach_async._wire_words import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import NewContact
 

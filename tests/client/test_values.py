@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async._core.values import error_change, find_suspects, number_change, read_value
-from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async._wire_words import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS, "custom_1", "campaign")
 

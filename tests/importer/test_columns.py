@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import read_row, refused
 
-from outreach_async._vocabulary import STANDARD_FIELDS
+from outreach_async._wire_words import STANDARD_FIELDS
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.fake import FakeService, FakeTransport

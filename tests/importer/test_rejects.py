@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.files import csv_text
 
 from outreach_async import Journal
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient

@@ -23,7 +23,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from support.parts import KEY, ROW, KillingService, QuotingConnection, write_people
 
 from outreach_async import OutreachClient
-from outreach_async._core.shared_rate import Rate, RateShare, RateUsage
+from outreach_async._core.limits import Rate, RateShare, RateUsage
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.parts import Connection, ImportPlan, plan

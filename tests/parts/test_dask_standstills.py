@@ -22,9 +22,9 @@ from support.dask_cluster import (
 from support.parts import numbers_of
 
 from outreach_async import ObjectJournal
-from outreach_async._core.shared_rate import LIFETIME
 from outreach_async.parts import Connection, ImportPlan
 from outreach_async.parts.dask import create_many
+from outreach_async.rates import RateCoordinator
 
 pytestmark = pytest.mark.thorough
 
@@ -115,7 +115,7 @@ def test_a_worker_that_stands_still_is_replaced_and_sends_only_marked_rows(
             assert sum(report.rows for report in run) == ROWS
         cluster.wait_for_end(standstill.process)
     assert standstill.ended, "no other worker took the part over"
-    late = standstill.sent_since(standstill.begun + LIFETIME + TOLERANCE)
+    late = standstill.sent_since(standstill.begun + RateCoordinator.LIFETIME + TOLERANCE)
     assert kind == "stopped" or late == [], "the worker sent after its share had expired"
     require_started(standstill, made)
     assert list(find_violations(service, made, journals)) == []
@@ -130,7 +130,7 @@ def test_a_worker_cut_off_for_a_short_time_continues_its_part(
         standstill = Standstill(service, journal_of(made, journals), begin=cluster.cut, end=cluster.mend, seconds=4.0)
         with create_many(cluster.address, made, connection, journal=journals, rate=40.0) as run:
             assert sum(report.rows for report in run) == ROWS
-    silent_from = standstill.begun + LIFETIME + TOLERANCE
+    silent_from = standstill.begun + RateCoordinator.LIFETIME + TOLERANCE
     assert [sent for sent in service.sent if silent_from < sent.at < standstill.ended] == []
     assert (len(service.sent), run.report.uncertain) == (ROWS, 0), "a row was sent again"
     assert list(find_violations(service, made, journals)) == []

@@ -14,7 +14,7 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async._vocabulary import MailboxStatus, MailboxType
+from outreach_async._wire_words import MailboxStatus, MailboxType
 from outreach_async.audit import AuditPart, Policy, Report
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._reading import WorkspaceReading, describe_mailboxes

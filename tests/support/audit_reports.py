@@ -10,7 +10,7 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
-from outreach_async._vocabulary import MailboxType
+from outreach_async._wire_words import MailboxType
 from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
 from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind, history_point
 from outreach_async.audit._rules import CATALOGUE

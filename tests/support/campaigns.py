@@ -13,7 +13,7 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import NOW
 
-from outreach_async._vocabulary import CampaignStatus, StepStatus, StepType, TemplateStatus
+from outreach_async._wire_words import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._campaign_evaluation import evaluate_campaign

@@ -20,7 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from support.systems import skip_if_refused
 
 from outreach_async._cli.app import run
-from outreach_async._core.logs import LOGGER
+from outreach_async._core.events import LOGGER
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve

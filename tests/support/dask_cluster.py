@@ -21,7 +21,7 @@ from support.links import Link, free_port
 from support.parts import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
 
 from outreach_async import ObjectJournal
-from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async._wire_words import DuplicatePolicy
 from outreach_async.fake.faults import Exchange
 from outreach_async.parts import Connection, ImportPlan, Part, plan
 from outreach_async.transport._wire import Progress, Request, Response, Transport

@@ -12,7 +12,7 @@ from support.crashes import Simulation, memory
 from support.processes import WAYS, Ending
 from support.scenarios import Scenario, seeded
 
-from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.store.journal import JournalWriter
 

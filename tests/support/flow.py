@@ -27,7 +27,7 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async._core.limiter import RateLimiter
+from outreach_async._core.limits import RateLimiter
 from outreach_async._core.responses import parse_retry_after
 from outreach_async._core.retry import (
     FailedAttempt,

@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 from support.outcome_oracle import find_wrong_labels
 
 from outreach_async import OutreachClient, Rate
-from outreach_async._vocabulary import DUPLICATE_OUTCOMES, Outcome
+from outreach_async._wire_words import DUPLICATE_OUTCOMES, Outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService

@@ -13,7 +13,7 @@ import attrs
 from support.runs import OptedOut
 
 from outreach_async import Outcome
-from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async._wire_words import DuplicatePolicy
 from outreach_async.bulk._outcomes import Order
 from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
 from outreach_async.fake import FakeService, faults

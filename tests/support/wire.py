@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async._vocabulary import (
+from outreach_async._wire_words import (
     CampaignStatus,
     MailboxStatus,
     MailboxType,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from outreach_async._files.objects import is_url
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.store.journal import Identity, JournalWriter, ObjectJournal

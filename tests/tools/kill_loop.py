@@ -39,7 +39,7 @@ from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, Late, Scenario, new_fake, seeded
 
 from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
-from outreach_async._vocabulary import DUPLICATE_POLICIES
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.faults import Exchange, inject

@@ -12,9 +12,9 @@ import anyio
 import attrs
 
 from outreach_async._core.arguments import require_choice, require_number, require_seconds, type_name
-from outreach_async._core.call import CallOptions, Throttle
+from outreach_async._core.attempts import CallOptions, Throttle
 from outreach_async._core.engine import Engine
-from outreach_async._core.logs import LOGGER
+from outreach_async._core.events import LOGGER
 from outreach_async._core.operations import ContactRequests
 from outreach_async._files.objects import is_url, open_objects
 from outreach_async.bulk._cells import Blank, require_clearing

@@ -15,7 +15,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome

@@ -15,9 +15,9 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._core.call import Call, CallOptions, Slots
+from outreach_async._core.attempts import Call, CallOptions, Slots
 from outreach_async._core.engine import Engine
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
@@ -432,7 +432,8 @@ class Pipeline:
     def _deliver(self, delivered: Sequence[ContactOutcome]) -> None:
         if observer := self._plan.engine.observer:
             for outcome in delivered:
-                observer.on_row(self._throttle.run, outcome)
+                fields = {"index": outcome.index, "status": outcome.status, "attempts": outcome.attempts}
+                observer.on_row(outcome.error, run=self._throttle.run, certain=outcome.certain, **fields)
         self._delivered_count += len(delivered)
         self._rate_estimator.add(len(delivered))
         self._buffer.extend(delivered)

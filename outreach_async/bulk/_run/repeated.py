@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async._vocabulary import Outcome
+from outreach_async._wire_words import Outcome
 from outreach_async.bulk._contact_keys import contact_key, hash_contact
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats

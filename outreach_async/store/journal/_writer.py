@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from outreach_async._core.arguments import require_choice
-from outreach_async._vocabulary import SERVICE_OUTCOMES
+from outreach_async._wire_words import SERVICE_OUTCOMES
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import (
     NO_ROWS,

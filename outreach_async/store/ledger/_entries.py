@@ -29,7 +29,7 @@ import attrs
 import msgspec
 
 from outreach_async._files.atomic import sync
-from outreach_async._vocabulary import ID_PREFIXES
+from outreach_async._wire_words import ID_PREFIXES
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.models import Target

@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from outreach_async._vocabulary import SERVICE_OUTCOMES, Outcome
+from outreach_async._wire_words import SERVICE_OUTCOMES, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import RUN_TARGET, Target

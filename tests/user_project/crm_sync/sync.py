@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from outreach_async import BulkProgress, BulkReport, ContactOutcome, HttpxTransport, OutreachClient, Transport
-from outreach_async._vocabulary import DuplicatePolicy
+from outreach_async._wire_words import DuplicatePolicy
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
 from crm_sync.metrics import Metrics

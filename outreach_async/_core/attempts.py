@@ -15,7 +15,7 @@ from typing import Generic, NoReturn, TypeVar
 import anyio
 import attrs
 
-from outreach_async._core.limiter import RateLimiter, RetryAfterGate
+from outreach_async._core.limits import RateLimiter, RetryAfterGate
 from outreach_async._core.operations import Operation
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, maybe_applied, retry_cost
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
@@ -28,7 +28,7 @@ class Slots:
     # A worker takes a slot before it takes the next row. The slot is released when the consumer receives the row's outcome.
     # Waiting tasks are served in FIFO order.
     # This class replaces anyio's CapacityLimiter, which is five times slower, anyio's Semaphore, which is tied to one event loop,
-    # and `FifoWaiters`, which wakes a second task for each slot: bulk runs would take almost twice as long.
+    # and `WaitingLine`, which wakes a second task for each slot: bulk runs would take almost twice as long.
 
     def __init__(self, total: int) -> None:
         self.total = self.free = total
