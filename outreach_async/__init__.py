@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from outreach_async._core.limits import Rate, RateShare, RateUsage
     from outreach_async._core.retry import RetryPolicy
-    from outreach_async._wire_words import UNSET, ContactFields, ContactRow, Outcome
+    from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome
     from outreach_async.bulk import BulkProgress, BulkReport, ContactOutcome
     from outreach_async.client import OutreachClient
     from outreach_async.errors import (
@@ -106,6 +106,7 @@ __all__ = [
     "ContactRow",
     "CreatedContact",
     "DeadlineExceeded",
+    "DuplicatePolicy",
     "Excluded",
     "FieldList",
     "Forbidden",
@@ -169,7 +170,7 @@ _EXPORTS: Final = {
     "transport._httptools": "HttptoolsTransport",
     "transport._httpx": "HttpxTransport",
     "transport._wire": "Progress Request Response Transport",
-    "_wire_words": "UNSET ContactFields ContactRow Outcome",
+    "_wire_words": "UNSET ContactFields ContactRow DuplicatePolicy Outcome",
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names.split()}
 

@@ -11,274 +11,210 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from outreach_async._core.arguments import (
-        TARGET_FIELDS,
-        check_contact,
-        hint_similar,
-        masked_repr,
-        read_rate,
-        require_choice,
-        require_encodable,
-        require_headers,
-        require_id,
-        require_number,
-        require_plain,
-        require_rate,
-        require_seconds,
-        require_upload_options,
-        show_name,
-        similar_names,
-        to_contact,
-        trim,
-        type_name,
+        TARGET_FIELDS,  # names of the columns that name a target
+        checked_contact,  # a contact from a mapping, checked
+        hint_similar,  # the most similar names, behind an unknown one
+        read_rate,  # the rate that the environment sets
+        require_choice,  # one of several words
+        require_encodable,  # text without lone surrogates
+        require_headers,  # header fields that a request may have
+        require_id,  # an id or a key of one kind
+        require_number,  # a whole number within bounds
+        require_plain,  # one line without whitespace
+        require_rate,  # requests per second
+        require_seconds,  # a time limit in seconds, or `None`
+        require_upload_options,  # the options of requests that create contacts
+        show_name,  # a name in a message, cut and without keys
+        similar_names,  # the most similar names
+        trim,  # a text or secret without whitespace around it
+        type_name,  # the type of a value that may be secret
     )
-    from outreach_async._core.events import LOGGER, configure_logging
-    from outreach_async._core.limits import CubicLimit, Rate, RateShare, RateUsage
-    from outreach_async._core.operations import order_fields
-    from outreach_async._core.responses import Secrets, mask_string, parse_date, parse_retry_after, secret_parts
-    from outreach_async._core.retry import is_denied, is_permanent_rejection
-    from outreach_async._core.value_rules import PHONE_EXTENSION
+    from outreach_async._core.events import (
+        configure_logging,  # the log lines of `--verbose`
+    )
+    from outreach_async._core.limits import (
+        CubicLimit,  # a limit that is learned from refusals
+    )
+    from outreach_async._core.operations import (
+        order_fields,  # codes of fields in the order of the wire
+    )
+    from outreach_async._core.responses import (
+        mask_string,  # a text without the given secrets
+        parse_date,  # the date of a response
+        parse_retry_after,  # how long a response asks to wait
+        secret_parts,  # the secrets in header fields
+    )
+    from outreach_async._core.retry import (
+        is_denied,  # the error refuses the key
+        is_permanent_rejection,  # a retry would not change the error
+    )
+    from outreach_async._core.value_rules import (
+        PHONE_EXTENSION,  # the extension behind a phone number
+    )
     from outreach_async._core.values import (
-        DIGIT_FIELDS,
-        PHONE_FIELDS,
-        Change,
-        describe_loss,
-        error_change,
-        find_odd,
-        find_suspects,
-        number_change,
-        read_value,
+        DIGIT_FIELDS,  # fields that lose zeros as numbers
+        PHONE_FIELDS,  # fields with phone numbers
+        Change,  # what was done to the text of a cell, or found in it
+        find_odd,  # the texts of a column that a check refuses
+        find_suspects,  # the texts of a column that `read_value` may change
+        read_value,  # the value that a text of a cell means
     )
-    from outreach_async._files.atomic import atomic_file, atomic_write, check_writable, parse_descriptor, partial_path
+    from outreach_async._files.atomic import (
+        atomic_file,  # replace a file when it is complete
+        atomic_write,  # the same for a text
+        check_writable,  # whether `atomic_file` can write there
+        parse_descriptor,  # the descriptor that a path such as /dev/stdout names
+        partial_path,  # where the file of an unfinished run goes
+    )
     from outreach_async._files.objects import (
-        FolderObjects,
-        Objects,
-        create_or_read,
-        describe_problem,
-        import_obstore,
-        is_url,
-        open_objects,
-        open_store,
+        FolderObjects,  # objects in a folder
+        Objects,  # objects in a folder or a bucket
+        create_or_read,  # create an object, or read the one of that name
+        describe_problem,  # an error of obstore, without credentials
+        import_obstore,  # obstore, or an error that names the extra
+        is_url,  # whether a place is a URL of a bucket
+        open_objects,  # the objects of a URL
+        open_store,  # obstore's store of a URL
     )
-    from outreach_async._files.optional import require_module
-    from outreach_async._files.spreadsheets import escape_formula, unescape_formula
-    from outreach_async._files.toml import parse_toml
+    from outreach_async._files.optional import (
+        require_module,  # an installed extra
+    )
+    from outreach_async._files.spreadsheets import (
+        escape_formula,  # a text that no spreadsheet evaluates
+        unescape_formula,  # the text that was escaped
+    )
+    from outreach_async._files.toml import (
+        parse_toml,  # TOML, with a position in errors
+    )
     from outreach_async._wire_words import (
-        CUSTOM_CODE,
-        CUSTOM_PREFIX,
-        FAILED_OUTCOMES,
-        ID_PREFIXES,
-        MAX_MAILBOX_DISPLAY,
-        RESERVED_FIELDS,
-        STANDARD_FIELDS,
-        CampaignStatus,
-        DuplicatePolicy,
-        MailboxStatus,
-        MailboxType,
-        StepStatus,
-        StepType,
-        TemplateStatus,
+        CUSTOM_CODE,  # the pattern of codes of custom fields
+        CUSTOM_PREFIX,  # the start of codes of custom fields
+        FAILED_OUTCOMES,  # the outcomes of rows that failed
+        ID_PREFIXES,  # the first characters of ids, by kind
+        MAX_MAILBOX_DISPLAY,  # mailboxes of the largest page
+        RESERVED_FIELDS,  # keys of a body that `extra` may not have
+        STANDARD_FIELDS,  # the 35 fields of a contact that the service names
     )
-    from outreach_async.bulk._arrow_cells import Array, is_bytes, is_convertible, is_text, to_strings
-    from outreach_async.bulk._cells import is_blank, require_clearing
-    from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_key
+    from outreach_async.bulk._arrow_cells import (
+        is_bytes,  # whether a column of Arrow has bytes
+        is_convertible,  # whether a column of Arrow can become text
+        is_text,  # whether a column of Arrow has text
+        to_strings,  # the cells of a column of Arrow as text
+    )
+    from outreach_async.bulk._cells import (
+        is_blank,  # whether a cell says nothing
+        require_clearing,  # blank cells clear only with "overwrite"
+    )
+    from outreach_async.bulk._contact_keys import (
+        contact_key,  # an e-mail as the service compares it
+        hash_contact,  # its hash, for millions of people
+        order_key,  # equal for e-mails that may be one contact
+    )
     from outreach_async.bulk._outcomes import (
-        Targeted,
-        add_counts,
-        add_targets,
-        affects_every_row,
-        failed_outcome,
-        is_superseded,
-        unsent_outcome,
+        add_counts,  # the sum of counts of outcomes
+        add_targets,  # the sum of counts of targets
+        affects_every_row,  # the error says nothing about its row
+        failed_outcome,  # the outcome of a row whose request failed
+        unsent_outcome,  # the outcome of a row that was not sent
     )
-    from outreach_async.bulk._progress import RateEstimator, describe_state, format_rate
-    from outreach_async.bulk._rows import WHOLE_INPUT, RecentEmails, rejection_message, same_address_message
-    from outreach_async.bulk._run.bulk_run import with_names
-    from outreach_async.bulk._run.comparing import count_changes
-    from outreach_async.bulk._source import ReadRows, Rereadable, Source
-    from outreach_async.bulk._targets import ListingNeeded, Targets, fails_only_its_rows
-    from outreach_async.bulk._throttle import RunThrottle
-    from outreach_async.models import RUN_TARGET
-    from outreach_async.store.journal._file_journal import CAN_LOCK
-    from outreach_async.store.journal._object_journal import TakenOverError, translate_errors
-    from outreach_async.store.journal._records import Earlier, encode_identity, require_same_run
-    from outreach_async.store.journal._store import recorded_names
-    from outreach_async.transport._backends import Backend, create_transport
-    from outreach_async.transport._secret import Secret, drop_frames, hide, hide_key, mask_keys, reveal
-    from outreach_async.transport._urls import DEFAULT_PORTS, is_loopback, parse_base_url, service_address
-
-__all__ = [
-    "CAN_LOCK",
-    "CUSTOM_CODE",
-    "CUSTOM_PREFIX",
-    "DEFAULT_PORTS",
-    "DIGIT_FIELDS",
-    "FAILED_OUTCOMES",
-    "ID_PREFIXES",
-    "LOGGER",
-    "MAX_MAILBOX_DISPLAY",
-    "PHONE_EXTENSION",
-    "PHONE_FIELDS",
-    "RESERVED_FIELDS",
-    "RUN_TARGET",
-    "STANDARD_FIELDS",
-    "TARGET_FIELDS",
-    "WHOLE_INPUT",
-    "Array",
-    "Backend",
-    "CampaignStatus",
-    "Change",
-    "CubicLimit",
-    "DuplicatePolicy",
-    "Earlier",
-    "FolderObjects",
-    "ListingNeeded",
-    "MailboxStatus",
-    "MailboxType",
-    "Objects",
-    "Rate",
-    "RateEstimator",
-    "RateShare",
-    "RateUsage",
-    "ReadRows",
-    "RecentEmails",
-    "Rereadable",
-    "RunThrottle",
-    "Secret",
-    "Secrets",
-    "Source",
-    "StepStatus",
-    "StepType",
-    "TakenOverError",
-    "Targeted",
-    "Targets",
-    "TemplateStatus",
-    "add_counts",
-    "add_targets",
-    "affects_every_row",
-    "atomic_file",
-    "atomic_write",
-    "check_contact",
-    "check_writable",
-    "configure_logging",
-    "contact_key",
-    "count_changes",
-    "create_or_read",
-    "create_transport",
-    "describe_loss",
-    "describe_problem",
-    "describe_state",
-    "drop_frames",
-    "encode_identity",
-    "error_change",
-    "escape_formula",
-    "failed_outcome",
-    "fails_only_its_rows",
-    "find_odd",
-    "find_suspects",
-    "format_rate",
-    "hash_contact",
-    "hide",
-    "hide_key",
-    "hint_similar",
-    "import_obstore",
-    "is_blank",
-    "is_bytes",
-    "is_convertible",
-    "is_denied",
-    "is_loopback",
-    "is_permanent_rejection",
-    "is_superseded",
-    "is_text",
-    "is_url",
-    "mask_keys",
-    "mask_string",
-    "masked_repr",
-    "number_change",
-    "open_objects",
-    "open_store",
-    "order_fields",
-    "order_key",
-    "parse_base_url",
-    "parse_date",
-    "parse_descriptor",
-    "parse_retry_after",
-    "parse_toml",
-    "partial_path",
-    "read_rate",
-    "read_value",
-    "recorded_names",
-    "rejection_message",
-    "require_choice",
-    "require_clearing",
-    "require_encodable",
-    "require_headers",
-    "require_id",
-    "require_module",
-    "require_number",
-    "require_plain",
-    "require_rate",
-    "require_same_run",
-    "require_seconds",
-    "require_upload_options",
-    "reveal",
-    "same_address_message",
-    "secret_parts",
-    "service_address",
-    "show_name",
-    "similar_names",
-    "to_contact",
-    "to_strings",
-    "translate_errors",
-    "trim",
-    "type_name",
-    "unescape_formula",
-    "unsent_outcome",
-    "with_names",
-]
+    from outreach_async.bulk._progress import (
+        RateEstimator,  # the rate of what was done lately
+        describe_state,  # the state and the remaining time of a run
+        format_rate,  # a rate in a line of progress
+    )
+    from outreach_async.bulk._rows import (
+        WHOLE_INPUT,  # policies for repeats that read the whole input first
+        RecentEmails,  # rows with the e-mail of a recent row
+        rejection_message,  # the error of a repeated row
+        same_address_message,  # the same, without a remedy
+    )
+    from outreach_async.bulk._run.bulk_run import (
+        with_names,  # record the names of campaigns in a run
+    )
+    from outreach_async.bulk._run.comparing import (
+        count_changes,  # compare rows with a ledger, and send nothing
+    )
+    from outreach_async.bulk._source import (
+        ReadRows,  # rows that another source has read
+        Rereadable,  # rows that can be read twice
+        Source,  # reads rows of any kind
+    )
+    from outreach_async.bulk._targets import (
+        ListingNeeded,  # a row names a campaign that was not listed
+        Targets,  # finds the targets that rows name
+        fails_only_its_rows,  # the error refuses one target
+    )
+    from outreach_async.bulk._throttle import (
+        RunThrottle,  # waits as a run does
+    )
+    from outreach_async.models import (
+        RUN_TARGET,  # the target of rows that name none
+    )
+    from outreach_async.store.journal._object_journal import (
+        TakenOverError,  # another run has taken the journal
+        translate_errors,  # errors of a journal instead of `OSError`
+    )
+    from outreach_async.store.journal._records import (
+        Earlier,  # what earlier processes of a run have done
+        encode_identity,  # the identity of a run, as JSON
+        require_same_run,  # the run is the one that was recorded
+    )
+    from outreach_async.store.journal._store import (
+        recorded_names,  # names of campaigns that a journal records
+    )
+    from outreach_async.transport._backends import (
+        Backend,  # the names of the HTTP libraries
+        create_transport,  # a transport of a backend
+    )
+    from outreach_async.transport._secret import (
+        Secret,  # a text that no repr shows
+        drop_frames,  # errors without frames, which may show secrets
+        hide_key,  # the owner key of options as a `Secret`
+        mask_keys,  # a text without anything like a key
+    )
+    from outreach_async.transport._urls import (
+        is_loopback,  # whether a host is this machine
+        parse_base_url,  # the parts of a base URL, checked
+        service_address,  # the base URL of a transport, without user
+    )
 
 _HOMES: Final = {
     "_core.arguments": (
-        "TARGET_FIELDS check_contact hint_similar masked_repr read_rate require_choice require_encodable "
-        "require_headers require_id require_number require_plain require_rate require_seconds require_upload_options "
-        "show_name similar_names to_contact trim type_name"
+        "TARGET_FIELDS checked_contact hint_similar read_rate require_choice require_encodable require_headers "
+        "require_id require_number require_plain require_rate require_seconds require_upload_options show_name "
+        "similar_names trim type_name"
     ),
-    "_core.events": "LOGGER configure_logging",
+    "_core.events": "configure_logging",
+    "_core.limits": "CubicLimit",
     "_core.operations": "order_fields",
-    "_core.responses": "Secrets mask_string parse_date parse_retry_after secret_parts",
+    "_core.responses": "mask_string parse_date parse_retry_after secret_parts",
     "_core.retry": "is_denied is_permanent_rejection",
-    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.value_rules": "PHONE_EXTENSION",
-    "_core.values": (
-        "Change DIGIT_FIELDS PHONE_FIELDS describe_loss error_change find_odd find_suspects number_change read_value"
-    ),
+    "_core.values": "DIGIT_FIELDS PHONE_FIELDS Change find_odd find_suspects read_value",
     "_files.atomic": "atomic_file atomic_write check_writable parse_descriptor partial_path",
     "_files.objects": "FolderObjects Objects create_or_read describe_problem import_obstore is_url open_objects open_store",
     "_files.optional": "require_module",
     "_files.spreadsheets": "escape_formula unescape_formula",
     "_files.toml": "parse_toml",
-    "_wire_words": (
-        "CUSTOM_CODE CUSTOM_PREFIX CampaignStatus DuplicatePolicy FAILED_OUTCOMES ID_PREFIXES MAX_MAILBOX_DISPLAY "
-        "MailboxStatus MailboxType RESERVED_FIELDS STANDARD_FIELDS StepStatus StepType TemplateStatus"
-    ),
-    "bulk._arrow_cells": "Array is_bytes is_convertible is_text to_strings",
+    "_wire_words": ("CUSTOM_CODE CUSTOM_PREFIX FAILED_OUTCOMES ID_PREFIXES MAX_MAILBOX_DISPLAY RESERVED_FIELDS STANDARD_FIELDS"),
+    "bulk._arrow_cells": "is_bytes is_convertible is_text to_strings",
     "bulk._cells": "is_blank require_clearing",
     "bulk._contact_keys": "contact_key hash_contact order_key",
-    "bulk._outcomes": "Targeted add_counts add_targets affects_every_row failed_outcome is_superseded unsent_outcome",
+    "bulk._outcomes": "add_counts add_targets affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_state format_rate",
-    "bulk._rows": "RecentEmails WHOLE_INPUT rejection_message same_address_message",
+    "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message same_address_message",
     "bulk._run.bulk_run": "with_names",
     "bulk._run.comparing": "count_changes",
     "bulk._source": "ReadRows Rereadable Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
     "models": "RUN_TARGET",
-    "store.journal._file_journal": "CAN_LOCK",
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "Earlier encode_identity require_same_run",
     "store.journal._store": "recorded_names",
     "transport._backends": "Backend create_transport",
-    "transport._secret": "Secret drop_frames hide hide_key mask_keys reveal",
-    "transport._urls": "DEFAULT_PORTS is_loopback parse_base_url service_address",
+    "transport._secret": "Secret drop_frames hide_key mask_keys",
+    "transport._urls": "is_loopback parse_base_url service_address",
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -10,7 +10,15 @@ from typing import Final, Literal, Required, Self, TypedDict
 import msgspec
 
 DuplicatePolicy = Literal["skip", "overwrite", "update_missing_fields"]
-"""Values of `upload_options.duplicates`: the service's action if the workspace already has a contact with the same e-mail."""
+"""What the service does if the workspace already has a contact with the same e-mail: values of `upload_options.duplicates`.
+
+Example:
+    ```python
+    policy: DuplicatePolicy = "update_missing_fields"
+    created = await client.contacts.create(email="bo@acme.example", duplicates=policy)
+    print(created.status)  # -> updated_missing_fields
+    ```
+"""
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
@@ -50,29 +58,83 @@ class OpenEnum(StrEnum):
 
 
 class CampaignStatus(OpenEnum):
+    """The status of a campaign. The service may add values, which become members too.
+
+    Example:
+        ```python
+        campaign = (await client.campaigns.list()).data[0]
+        print(campaign.status == CampaignStatus.LIVE, campaign.status == "live")  # -> True True
+        ```
+    """
+
     DRAFT = "draft"
     LIVE = "live"
     PAUSED = "paused"
 
 
 class MailboxStatus(OpenEnum):
+    """The status of a mailbox. The service may add values, which become members too.
+
+    Example:
+        ```python
+        mailbox = (await client.mailboxes.list()).data[0]
+        print(mailbox.status == MailboxStatus.ACTIVE)  # -> True
+        ```
+    """
+
     ACTIVE = "active"  # the only value in the API documentation
 
 
 class MailboxType(OpenEnum):
+    """The kind of a mailbox. The service may add values, which become members too.
+
+    Example:
+        ```python
+        mailbox = (await client.mailboxes.list()).data[0]
+        print(mailbox.type == MailboxType.GOOGLE)  # -> True
+        ```
+    """
+
     GOOGLE = "Google"
     SMTP_IMAP = "SMTP & IMAP"
 
 
 class StepStatus(OpenEnum):
+    """The status of a step. The service may add values, which become members too.
+
+    Example:
+        ```python
+        steps = await client.campaigns.steps("camp_1")
+        print(steps.data[0].status == StepStatus.LIVE)  # -> True
+        ```
+    """
+
     LIVE = "live"
 
 
 class StepType(OpenEnum):
+    """The kind of a step. The service may add values, which become members too.
+
+    Example:
+        ```python
+        steps = await client.campaigns.steps("camp_1")
+        print(steps.data[0].type == StepType.AUTO_EMAIL)  # -> True
+        ```
+    """
+
     AUTO_EMAIL = "auto_email"
 
 
 class TemplateStatus(OpenEnum):
+    """The status of a template of a step. The service may add values, which become members too.
+
+    Example:
+        ```python
+        steps = await client.campaigns.steps("camp_1")
+        print(steps.data[0].templates[0].status == TemplateStatus.LIVE)  # -> True
+        ```
+    """
+
     LIVE = "live"
 
 

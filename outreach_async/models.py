@@ -2,6 +2,32 @@
 
 Every response model keeps unknown fields in `extra`, a plain dict that equality and hash ignore. Numbers are `int` or `float`,
 as the service sent them. Relative times such as `age` are kept as the strings that the service sent.
+
+A status or a kind is a member of an enumeration that the service may extend: an unknown string becomes a new member. Compare
+members with `==`, also with strings. Use the enumerations in your annotations:
+
+```python
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.models import Mailbox, MailboxStatus
+
+
+def with_status(mailboxes: list[Mailbox], status: MailboxStatus) -> list[str]:
+    return [mailbox.email for mailbox in mailboxes if mailbox.status == status]
+
+
+async def main() -> None:
+    fake = FakeService()
+    space = fake.add_workspace()
+    fake.add_mailbox(space, email="ada@north.example")
+    async with OutreachClient(transport=FakeTransport(fake), workspace=space) as client:
+        page = await client.mailboxes.list()
+        print(with_status(page.data, MailboxStatus.ACTIVE))  # -> ['ada@north.example']
+
+
+anyio.run(main)
+```
 """
 
 from __future__ import annotations
@@ -29,9 +55,37 @@ from outreach_async._wire_words import (
 )
 from outreach_async.errors import InvalidRequest
 
+__all__ = [
+    "Campaign",
+    "CampaignStatus",
+    "CampaignSteps",
+    "FieldList",
+    "Mailbox",
+    "MailboxStatus",
+    "MailboxType",
+    "Number",
+    "Page",
+    "ResponseInfo",
+    "Step",
+    "StepStatus",
+    "StepType",
+    "Template",
+    "TemplateStatus",
+    "Undecodable",
+    "WorkspaceField",
+]
+
 T = TypeVar("T")
 
 Number: TypeAlias = int | float
+"""A number of a response: an `int` or a `float`, as the service sent it.
+
+Example:
+    ```python
+    limit: Number = (await client.mailboxes.list()).data[0].daily_limit
+    print(limit > 0)  # -> True
+    ```
+"""
 
 LOCAL_FIELDS: Final = frozenset({"_extra", "_link", "_response", "undecodable"})  # attributes that the library adds
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async._plumbing import DEFAULT_PORTS, parse_base_url
+from outreach_async._plumbing import parse_base_url
 
 try:
     from opentelemetry import context, metrics, trace
@@ -146,7 +146,7 @@ class OtelHook:
         span_attributes: dict[str, Any] = {} if is_known else {"http.request.method_original": event.method}
         if base_url is not None:
             span_attributes["url.full"] = base_url + event.target
-            port = parts.port or DEFAULT_PORTS[parts.scheme]
+            port = parts.port or (443 if parts.scheme == "https" else 80)
             attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
         if event.operation in URL_TEMPLATES:
             attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]

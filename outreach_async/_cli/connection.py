@@ -11,7 +11,7 @@ import click
 
 from outreach_async import Transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
-from outreach_async._plumbing import configure_logging, create_transport, require_id
+from outreach_async._plumbing import Secret, configure_logging, create_transport, require_id
 from outreach_async.client import OutreachClient
 from outreach_async.config import KeyReference
 from outreach_async.config._file import configured_key, key_of
@@ -44,10 +44,10 @@ async def open_each(options: Options) -> AsyncIterator[dict[str, OutreachClient]
         yield clients
 
 
-def find_owner_key(options: Options, workspace: str | None) -> Any:
+def find_owner_key(options: Options, workspace: str | None) -> Secret | None:
     """Return the owner key: that of the command line or the environment, or the one that the configuration file refers to."""
     if options.owner_key is not None:
-        return options.owner_key
+        return Secret(options.owner_key)
     reference = _find_reference(options, workspace)
     return None if reference is None else reference.read()
 

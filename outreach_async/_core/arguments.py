@@ -290,6 +290,12 @@ def to_contact(row: object) -> NewContact:
     return contact
 
 
+def checked_contact(row: object) -> NewContact:
+    """Convert a mapping to a contact, and reject one that the service can never accept."""
+    check_contact(contact := to_contact(row))
+    return contact
+
+
 def choose_contact(contact: object, email: object, fields: Mapping[str, object]) -> NewContact:
     if email is UNSET and not fields:
         if contact is None:

@@ -33,6 +33,29 @@ class Change(NamedTuple):
     value: str | None = None
     damaged: bool = False
 
+    @property
+    def loss(self) -> str:
+        """The message about a value that is left out because it is damaged."""
+        what, _, remedy = self.message.rpartition("; ")
+        return f"{what}, so it is not sent; {remedy}"
+
+    # What readers of files find, which know the type of a cell.
+
+    @classmethod
+    def of_number(cls, text: str, *, exact: bool = False) -> Change:
+        # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
+        if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
+            remedy = "restore the other digits, and format the cell as text"
+            reason = f"is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
+            return cls("digits", f"{text} {reason}", reason, damaged=True)
+        reason = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
+        return cls("number", f"{text} {reason}", reason)
+
+    @classmethod
+    def of_error(cls) -> Change:
+        message = "the cell's value is an error such as #N/A; fix the formula, or clear the cell"
+        return cls("error", message, message, damaged=True)
+
 
 PHONE_FIELDS: Final = tuple(code for code in STANDARD_FIELDS if code.endswith("_phone"))
 DIGIT_FIELDS: Final = frozenset({*PHONE_FIELDS, "zip"})
@@ -53,6 +76,7 @@ _REWRITES: Final = {
     for kind in ALL_KINDS
 }
 _JUDGES: Final = {kind: [judge for kinds, judge in JUDGES if kind in kinds] for kind in ALL_KINDS}
+_EXACT_DIGITS: Final = 15  # maximum number of digits that both a float and a spreadsheet preserve
 _MOST_CHARACTERS: Final = 1000  # of an e-mail address, a number or a date
 _MOST_ROUNDS: Final = 8  # more than this, and somebody nested notations to keep the processor busy
 
@@ -102,12 +126,6 @@ def _describe(text: str, finding: RuleFinding, value: str | None) -> Change:
     kind, what, remedy, damaged, detail = finding
     sent = "" if value is None else f" and is sent as {show_name(value)}" if value else " and is not sent"
     return Change(kind, f"{show_name(text)} {what}{detail}{sent}; {remedy}", f"{what}; {remedy}", value, damaged)
-
-
-def describe_loss(change: Change) -> str:
-    """Return the message about a value that is left out because it is damaged."""
-    what, _, remedy = change.message.rpartition("; ")
-    return f"{what}, so it is not sent; {remedy}"
 
 
 # The search for texts that may be changed. Nearly all texts are plain, so it looks at all texts of a column at once.
@@ -212,23 +230,3 @@ def _have_plain_forms(kind: FieldKind, encoded: bytes, values: Sequence[str]) ->
             return max(map(len, values)) <= _MOST_CHARACTERS
         case _:
             return True
-
-
-# What readers of files find, which know the type of a cell.
-
-_EXACT_DIGITS: Final = 15  # maximum number of digits that both a float and a spreadsheet preserve
-
-
-def number_change(text: str, *, exact: bool = False) -> Change:
-    # Leading zeros, a plus sign or digits may be lost if the cell is a phone number or a postal code.
-    if not exact and len(text.lstrip("-")) > _EXACT_DIGITS:
-        remedy = "restore the other digits, and format the cell as text"
-        reason = f"is a number in the file, and only its first {_EXACT_DIGITS} digits are exact; {remedy}"
-        return Change("digits", f"{text} {reason}", reason, damaged=True)
-    reason = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
-    return Change("number", f"{text} {reason}", reason)
-
-
-def error_change() -> Change:
-    message = "the cell's value is an error such as #N/A; fix the formula, or clear the cell"
-    return Change("error", message, message, damaged=True)

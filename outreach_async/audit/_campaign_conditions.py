@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._plumbing import CampaignStatus, StepStatus, StepType, TemplateStatus
 from outreach_async.audit._conditions import WORKDAYS, describe_invalid, format_days, format_quantity, quote, severity_of
 from outreach_async.audit._findings import Severity, Thresholds, Violation
 from outreach_async.audit._values import (
@@ -31,7 +30,17 @@ from outreach_async.audit._values import (
     upper_bound,
 )
 from outreach_async.audit.campaigns import CampaignRow
-from outreach_async.models import Campaign, Number, Step, Template, WorkspaceField
+from outreach_async.models import (
+    Campaign,
+    CampaignStatus,
+    Number,
+    Step,
+    StepStatus,
+    StepType,
+    Template,
+    TemplateStatus,
+    WorkspaceField,
+)
 
 DRAFT: Final = CampaignStatus.DRAFT.value
 _LIVE: Final = CampaignStatus.LIVE.value

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._plumbing import MailboxStatus, MailboxType
 from outreach_async.audit._findings import Condition, Severity, Thresholds, Violation
 from outreach_async.audit._values import (
     DAY,
@@ -29,7 +28,7 @@ from outreach_async.audit._values import (
     valid_or_zero,
 )
 from outreach_async.errors import shorten
-from outreach_async.models import Mailbox, Number
+from outreach_async.models import Mailbox, MailboxStatus, MailboxType, Number
 
 WORKDAYS = 22  # in 30 days; e-mails are assumed to be sent only on working days
 

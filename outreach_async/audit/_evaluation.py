@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from outreach_async._plumbing import MailboxType
 from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_case, email_domain
 from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, apply_rules
 from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, StoredViolation
@@ -26,7 +25,7 @@ from outreach_async.audit._totals import (
 )
 from outreach_async.audit._values import valid_or_zero
 from outreach_async.audit.policy import Policy, rules_about
-from outreach_async.models import Mailbox
+from outreach_async.models import Mailbox, MailboxType
 
 
 def check(

@@ -20,10 +20,9 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._plumbing import CampaignStatus
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._values import table_row
-from outreach_async.models import Number
+from outreach_async.models import CampaignStatus, Number
 
 MAX_CAMPAIGN_ROWS: Final = 10_000  # campaigns that a report lists individually, the worst
 LIVE: Final = CampaignStatus.LIVE.value

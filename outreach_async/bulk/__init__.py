@@ -158,7 +158,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from outreach_async.bulk._cells import Blank
     from outreach_async.bulk._frames import ArrowStream, Numbers
-    from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order
+    from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order, Targeted
     from outreach_async.bulk._progress import BulkProgress
     from outreach_async.bulk._rows import Repeats
     from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
@@ -175,12 +175,13 @@ __all__ = [
     "Order",
     "Outcomes",
     "Repeats",
+    "Targeted",
 ]
 
 _EXPORTS: Final = {
     "_cells": ("Blank",),
     "_frames": ("ArrowStream", "Numbers"),
-    "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order"),
+    "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order", "Targeted"),
     "_progress": ("BulkProgress",),
     "_rows": ("Repeats",),
     "_run.bulk_run": ("BulkRun", "Outcomes"),

@@ -15,7 +15,7 @@ import attrs
 
 from outreach_async._core.arguments import TARGET_FIELDS, is_missing
 from outreach_async._core.events import LOGGER
-from outreach_async._core.values import Change, describe_loss, find_suspects, read_value
+from outreach_async._core.values import Change, find_suspects, read_value
 from outreach_async.bulk._frames import UnsendableRow, check_columns
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.models import NewContact
@@ -191,7 +191,7 @@ class CellReader:
             if len(self._groups) == _MAX_GROUPS:
                 self._ungrouped += 1
                 return
-            message = describe_loss(change) if change.damaged else change.message
+            message = change.loss if change.damaged else change.message
             group = self._groups[key] = _Group(index, shorten(mask_keys(message), _MAX_MESSAGE_LENGTH))
             if self._logs:  # without the value, which is about a person
                 LOGGER.warning("create_many: %s: the value of row %d %s", code, index, change.reason)

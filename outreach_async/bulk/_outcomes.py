@@ -271,7 +271,16 @@ class LedgerCounts:
     kept: int = 0
 
 
-Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]  # the number of rows for each target and outcome
+Targeted: TypeAlias = Mapping[Target, Mapping[Outcome, int]]
+"""The number of rows for each target and outcome. Outcomes that did not occur are left out.
+
+Example:
+    ```python
+    rows = [{"email": "ann@company.example"}, {"email": "bo@acme.example"}]
+    targets: Targeted = (await client.contacts.create_many(rows)).targets
+    print(sum(sum(counts.values()) for counts in targets.values()))  # -> 2
+    ```
+"""
 
 
 @attrs.frozen

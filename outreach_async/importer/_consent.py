@@ -10,8 +10,7 @@ from importlib.resources import files
 from typing import Any, Final
 from unicodedata import category, combining, normalize
 
-from outreach_async._plumbing import masked_repr
-from outreach_async.errors import shorten
+from outreach_async._plumbing import show_name
 from outreach_async.importer._known_exports import fold_name
 
 CONSENT_CODES: Final = ("opt_out", "opt_in", "email_status")
@@ -27,7 +26,7 @@ def find_exclusion(kind: str, header: str, text: str) -> str | None:
     """Return the reason why a cell of a column forbids to write to the person; `None` if it does not. A blank says nothing."""
     if not _forbids(kind, text):
         return None
-    return f"column {header.strip()!r} says {masked_repr(shorten(text.strip(), _MAX_TEXT_LENGTH))}"
+    return f"column {header.strip()!r} says {show_name(text.strip())}"
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import Change, number_change
+from outreach_async._plumbing import Change
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._rows import Block, CellChange, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
@@ -140,7 +140,7 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
         if isinstance(value, str):
             cells[at] = str(value)
             if isinstance(value, _Number):
-                issues.append((at, number_change(value, exact=True)))
+                issues.append((at, Change.of_number(value, exact=True)))
         elif isinstance(value, bool):
             cells[at] = str(value).upper()
         elif value:  # an empty array says as little as null

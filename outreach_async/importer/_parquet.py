@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 from pyarrow.parquet import ParquetFile as Reader
 
-from outreach_async._plumbing import Array, Change, is_bytes, is_convertible, is_text, number_change, to_strings
+from outreach_async._plumbing import Change, is_bytes, is_convertible, is_text, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES
@@ -23,7 +23,7 @@ from outreach_async.importer._table import File, group_records, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
-def _to_cells(column: Array) -> list[str]:
+def _to_cells(column: Any) -> list[str]:
     try:
         return [text or "" for text in to_strings(column)]
     except ValueError:  # pyarrow's own error; for example, of a time zone that this system does not know
@@ -31,7 +31,7 @@ def _to_cells(column: Array) -> list[str]:
     raise InvalidRequest(f"file: {what}; store the column as text")
 
 
-def find_column_changes(column: Array, texts: Iterable[str]) -> dict[int, Change]:
+def find_column_changes(column: Any, texts: Iterable[str]) -> dict[int, Change]:
     if is_bytes(column.type):
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         message = "the cell contains bytes that are not UTF-8; store it as text"
@@ -41,7 +41,7 @@ def find_column_changes(column: Array, texts: Iterable[str]) -> dict[int, Change
     if not (types.is_integer(column.type) or types.is_floating(column.type)):
         return {}
     exact = types.is_integer(column.type)  # a float preserves 15 digits
-    return {row: number_change(text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
+    return {row: Change.of_number(text, exact=exact) for row, text in enumerate(texts) if text.lstrip("-").isdigit()}
 
 
 _MAX_BATCH_ROWS: Final = 2048
@@ -155,7 +155,7 @@ def _longest_row(batch: Any) -> int:
     return sum(map(_longest, batch.columns))
 
 
-def _longest(column: Array) -> int:
+def _longest(column: Any) -> int:
     """Return the size of the longest value of a column in bytes; 0 if the values have no text."""
     values = column.dictionary if types.is_dictionary(column.type) else column
     if not (is_text(values.type) or is_bytes(values.type)):

@@ -23,7 +23,6 @@ from outreach_async._plumbing import (
     escape_formula,
     fails_only_its_rows,
     hint_similar,
-    is_superseded,
     read_value,
     rejection_message,
     show_name,
@@ -154,7 +153,8 @@ def is_reject(outcome: ContactOutcome) -> bool:
             print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
         ```
     """
-    return outcome.status in FAILED_OUTCOMES and not is_superseded(outcome)
+    is_superseded = outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
+    return outcome.status in FAILED_OUTCOMES and not is_superseded
 
 
 FindNumber: TypeAlias = Callable[[int], RowNumber | None]  # takes the index of a row

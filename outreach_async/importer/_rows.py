@@ -17,7 +17,6 @@ from outreach_async._plumbing import (
     PHONE_FIELDS,
     TARGET_FIELDS,
     Change,
-    describe_loss,
     find_suspects,
     hash_contact,
     is_blank,
@@ -486,7 +485,7 @@ class RowReader:
             is_strict = change.damaged and self._levels[CHECK_OF_FIELD.get(code, "cells")] == "error"
             if self._levels["cells"] == "error" or (is_lost and (is_strict or code == "email")):
                 level = "error"
-            message = describe_loss(change) if level == "drop" else change.message
+            message = change.loss if level == "drop" else change.message
             value = "" if change.damaged else change.value
             draft.warnings[row].append(Remark(change.kind, self.columns.headers[at], code, message, value, change.damaged))
             name = change.kind if change.kind == "phone" else "cells"

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import masked_repr
-from outreach_async.errors import InvalidRequest, format_count, shorten
+from outreach_async._plumbing import show_name
+from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
 
@@ -49,7 +49,7 @@ def map_option(header: str, code: str) -> str:
 
 
 def describe_sample(sample: str) -> str:
-    return f" (such as {masked_repr(shorten(sample, _MAX_SAMPLE_LENGTH))})" if sample else ""
+    return f" (such as {show_name(sample)})" if sample else ""
 
 
 def order_columns(count: int, groups: Iterable[Sequence[int]]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 
-from outreach_async._plumbing import error_change, number_change
+from outreach_async._plumbing import Change
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._consent import CONSENT_CODES
@@ -142,6 +142,6 @@ def _decode_records(spool: StreamCopy) -> Iterator[Record]:
     with spool.open() as file:
         for text in file:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
-            issues = [(at, error_change()) for at in errors]
-            issues += [(at, number_change(cells[at])) for at in numbers]
+            issues = [(at, Change.of_error()) for at in errors]
+            issues += [(at, Change.of_number(cells[at])) for at in numbers]
             yield Record(line, cells, None, tuple(issues))

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async._plumbing import Secrets, is_denied, mask_keys, mask_string, trim
+from outreach_async._plumbing import Secret, is_denied, mask_keys, mask_string, trim
 from outreach_async.client import OutreachClient
 from outreach_async.errors import (
     INVISIBLE,
@@ -105,7 +105,7 @@ def cut_page(name: str, items: Sequence[T], page: int, describe: Callable[[T], A
 
 @attrs.frozen
 class AnswerWriter:
-    secrets: Secrets = attrs.field(repr=False)
+    secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
 
     @classmethod
     def of(cls, client: OutreachClient) -> AnswerWriter:

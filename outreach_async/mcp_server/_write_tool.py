@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
 from outreach_async import NewContact, Outcome
-from outreach_async._plumbing import FAILED_OUTCOMES, check_contact, require_id, to_contact, unsent_outcome
+from outreach_async._plumbing import FAILED_OUTCOMES, checked_contact, require_id, unsent_outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
@@ -162,7 +162,7 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
     checked, problems = [], []
     for number, row in enumerate(contacts, 1):
         try:
-            check_contact(contact := to_contact(row))
+            contact = checked_contact(row)
         except InvalidRequest as error:
             problems.append(f"contact {number}: {error}")
             continue

@@ -20,9 +20,8 @@ from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
 import attrs
 import msgspec
 
-from outreach_async import Target
+from outreach_async import DuplicatePolicy, Target
 from outreach_async._plumbing import (
-    DuplicatePolicy,
     Targets,
     order_key,
     read_value,

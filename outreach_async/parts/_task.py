@@ -15,11 +15,10 @@ from outreach_async import (
     Outcome,  # noqa: F401 - of annotations
     Transport,
 )
-from outreach_async._plumbing import (  # noqa: F401 - of annotations
+from outreach_async._plumbing import (
     FAILED_OUTCOMES,
     Backend,
     Earlier,
-    Targeted,
     add_counts,
     add_targets,
     create_transport,
@@ -32,7 +31,7 @@ from outreach_async._plumbing import (  # noqa: F401 - of annotations
     service_address,
     trim,
 )
-from outreach_async.bulk import BulkReport, LedgerCounts, Outcomes  # noqa: F401 - of annotations
+from outreach_async.bulk import BulkReport, LedgerCounts, Outcomes, Targeted  # noqa: F401 - of annotations
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer import is_reject

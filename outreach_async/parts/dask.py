@@ -50,6 +50,7 @@ the service's limit starts at 10 requests per second, and the rate grows tenfold
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -61,7 +62,6 @@ import anyio
 import attrs
 
 from outreach_async._plumbing import (
-    LOGGER,
     Earlier,
     TakenOverError,
     is_url,
@@ -84,6 +84,7 @@ from distributed import CancelledError, KilledWorker, SchedulerPlugin, Status, g
 if TYPE_CHECKING:
     from distributed import Scheduler
 
+_LOGGER: Final = logging.getLogger("outreach_async")
 __all__ = ["DaskImport", "DaskProgress", "create_many"]
 
 _TIMEOUT: Final = 1.0  # of a request to the scheduler, in seconds: shorter than the lifetime of a share
@@ -310,7 +311,7 @@ class DaskImport:
         client: Any = self._client
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
-            LOGGER.warning(
+            _LOGGER.warning(
                 "create_many: the Dask scheduler has no workers, so %d parts are waiting; start workers, or interrupt the import",
                 len(self._submissions),
             )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._core.values import error_change, find_suspects, number_change, read_value
+from outreach_async._core.values import Change, find_suspects, read_value
 from outreach_async._wire_words import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS, "custom_1", "campaign")
@@ -410,7 +410,7 @@ def test_a_word_is_never_changed_unless_it_is_a_number_of_another_form(code: str
 
 
 def test_what_a_reader_knows_of_a_number_or_an_error_is_a_change_too() -> None:
-    kept, lost = number_change("-123456789012345"), number_change("1234567890123456")
-    assert (kept.kind, kept.damaged, number_change("1234567890123456", exact=True).kind) == ("number", False, "number")
+    kept, lost = Change.of_number("-123456789012345"), Change.of_number("1234567890123456")
+    assert (kept.kind, kept.damaged, Change.of_number("1234567890123456", exact=True).kind) == ("number", False, "number")
     assert (lost.kind, lost.damaged, lost.message.endswith(lost.reason)) == ("digits", True, True)
-    assert (error_change().kind, error_change().value, error_change().damaged) == ("error", None, True)
+    assert (Change.of_error().kind, Change.of_error().value, Change.of_error().damaged) == ("error", None, True)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.files import read_cells, refused
 
-from outreach_async._core.values import error_change, find_odd, number_change
+from outreach_async._core.values import Change, find_odd
 from outreach_async.bulk._contact_keys import hash_contact
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer import Columns, map_columns
@@ -437,7 +437,7 @@ def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() 
 def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody() -> None:
     columns = map_columns(["email", "Unsubscribed", "Opted out"])
     rows = [("a@a.example", "", ""), ("b@b.example", "", "yes")]
-    issues = ((1, error_change()), (1, number_change("7")))
+    issues = ((1, Change.of_error()), (1, Change.of_number("7")))
     block = Block.of([Record(line, cells, issues=issues) for line, cells in enumerate(rows, 2)])
     reader = RowReader(columns, CheckPolicy.of())
     read = reader.read(block)

@@ -40,6 +40,7 @@ PACKAGES: Final = (
     "outreach_async.hooks",
     "outreach_async.importer",
     "outreach_async.mcp_server",
+    "outreach_async.models",
     "outreach_async.otel",
     "outreach_async.parts",
     "outreach_async.parts.dask",

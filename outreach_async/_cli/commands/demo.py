@@ -21,7 +21,6 @@ from outreach_async._cli.commands.importing import run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import CAN_LOCK
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
@@ -36,7 +35,8 @@ _LISTED_DOMAIN: Final = "get-northwind.example"
 _PAUSED_CAMPAIGN: Final = "camp_renewals"
 _FILLED_CAMPAIGN: Final = "camp_dach"
 _ADDED_CONTACTS: Final = 400
-_NO_LEDGER: Final = "" if CAN_LOCK else " without a ledger, which needs Linux or macOS,"
+_CAN_LOCK: Final = sys.platform not in {"win32", "emscripten", "wasi"}
+_NO_LEDGER: Final = "" if _CAN_LOCK else " without a ledger, which needs Linux or macOS,"
 _STORY: Final = f"""\
 Since the first audit, campaigns have sent e-mails, {_FIXED_DOMAIN}
 signs with DKIM, {_LISTED_DOMAIN} is on blacklists, and somebody has
@@ -75,7 +75,7 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
                 file=open_file(path),
                 campaign=CAMPAIGN,
                 duplicates="overwrite",
-                ledger=path.with_name("contacts.ledger") if CAN_LOCK else None,
+                ledger=path.with_name("contacts.ledger") if _CAN_LOCK else None,
             )
             silent = attrs.evolve(screen, as_json=True, console=None)
             code = await run_import(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from outreach_async import DuplicatePolicy
 from outreach_async._cli import files
 from outreach_async._cli.values import MAX_IN_FLIGHT
-from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, DuplicatePolicy, Targets
+from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, Targets
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy

@@ -22,7 +22,7 @@ from outreach_async._cli.files import FileUse, explain_write_errors, require_wri
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import ID_PREFIXES, TARGET_FIELDS, Targets, hide, is_url, require_module, reveal
+from outreach_async._plumbing import ID_PREFIXES, TARGET_FIELDS, Targets, is_url, require_module
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
@@ -49,11 +49,11 @@ def import_in_parts(
     if settings["keeps"] and settings["results"] is None:
         raise click.UsageError(NO_RESULTS)
     connection = _create_connection(options, settings)
-    key = hide(find_owner_key(options, options.workspace))
+    key = find_owner_key(options, options.workspace)
     if scheduler == _LOCAL:
         if key is None:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
-        os.environ["OUTREACH_OWNER_KEY"] = str(reveal(key))
+        os.environ["OUTREACH_OWNER_KEY"] = key.reveal()
     locations = expand_pattern(str(files))
     require_writable(
         *(FileUse.of("FILE", Path(location)) for location in locations if not is_url(location)),
