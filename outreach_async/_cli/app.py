@@ -10,20 +10,11 @@ from typing import Any, Final, TextIO
 import click
 from click.shell_completion import shell_complete
 
-from outreach_async._cli.declarations import outreach
+from outreach_async._cli.interface.root import PROGRAM, VARIABLE, outreach
 from outreach_async._cli.messages import APPLIED, wrap_error
 
-PROGRAM: Final = "outreach-async"
-VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
-"""Environment variable that a completion script sets. click derives the variable's name from the program's name."""
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does, and the command has changed nothing."""
-
-
-def print_completion(shell: str) -> int:
-    from outreach_async._cli import completion  # noqa: F401 - it registers the scripts, which no other command needs
-
-    return shell_complete(outreach, {}, PROGRAM, VARIABLE, f"{shell}_source")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from click.shell_completion import BashComplete, FishComplete, add_completion_class
+from click.shell_completion import BashComplete, FishComplete, add_completion_class, shell_complete
+
+from outreach_async._cli.interface.root import PROGRAM, VARIABLE, outreach
 
 # A value is quoted as the word is that has been typed so far: by a double quote, a single one, or none.
 _BASH: Final = r"""%(complete_func)s() {
@@ -60,3 +62,7 @@ class WholeFish(FishComplete):
     """The completion of fish, whose values may contain commas. fish quotes what it inserts."""
 
     source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+def print_script(shell: str) -> int:
+    return shell_complete(outreach, {}, PROGRAM, VARIABLE, f"{shell}_source")

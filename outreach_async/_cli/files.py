@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from stat import S_ISREG
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from unicodedata import normalize
 
 import attrs
@@ -23,6 +23,7 @@ import click
 from outreach_async._plumbing import check_writable, parse_descriptor, partial_path
 
 if TYPE_CHECKING:
+    from outreach_async._cli.settings import InputSettings
     from outreach_async.importer import File
 
 STDIN: Final = "-"
@@ -37,13 +38,20 @@ _Key: TypeAlias = tuple[int | str, ...]
 """The identity of a file: its device and inode. For a new file: the device and inode of its folder, and its name without case."""
 
 
-def pop_open_input(settings: dict[str, Any]) -> OpenInput:
-    """Remove the options for reading a file from `settings`, and return a function that opens a file with them."""
+def input_opener(settings: InputSettings) -> OpenInput:
+    """Return a function that opens a file with the options for reading it."""
     from outreach_async.importer import open_file  # imported on demand: few commands read an input
 
-    given = {"format": settings.pop("form")}
-    names = ("encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
-    return partial(open_file, **given, **{name: settings.pop(name) for name in names})
+    return partial(
+        open_file,
+        format=settings["form"],
+        encoding=settings["encoding"],
+        sheet=settings["sheet"],
+        header_row=settings["header_row"],
+        delimiter=settings["delimiter"],
+        short_rows=settings["short_rows"],
+        hidden=settings["hidden"],
+    )
 
 
 @attrs.frozen

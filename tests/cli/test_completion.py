@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from click.shell_completion import ShellComplete
-from support.cli import Shell
+from support.cli import PROGRAM, VARIABLE, Shell, complete
 
-from outreach_async._cli.app import PROGRAM, VARIABLE
-from outreach_async._cli.declarations import outreach
 from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.bulk import Repeats
 from outreach_async.importer import FORMATS
@@ -51,8 +48,7 @@ def printed(*command: str) -> list[str]:
 
 
 def completed(*words: str) -> list[str]:
-    *before, incomplete = words
-    return [item.value for item in ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(before, incomplete)]
+    return [item.value for item in complete(*words)]
 
 
 @pytest.mark.thorough
@@ -116,7 +112,7 @@ FILES = ["import", "import --mapping", "import --journal", "import --rejects", "
 
 @pytest.mark.parametrize("words", FILES)
 def test_file_names_are_left_to_the_shell(words: str) -> None:
-    (item,) = ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions(words.split(), "with")
+    (item,) = complete(*words.split(), "with")
     assert item.type == "file"
 
 

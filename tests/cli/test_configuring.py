@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
-from support.cli import KEY, Shell, serve_in_thread, small_service
+from support.cli import KEY, Shell, complete, serve_in_thread, small_service
 
-from outreach_async._cli.app import PROGRAM
-from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async.config import load_config
 from outreach_async.config._file import NO_FILE
@@ -389,20 +386,20 @@ def test_config_init_leaves_out_an_address_that_no_file_may_have(
     assert '\n# base_url = "https://api.example"' in (folder / "outreach.toml").read_text()
 
 
-def complete(*words: str) -> list[str]:
-    return [item.value for item in ShellComplete(outreach, {}, PROGRAM, "X").get_completions(list(words[:-1]), words[-1])]
+def completed(*words: str) -> list[str]:
+    return [item.value for item in complete(*words)]
 
 
 def test_the_shell_completes_names_and_groups_of_workspaces(config: Path) -> None:
     write(config, config.read_text() + "\n[profile.staging]\nworkspaces.test = { id = 'space_t' }\n[profile.slow]\nrate = 1")
-    assert complete("campaigns", "--workspace", "client-0") == [f"client-{number:02}" for number in range(10)]
-    assert complete("campaigns", "--workspace", "RE") == ["retail"]
-    assert complete("campaigns", "--profile", "staging", "--workspace", "") == ["test", "all"]
+    assert completed("campaigns", "--workspace", "client-0") == [f"client-{number:02}" for number in range(10)]
+    assert completed("campaigns", "--workspace", "RE") == ["retail"]
+    assert completed("campaigns", "--profile", "staging", "--workspace", "") == ["test", "all"]
     config.rename(other := config.with_name("other.toml"))
-    assert complete("campaigns", "--workspace", "") == []
-    assert complete("--config", str(other), "campaigns", "--workspace", "RE") == ["retail"]
+    assert completed("campaigns", "--workspace", "") == []
+    assert completed("--config", str(other), "campaigns", "--workspace", "RE") == ["retail"]
     other.chmod(0o666)
-    assert complete("--config", str(other), "campaigns", "--workspace", "") == []
+    assert completed("--config", str(other), "campaigns", "--workspace", "") == []
 
 
 @pytest.mark.parametrize("named", ["--base-url", "OUTREACH_BASE_URL"])

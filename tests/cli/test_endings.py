@@ -21,9 +21,8 @@ import anyio
 import click
 import pytest
 from rich.console import Console
-from support.cli import KEY, Served, Shell, save_contacts
+from support.cli import KEY, Served, Shell, run, save_contacts
 
-from outreach_async._cli.app import run
 from outreach_async._cli.connection import _client_arguments
 from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.messages import translate_arguments, wrap_error
@@ -445,4 +444,4 @@ class DefectiveOutput(TextIOWrapper):
 
 def test_an_unexpected_exception_keeps_its_traceback() -> None:
     with redirect_stdout(DefectiveOutput(BytesIO())), pytest.raises(RuntimeError, match="a defect"):
-        run(["--version"])
+        run(["--help"])

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Final, TextIO
 
 import pytest
-from support.cli import COMMAND, KEY, Served, save_contacts, start_command, wait_for_end
+from support.cli import COMMAND, KEY, Served, run, save_contacts, start_command, wait_for_end
 
-from outreach_async._cli.app import run
 from outreach_async._cli.process import exit_code, format_error
 from outreach_async.errors import BulkSuspended, TransportError
 from outreach_async.transport._base import build_failure

@@ -6,31 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import attrs
 import click
 import pytest
-from support.cli import KEY, Ended, Shell, save_contacts
+from support.cli import COMMANDS as EVERY
+from support.cli import KEY, LOGGER, SHARED, Ended, Shell, save_contacts
 
-from outreach_async._cli.declarations import outreach
-from outreach_async._cli.values import Options
-from outreach_async._core.events import LOGGER
 from outreach_async.fake import FakeService
 
-
-def walk(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that is not a group, with its name."""
-    if not isinstance(command, click.Group):
-        yield name, command
-        return
-    context = click.Context(command)
-    for each in command.list_commands(context):
-        found = command.get_command(context, each)
-        assert found is not None
-        yield from walk(found, f"{name} {each}".strip())
-
-
-COMMANDS = dict(walk(outreach))
-SHARED = {str(parameter.name): parameter for parameter in outreach.params if parameter.name in attrs.fields_dict(Options)}
+COMMANDS = {name: command for name, command in EVERY.items() if not isinstance(command, click.Group)}
 
 ARGUMENTS = {
     "audit": (),
@@ -77,7 +60,7 @@ def shared_by(name: str) -> list[str]:
 
 def test_the_walk_knows_every_command_and_shared_option() -> None:
     assert set(ARGUMENTS) == set(COMMANDS) - {"completion", "config init", "config trust", "mcp", "serve"}
-    assert set(PROBES) == set(SHARED) == set(attrs.fields_dict(Options)) - {"sources"}
+    assert set(PROBES) == set(SHARED)
     assert shared_by("completion") == []
     assert shared_by("serve") == ["as_json", "quiet", "verbose"]
 

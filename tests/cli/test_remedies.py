@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any, Final
 
 import attrs
 import pytest
-from support.cli import Served
+from support.cli import COMMANDS, Served
 from support.files import sheet_of, text, workbook
 
 from outreach_async.fake import FakeService, faults
@@ -45,9 +44,7 @@ ODD_NAMES: Final = (
 """Names that a shell, or the parser of options, may read in another way."""
 
 
-FLAGS: Final = {
-    *re.findall(r"(?<![\w-])--[a-z][a-z-]+", (files("outreach_async") / "_cli/data/commands.toml").read_text(encoding="utf-8"))
-}
+FLAGS: Final = {flag for command in COMMANDS.values() for parameter in command.params for flag in parameter.opts}
 
 
 def paste(line: str) -> list[str]:

@@ -9,8 +9,8 @@ from typing import get_args
 
 import click
 import pytest
+from support.cli import COMMANDS
 
-from outreach_async._cli.declarations import outreach
 from outreach_async._plumbing import Backend
 from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
@@ -52,7 +52,9 @@ def test_no_help_imports_what_only_a_run_needs() -> None:
     assert {name for name in modules if name.startswith("outreach_async.")} <= {
         "outreach_async.errors",
         "outreach_async._cli",
-        *(f"outreach_async._cli.{name}" for name in ("app", "declarations", "messages", "parameters")),
+        *(f"outreach_async._cli.{name}" for name in ("app", "interface", "messages")),
+        *(f"outreach_async._cli.interface.{name}" for name in ("audits", "imports", "kinds", "lists", "options", "root")),
+        *(f"outreach_async._cli.interface.{name}" for name in ("configs", "services")),
         "outreach_async._files",
         "outreach_async._files.objects",
         "outreach_async._plumbing",
@@ -67,11 +69,7 @@ def test_the_version_needs_no_command() -> None:
 
 
 def choices(name: str, option: str) -> tuple[str, ...]:
-    command: click.Command = outreach
-    for part in name.split():
-        assert isinstance(command, click.Group)
-        command = command.get_command(click.Context(command), part) or command
-    (found,) = (each for each in command.params if option in each.opts)
+    (found,) = (each for each in COMMANDS[name].params if option in each.opts)
     if isinstance(found.type, click.Choice):
         return tuple(map(str, found.type.choices))
     assert isinstance(found, click.Option)

@@ -11,21 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.shell_completion import ShellComplete
-from support.cli import ENVIRONMENT, Shell
+from support.cli import ENVIRONMENT, Shell, complete, run
 
 from outreach_async import InvalidRequest, OutreachClient
-from outreach_async._cli.app import run
-from outreach_async._cli.declarations import outreach
 from outreach_async.config import load_config
 from outreach_async.config._trust import FoundFile, state_folder, trusted_places
 from outreach_async.sync import SyncClient
 
 
 def completed(*words: str) -> list[str]:
-    *before, incomplete = words
-    shell = ShellComplete(outreach, {}, "outreach-async", "X")
-    return [item.value for item in shell.get_completions(["campaigns", *before], incomplete)]
+    return [item.value for item in complete("campaigns", *words)]
 
 
 ADDRESS = 'base_url = "http://127.0.0.1:9"\n'

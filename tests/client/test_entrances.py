@@ -16,14 +16,12 @@ from typing import Any, Final
 
 import anyio
 import attrs
-import click
 import pytest
 from support.campaigns import campaign
-from support.cli import ENVIRONMENT
+from support.cli import COMMANDS, ENVIRONMENT
 from support.docs import PACKAGES, Named, methods
 
 from outreach_async import InvalidRequest, OutreachClient, OutreachError, Target
-from outreach_async._cli.declarations import outreach
 from outreach_async._cli.values import Options
 from outreach_async.audit import audit, stream
 from outreach_async.audit.history import History, Readings
@@ -277,14 +275,13 @@ METAVARS: Final = {"KEY": "owner_key", "CAMPAIGN": "campaign", "ID": "campaign"}
 )
 
 
-def flags(name: str = "", command: click.Command = outreach) -> Iterator[tuple[str, tuple[Callable[[str], object], str]]]:
+def flags() -> Iterator[tuple[str, tuple[Callable[[str], object], str]]]:
     """Yield each parameter of a command that is an id or a key, with the conversion of its value and the kind of the id."""
-    for each, found in (command.commands if isinstance(command, click.Group) else {}).items():
-        yield from flags(f"{name} {each}".strip(), found)
-    for parameter in command.params:
-        if kind := METAVARS.get(str(parameter.metavar)):
-            kind = "workspace" if "--workspace" in parameter.opts else kind
-            yield f"{name} {parameter.opts[0]}", (partial(parameter.type.convert, param=parameter, ctx=None), kind)
+    for name, command in COMMANDS.items():
+        for parameter in command.params:
+            if kind := METAVARS.get(str(parameter.metavar)):
+                kind = "workspace" if "--workspace" in parameter.opts else kind
+                yield f"{name} {parameter.opts[0]}", (partial(parameter.type.convert, param=parameter, ctx=None), kind)
 
 
 NAMES: Final = {*CLEAN, "workspaces", "allow_writes"}

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 from jsonschema import Draft7Validator
+from support.cli import COMMANDS
 
 import outreach_async
-from outreach_async._cli.declarations import outreach
 
 ROOT: Final = Path(__file__).parents[2]
 ENTRY: Final = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
@@ -83,9 +83,7 @@ def test_the_readme_proves_who_owns_the_package() -> None:
 def test_the_entry_names_what_the_command_reads_and_declares_keys_secret() -> None:
     variables = {variable["name"]: variable.get("isSecret", False) for variable in PACKAGE["environmentVariables"]}
     described = {
-        name
-        for option in outreach.commands["mcp"].params
-        for name in re.findall(r"OUTREACH_\w+", getattr(option, "help", None) or "")
+        name for option in COMMANDS["mcp"].params for name in re.findall(r"OUTREACH_\w+", getattr(option, "help", None) or "")
     }
     assert variables.keys() <= described
     assert [name for name, secret in variables.items() if secret] == ["OUTREACH_OWNER_KEY"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -15,23 +16,59 @@ from typing import Any, cast
 from unicodedata import east_asian_width
 
 import attrs
+import click
 import pytest
 from anyio.from_thread import start_blocking_portal
+from click.shell_completion import CompletionItem, ShellComplete
 from support.systems import skip_if_refused
 
-from outreach_async._cli.app import run
-from outreach_async._core.events import LOGGER
+from outreach_async import Request
+from outreach_async.__main__ import main
+from outreach_async._cli.interface.root import outreach
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve
-from outreach_async.transport._wire import Request
 
+PROGRAM = "outreach-async"
+VARIABLE = "_OUTREACH_ASYNC_COMPLETE"
+"""The environment variable that a completion script sets, by the rules of click."""
 KEY = "key_s3cr3t"
 ENVIRONMENT = (
     *("OUTREACH_BASE_URL", "OUTREACH_WORKSPACE", "OUTREACH_OWNER_KEY", "OUTREACH_LOG", "OUTREACH_RATE"),
     *("OUTREACH_CONFIG", "OUTREACH_PROFILE"),
 )
 COMMAND = (sys.executable, "-W", "error", "-m", "outreach_async")
+LOGGER = logging.getLogger("outreach_async")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command in this process, with the streams of this process, and return its exit code."""
+    before, sys.argv = sys.argv, [PROGRAM, *arguments]
+    try:
+        return main()
+    finally:
+        sys.argv = before
+
+
+def _walk(command: click.Command, *names: str) -> Iterator[tuple[str, click.Command]]:
+    yield " ".join(names), command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _walk(found, *names, name)
+
+
+COMMANDS = dict(_walk(outreach))
+"""Every command and every group of commands, by its name; that of the program is blank."""
+SHARED = {str(parameter.name): parameter for parameter in outreach.params if parameter.name != "version"}
+"""The options that are accepted before the name of a command, too."""
+
+
+def complete(*words: str) -> list[CompletionItem]:
+    """Return what a shell offers for the last word of a line."""
+    return ShellComplete(outreach, {}, PROGRAM, VARIABLE).get_completions([*words[:-1]], words[-1])
 
 
 @attrs.frozen

@@ -21,7 +21,7 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def mcp(
-    *, options: Options, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
+    options: Options, *, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
 ) -> int:
     require_module("mcp", "outreach_async[mcp]")
     from outreach_async.mcp_server import create_server

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import anyio
 import attrs
@@ -26,6 +26,7 @@ from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
+from outreach_async._cli.settings import AuditSettings
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Secret, atomic_write, parse_date, require_module, require_seconds
 from outreach_async.audit._prometheus import PROMETHEUS
@@ -56,14 +57,14 @@ _ALL_RULES: Final = "all"
 
 
 def audit(
-    *,
     options: Options,
+    *,
     campaigns: bool,
     compares: tuple[Path, ...],
     output_folder: Path | None,
     explain: str | None,
     as_schema: bool,
-    **shared: Any,
+    **shared: Unpack[AuditSettings],
 ) -> int:
     task = _Task(options=options, is_brief=False, **shared)
     if as_schema:
@@ -84,7 +85,7 @@ def audit(
     return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, folder=output_folder))
 
 
-def brief(*, options: Options, post: str | None, as_schema: bool, **shared: Any) -> int:
+def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpack[AuditSettings]) -> int:
     webhook = None
     if post is not None:
         from outreach_async._cli.posting import parse_webhook  # imported on demand, as below: few commands post

@@ -87,7 +87,7 @@ def init(options: Options) -> int:
     return OK
 
 
-def trust(options: Options, file: Path | None, show: bool, untrust: bool) -> int:  # noqa: FBT001 - click passes them by name
+def trust(options: Options, file: Path | None, *, show: bool, untrust: bool) -> int:
     """Trust a file that is found in the working directory, or list or forget what is trusted."""
     screen, path = options.screen(), Path(FILE_NAME) if file is None else file
     path = path / FILE_NAME if path.is_dir() else path

@@ -14,7 +14,7 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, failed_outcome
+from outreach_async._plumbing import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy, failed_outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import WorkspaceField
@@ -22,8 +22,17 @@ from outreach_async.models import WorkspaceField
 _KNOWN: Final = frozenset({*STANDARD_FIELDS})
 
 
-def create(*, options: Options, email: str, sets: tuple[str, ...], strict: bool, **policies: Any) -> int:
-    return run_async(partial(_create, options, email, parse_settings(sets), {**policies, "strict_validation": strict}))
+def create(
+    options: Options,
+    email: str,
+    sets: tuple[str, ...],
+    *,
+    duplicates: DuplicatePolicy,
+    campaign: str | None,
+    strict: bool,
+) -> int:
+    policies = {"duplicates": duplicates, "campaign": campaign, "strict_validation": strict}
+    return run_async(partial(_create, options, email, parse_settings(sets), policies))
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
+from outreach_async._cli.settings import ImportSettings
 from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, Rereadable, require_id, trim
 from outreach_async.importer import Row
 from outreach_async.importer._mapping_file import is_mapping
@@ -24,9 +24,9 @@ def read_campaign(value: str | None) -> str | None:
     return require_id("--campaign", value, "campaign", "pass the id or the name of a campaign, or omit the option")
 
 
-def require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
+def require_fitting(settings: ImportSettings) -> None:
     """Check that no option conflicts with another, and that each has those that it needs."""
-    journal, ledger, repeats = (settings[name] for name in ("journal", "ledger", "repeats"))
+    journal, ledger, repeats, dry_run = settings["journal"], settings["ledger"], settings["repeats"], settings["dry_run"]
     unknown, ignores, no_ledger = settings["earlier"] == "unknown", settings["changed"] == "ignore", settings["ledger"] is None
     policies = "pass --duplicates overwrite or --duplicates update_missing_fields, or --changed ignore to send only new contacts"
     of_results = "with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results"
@@ -54,18 +54,18 @@ def require_fitting(settings: Mapping[str, Any], *, dry_run: bool) -> None:
         raise click.UsageError(f"{text}.")
 
 
-def require_files(file: Path, settings: Mapping[str, Any], *, dry_run: bool, force: bool) -> None:
+def require_files(file: Path, settings: ImportSettings) -> None:
     """Check that no file is used for two purposes, and that none would be overwritten."""
     files.require_writable(
         files.FileUse.of("FILE", file),
         files.FileUse.of("--mapping", settings["mapping"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
-        files.FileUse.of_journal("--ledger", settings["ledger"], written=not dry_run),
+        files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
         files.FileUse.of_run("--rejects", settings["rejects"], is_rejects_file),
         files.FileUse.of_run("--results", settings["results"], is_results_file),
         files.FileUse.of_run("--findings", settings["findings"], is_findings_file),
         files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
-        force=force,
+        force=settings["force"],
     )
 
 

@@ -50,6 +50,7 @@ from outreach_async._cli.process import (
     handle_interrupts,
     run_async,
 )
+from outreach_async._cli.settings import ImportSettings
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import TARGET_FIELDS, WHOLE_INPUT, Targets, atomic_write, partial_path, show_name, unsent_outcome
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
@@ -89,22 +90,22 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 """A function that receives the final report of an import, its failed rows, and the groups and remedies of its JSON result."""
 
 
-def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, dask: str | None, **settings: Any) -> int:
-    open_input = files.pop_open_input(settings)
+def import_(options: Options, file: Path | str, settings: ImportSettings) -> int:
+    open_input, dry_run = files.input_opener(settings), settings["dry_run"]
     settings["campaign"] = read_campaign(settings["campaign"])
     if settings["blank"] == "clear" and settings["duplicates"] != "overwrite":
         raise click.UsageError(
             "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite, too."
         )
-    if dask is not None:
+    if settings["dask"] is not None:
         from outreach_async._cli.commands.import_parts import import_in_parts
 
-        return import_in_parts(options, file, dask, open_input.keywords, {**settings, "dry_run": dry_run, "force": force})
+        return import_in_parts(options, file, settings["dask"], open_input.keywords, settings)
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
-    require_fitting(settings, dry_run=dry_run)
+    require_fitting(settings)
     settings["resume"] |= settings["earlier"] == "unknown"
-    require_files(file, settings, dry_run=dry_run, force=force)
+    require_files(file, settings)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
         from outreach_async.store.journal import journal_at
@@ -114,22 +115,48 @@ def import_(*, options: Options, file: Path | str, dry_run: bool, force: bool, d
         if journal is not None and not settings["resume"] and journal_at(journal).exists():
             other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
             raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
-    if options.config.names:
+    names, refused = {name: id_ for id_, name in options.config.names.items()}, dict[str, str]()
+    if names:
         from outreach_async._cli.connection import refused_workspaces
 
-        names = {name: id_ for id_, name in options.config.names.items()}
-        settings |= {"workspaces": names, "refused": refused_workspaces(options)}
-    job = _create_job(open_input, file, **settings)
+        refused = refused_workspaces(options)
+    job = _create_job(open_input, file, settings, names, refused)
     return run_async(partial(_check_file if dry_run else _import_file, options, job))
 
 
 def _create_job(
-    open_input: files.OpenInput, path: Path, *, maps: Iterable[str], mapping: Path | None, checks: Iterable[str], **settings: Any
+    open_input: files.OpenInput,
+    path: Path,
+    settings: ImportSettings,
+    workspaces: Mapping[str, str],
+    refused: Mapping[str, str],
 ) -> ImportJob:
-    policy, overrides, saved = CheckPolicy.of(checks), parse_overrides(maps), read_mapping(mapping) if mapping else {}
+    policy, overrides, keeps = CheckPolicy.of(settings["checks"]), parse_overrides(settings["maps"]), settings["keeps"]
+    saved = read_mapping(settings["mapping"]) if settings["mapping"] else {}
     # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
-    keeps = settings.pop("keeps")
-    job = ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), **settings)
+    job = ImportJob(
+        file=open_file(io.BytesIO(b"email\n"), format="csv"),
+        ignore_unknown=settings["ignore_unknown"],
+        duplicates=settings["duplicates"],
+        campaign=settings["campaign"],
+        workspaces=workspaces,
+        refused=refused,
+        strict=settings["strict"],
+        concurrency=settings["concurrency"],
+        repeats=settings["repeats"],
+        journal=settings["journal"],
+        ledger=settings["ledger"],
+        max_age=settings["max_age"],
+        changed=settings["changed"],
+        blank=settings["blank"],
+        stop_after_rejects=settings["stop_after_rejects"],
+        resume=settings["resume"],
+        earlier=settings["earlier"],
+        rejects=settings["rejects"],
+        results=settings["results"],
+        findings=settings["findings"],
+        save_mapping=settings["save_mapping"],
+    )
     report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
     if report is not None and report.spooled is not None:
         text = f"{job.journal} contains the {format_count(report.spooled, 'row')} of this run, which resumes with them"

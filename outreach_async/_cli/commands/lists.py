@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import anyio
 import attrs
@@ -18,10 +18,11 @@ import click
 
 from outreach_async._cli import files
 from outreach_async._cli.connection import open_client, open_each
+from outreach_async._cli.interface.kinds import STDOUT
 from outreach_async._cli.messages import format_moment, format_period, to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._cli.parameters import STDOUT
 from outreach_async._cli.process import INCOMPLETE, OK, format_message, run_async
+from outreach_async._cli.settings import ListSettings
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import atomic_write, escape_formula
 from outreach_async.client import OutreachClient
@@ -184,20 +185,20 @@ _STEPS: Final = ListColumns(
 )
 
 
-def campaigns(options: Options, **output: Any) -> int:
+def campaigns(options: Options, **output: Unpack[ListSettings]) -> int:
     return run_async(partial(_print_each, _Listing.of(options, _CAMPAIGNS, **output), "campaign", _collect("campaigns")))
 
 
-def mailboxes(options: Options, **output: Any) -> int:
+def mailboxes(options: Options, **output: Unpack[ListSettings]) -> int:
     return run_async(partial(_print_each, _Listing.of(options, _MAILBOXES, **output), "mailbox", _collect("mailboxes")))
 
 
-def fields(options: Options, **output: Any) -> int:
+def fields(options: Options, **output: Unpack[ListSettings]) -> int:
     listing = _Listing.of(options, _FIELDS, **output)
     return run_async(partial(_print_each, listing, "field", lambda client: client.workspaces.fields()))
 
 
-def steps(options: Options, campaign: str, **output: Any) -> int:
+def steps(options: Options, campaign: str, **output: Unpack[ListSettings]) -> int:
     return run_async(partial(_print_steps, _Listing.of(options, _STEPS, **output), campaign))
 
 

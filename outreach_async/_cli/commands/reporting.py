@@ -23,6 +23,7 @@ from outreach_async._cli.commands.run_files import open_run_results, settled
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
+from outreach_async._cli.settings import ReportSettings
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
     ID_PREFIXES,
@@ -125,28 +126,38 @@ def report(
     journal: files.JournalLocation,
     *,
     uncertain: bool,
-    input_: Path | None,
-    rejects: Path | None,
-    results: Path | None,
-    keeps: tuple[str, ...],
-    force: bool,
-    **mapping: Any,
+    source: Path | None,
+    campaign: str | None,
+    workspace: str | None,
+    settings: ReportSettings,
 ) -> int:
-    wanted = _Wanted(options.screen(), files.pop_open_input(mapping), uncertain, input_, rejects, results, keeps, force)
+    rejects, results, keeps = settings["rejects"], settings["results"], settings["keeps"]
+    open_input = files.input_opener(settings)
+    wanted = _Wanted(options.screen(), open_input, uncertain, source, rejects, results, keeps, settings["force"])
     if keeps and results is None:
         raise click.UsageError(NO_RESULTS)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     if is_ledger(journal):
-        return _report_ledger(wanted, journal, mapping)
+        return _report_ledger(wanted, journal, settings, (workspace, campaign))
     journals = journals_in(journal)
-    if given := next((name for name, value in mapping.items() if value), None):
-        flag = given.removesuffix("s").replace("_", "-")
-        raise click.UsageError(f"--{flag}: JOURNAL is not a ledger, and knows the columns of its input; omit the option.")
+    given = {
+        "--campaign": campaign,
+        "--workspace": workspace,
+        "--map": settings["maps"],
+        "--mapping": settings["mapping"],
+        "--blank": settings["blank"],
+        "--ignore-unknown": settings["ignore_unknown"],
+        "--check": settings["checks"],
+    }
+    if flag := next((flag for flag, value in given.items() if value), None):
+        raise click.UsageError(f"{flag}: JOURNAL is not a ledger, and knows the columns of its input; omit the option.")
     return _report_parts(wanted, journal, journals) if journals else _report_run(wanted, journal)
 
 
-def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Mapping[str, Any]) -> int:
+def _report_ledger(
+    wanted: _Wanted, location: files.JournalLocation, settings: ReportSettings, target: tuple[str | None, str | None]
+) -> int:
     screen, results = wanted.screen, wanted.results
     if wanted.uncertain or wanted.rejects is not None:
         flag = "--rejects" if wanted.rejects is not None else "--uncertain"
@@ -165,7 +176,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation, mapping: Ma
     if wanted.input is not None and results is not None:
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
-        rows, known = _look_up(wanted, location, found.targets, wanted.input, results, **mapping)
+        rows, known = _look_up(wanted, location, found.targets, wanted.input, results, settings=settings, default=target)
         print_ledger(screen, attrs.evolve(known, repeated=None, kept=0), "serial")
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
@@ -180,26 +191,21 @@ def _look_up(
     source: Path,
     results: Path,
     *,
-    maps: Sequence[str],
-    mapping: Path | None,
-    checks: Sequence[str],
-    ignore_unknown: bool,
-    blank: str | None,
-    workspace: str | None,
-    campaign: str | None,
+    settings: ReportSettings,
+    default: tuple[str | None, str | None],
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
     file = wanted.open_input(source)
-    saved, _ = apply_mapping(read_mapping(mapping) if mapping else {}, file.headers)
-    overrides = merge_mappings(parse_overrides(maps), saved)
+    saved, _ = apply_mapping(read_mapping(settings["mapping"]) if settings["mapping"] else {}, file.headers)
+    overrides = merge_mappings(parse_overrides(settings["maps"]), saved)
     overrides |= anyio.run(recognise_targets, file, overrides, Targets())[0]
-    columns = map_columns(file.headers, overrides, ignore_unknown=ignore_unknown, samples=file.samples())
-    target = _choose_target(known, workspace, campaign, named="campaign" in columns.codes)
+    columns = map_columns(file.headers, overrides, ignore_unknown=settings["ignore_unknown"], samples=file.samples())
+    target = _choose_target(known, *default, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
-    written, kept, policy = count(), KeptColumns(wanted.keeps, file.headers), CheckPolicy.of(checks)
+    written, kept, policy = count(), KeptColumns(wanted.keeps, file.headers), CheckPolicy.of(settings["checks"])
 
     def read_all() -> Iterator[Row]:
-        return (row.clear_blanks() if blank == "clear" else row for row in read_rows(file, columns, policy))
+        return (row.clear_blanks() if settings["blank"] == "clear" else row for row in read_rows(file, columns, policy))
 
     if not {*columns.codes}.isdisjoint(TARGET_FIELDS):
         _require_ids(read_all())

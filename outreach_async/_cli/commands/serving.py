@@ -72,7 +72,7 @@ class LoggingService:
 
 
 def serve(
-    *, options: Options, host: str, port: int, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
+    options: Options, host: str, port: int, *, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
 ) -> int:
     from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
 

@@ -1,11 +1,10 @@
-"""The parameters of commands, and the types of their values. What only a run needs is imported when one begins."""
+"""The kinds of values that options and arguments take. What only a run needs is imported when one begins."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +22,6 @@ _REMEDIES: Final = {
     "owner_key": "pass the API key of the user who owns the contacts",
 }
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_NAMES: Final = {"json": "as_json", "schema": "as_schema", "format": "form", "input": "input_", "id": "subject", "by": "kind"}
-"""The names of parameters that differ from those of their options."""
 
 
 def _name_of(param: click.Parameter | None) -> str:
@@ -90,7 +87,15 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
         return [CompletionItem(word, help=text) for word, text in words.items() if word.lower().startswith(incomplete.lower())]
 
 
-class _OutputType(click.Path):
+class _FileType(click.Path):
+    """A file."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+        self.name = "file"
+
+
+class _OutputType(_FileType):
     """A file to write; `-` is standard output."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -99,6 +104,10 @@ class _OutputType(click.Path):
 
 class _LocationType(click.Path):
     """The path or the URL of a journal, a ledger or an input file."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+        self.name = "path|url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if is_url(value) else super().convert(value, param, ctx)
@@ -147,53 +156,16 @@ class _DateType(click.ParamType):  # type: ignore[type-arg]  # as above
         return math.nextafter(at.timestamp() + 86_400, 0) if re.fullmatch(r"[\dW-]+", str(value)) else at.timestamp()
 
 
-TYPES: Final[dict[str, click.ParamType]] = {  # type: ignore[type-arg]  # as above
-    "AGE": _AgeType(),
-    "CAMPAIGN": IdType("campaign"),
-    "DATE": _DateType(),
-    "FILE": click.Path(path_type=Path),
-    ">FILE": _OutputType(path_type=Path),
-    "FOLDER": click.Path(path_type=Path, file_okay=False),
-    "HISTORY": click.Path(path_type=Path, exists=True, dir_okay=False),
-    "ID": _AnyIdType(),
-    "INTEGER": click.INT,
-    "KEY": IdType("owner_key"),
-    "LINE": click.IntRange(1),
-    "DAYS": click.IntRange(1),
-    "N|never": _LimitType(),
-    "NAME|ID": WorkspaceType(),
-    "NAME|ID|GROUP|all": WorkspaceType(),
-    "PATH|URL": _LocationType(path_type=Path),
-    "PORT": click.IntRange(1, 65535),
-    "PORT|0": click.IntRange(0, 65535),
-    "PRESET|FILE": click.Path(readable=False),  # the shell completes files
-    "REQUESTS": click.FLOAT,
-    "SECONDS": click.FLOAT,
-}
-"""The type of a value, by the word for it in the help. `>` marks a file that is written."""
-
-
-def build_parameters(declared: Mapping[str, Mapping[str, Any]]) -> list[click.Parameter]:
-    """Return the parameters that a table declares, by flags or by the name of an argument."""
-    return [_build_parameter(*item) for item in declared.items()]
-
-
-def _build_parameter(flags: str, declared: Mapping[str, Any]) -> click.Parameter:
-    value, multiple = declared.get("value", ""), declared.get("many", False)
-    is_choice = "|" in value and value.islower()
-    kind = click.Choice(value.split("|")) if is_choice else TYPES.get(value)
-    if not flags.startswith("-"):
-        required = declared.get("required", True)
-        return click.Argument([flags.lower()], type=kind, metavar=None if is_choice else flags, required=required)
-    names = flags.split(",")
-    name = names[0].partition("/")[0].removeprefix("--").replace("-", "_")
-    facts: dict[str, Any] = {"help": declared["help"], "multiple": multiple, "required": declared.get("required", False)}
-    if not value:
-        facts |= {"is_flag": True, "default": "/" in flags}  # the first of two flags is the default
-    elif not is_choice:
-        facts["metavar"] = value.removeprefix(">")
-    if "default" in declared:
-        facts["default"] = declared["default"]
-    if value.startswith("[") and value.endswith("]"):  # the value may be omitted
-        facts |= {"is_flag": False, "flag_value": "all"}
-    return click.Option([*names, _NAMES.get(name, name) + "s" * (multiple and not name.endswith("s"))], type=kind, **facts)
+AGE: Final = _AgeType()
+ANY_ID: Final = _AnyIdType()
+CAMPAIGN: Final = IdType("campaign")
+DATE: Final = _DateType()
+EXISTING: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+FILE: Final = _FileType()
+FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+LIMIT: Final = _LimitType()
+LOCATION: Final = _LocationType()
+OUTPUT: Final = _OutputType()
+OWNER_KEY: Final = IdType("owner_key")
+PRESET: Final = click.Path(readable=False)  # the shell completes files
+WORKSPACE: Final = WorkspaceType()

@@ -1,0 +1,74 @@
+"""The command `outreach-async`, which imports the module of a command only when the command is named."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Final
+
+import click
+
+from outreach_async._cli.interface.options import SHARED, all_of
+
+PROGRAM: Final = "outreach-async"
+VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
+"""Environment variable that a completion script sets. click derives the variable's name from the program's name."""
+_COMMANDS: Final = {
+    "audit": ("audits.audit", "Check every mailbox of the workspaces for problems."),
+    "brief": ("audits.brief", "Show open tasks and the changes since the last brief."),
+    "campaigns": ("lists.campaigns", "List the campaigns of one or more workspaces."),
+    "completion": ("configs.completion", "Print the completion script for a shell."),
+    "config": ("configs.config", "Write, check and show the configuration file."),
+    "contacts": ("imports.contacts", "Create a contact."),
+    "demo": ("services.demo", "Import and audit on an embedded service, and show a brief."),
+    "fields": ("lists.fields", "List the contact fields of one or more workspaces."),
+    "history": ("audits.history", "Show, export or prune the figures of earlier audits."),
+    "import": ("imports.import_", "Create a contact for each row of a file."),
+    "mailboxes": ("lists.mailboxes", "List the mailboxes of one or more workspaces."),
+    "mcp": ("services.mcp", "Run an MCP server for assistants over stdin and stdout."),
+    "report": ("imports.report", "Show the progress and results of the run in JOURNAL."),
+    "serve": ("services.serve", "Serve the embedded service over HTTP until interrupted."),
+    "steps": ("lists.steps", "List the steps of a campaign with their statistics."),
+}
+"""The place of each command in this package, and the beginning of its help."""
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that suggests names for an unknown one."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        # During shell completion, the words of the line may be incomplete.
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            names = self.list_commands(ctx)
+            near = get_close_matches(args[0].lower(), names)
+            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the commands are {', '.join(names)}."
+            raise click.UsageError(f"unknown command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class _LazyGroup(SuggestingGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(".")
+        command: click.Command = getattr(import_module(f"outreach_async._cli.interface.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group("outreach-async", cls=_LazyGroup, context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="outreach_async", message="%(package)s %(version)s")
+@all_of(*SHARED.values())
+def outreach(**_shared: object) -> None:
+    """Import contacts, audit mailboxes and list the contents of a workspace.
+
+    Exit codes: 0 success; 1 findings at or above --fail-on, or a request refused by the service; 2 wrong usage; 3 incomplete
+    (rows rejected, unknown or not applied, or pages that could not be read); 69 a brief could not be posted; 75 suspended, can be
+    resumed; 77 not allowed (the service answered 401 or 403); 130 interrupted.
+    """
