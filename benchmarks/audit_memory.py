@@ -2,8 +2,8 @@
 
 Run: python benchmarks/audit_memory.py [mailboxes] [workspaces] [findings]
 
-Without `findings`, all mailboxes are healthy, and four share a domain. With it, there are 0.375 findings for each mailbox on
-2,000 domains, and the reports are written too.
+Without `findings`, all mailboxes are healthy, and four share a domain. With it, every mailbox has a finding, they are on 2,000
+domains, and the reports are written too.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _A_DOMAIN: Final = 4
 
 
 def _sick(number: int) -> dict[str, Any]:
-    """Return the fields of a mailbox in a world with 0.375 findings for each mailbox, and 2,000 domains."""
+    """Return the fields of a mailbox with a finding, on one of 2,000 domains."""
     domain = number % _SICK_DOMAINS
     about: dict[str, Any] = {"email": f"firstname.lastname{number}@outreach-domain{domain}.example", "domain_ip": "203.0.113.9"}
     kinds: dict[int, dict[str, Any]] = {0: {"dkim": False}, 1: {"domain_ip": None}, 2: {"bounced_30days": 60 + number % 40}}
-    return _mailbox(number) | about | kinds.get(number % 8, {})
+    return _mailbox(number) | about | kinds[number % 3]
 
 
 def _mailbox(number: int) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def main() -> None:
     elif sys.argv[1:2] == ["--child"]:
         anyio.run(_audit, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
     else:
-        mailboxes, workspaces, kind = (sys.argv[1:] + ["1000000", "1", ""][len(sys.argv) - 1 :])[:3]
+        mailboxes, workspaces, kind = (sys.argv[1:] + ["100000", "1", ""][len(sys.argv) - 1 :])[:3]
         began = time.perf_counter()
         kib = peak(int(mailboxes), int(workspaces), kind)
         seconds = time.perf_counter() - began

@@ -82,10 +82,9 @@ rename it with `os.replace`: node_exporter may read a file that is half written.
 
 Streaming
 ---------
-`stream` yields findings while mailboxes are being read, and waits until they have been consumed. An audit stores about 50 bytes
-for a mailbox, 60 more if it has findings, and 200 for each domain and server. `findings.progress` shows what was read, the time
-left, and why it is paused; the report is available once the iteration ends. `outreach_async.audit.parts` audits in several
-processes or on several hosts.
+`stream` yields findings while mailboxes are being read, and waits until they have been consumed. 100,000 mailboxes, all with
+findings, take at most 200 MiB. `findings.progress` shows what was read, the time left, and why it is paused; the report is
+available once the iteration ends. `clients` names a client for each workspace that has a rate of its own.
 """
 
 from __future__ import annotations
@@ -100,13 +99,11 @@ from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditRun, Findings, audit, stream
 from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
-from outreach_async.audit.parts import AuditPart, audit_part, merge
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 
 __all__ = [
     "CATALOGUE",
     "RULES",
-    "AuditPart",
     "AuditProgress",
     "AuditRun",
     "CampaignCase",
@@ -133,9 +130,7 @@ __all__ = [
     "StepCase",
     "Violation",
     "audit",
-    "audit_part",
     "check",
     "explain",
-    "merge",
     "stream",
 ]

@@ -1,31 +1,29 @@
-"""Evaluate the rules about mailboxes, domains and servers, page by page and without I/O."""
+"""Evaluate the rules, without I/O: those about a mailbox as it is read, and those about campaigns, their steps and workspaces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final
 
-from outreach_async.audit._conditions import Case, DomainFacts, ServerFacts, build_case, email_domain
-from outreach_async.audit._findings import GROUP_KINDS, Finding, GroupKind, Rule, apply_rules
-from outreach_async.audit._flagged import FIGURES, Flagged, FlaggedMailboxes, MailboxFindings, StoredViolation
-from outreach_async.audit._totals import (
-    BLACKLISTED,
-    HASH_MASK,
-    LACKS_DKIM,
-    LACKS_DMARC,
-    LACKS_SPF,
-    OWN_SERVER,
-    CompactSet,
-    GroupTotals,
-    MailboxColumns,
-    MailboxTotals,
-    digest64,
-    to_thousandths,
+import attrs
+
+from outreach_async.audit._campaign_conditions import (
+    DRAFT,
+    CampaignCase,
+    StepCase,
+    WorkspaceFacts,
+    estimate_end,
+    find_placeholders,
 )
-from outreach_async.audit._values import valid_or_zero
+from outreach_async.audit._conditions import Case, DomainFacts, build_case, email_domain
+from outreach_async.audit._findings import Finding, Rule, apply_rules
+from outreach_async.audit._rules import RULES
+from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
+from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy, rules_about
-from outreach_async.models import Mailbox, MailboxType
+from outreach_async.models import Campaign, Mailbox, Number, Step
 
 
 def check(
@@ -53,153 +51,184 @@ def check(
         # -> ['OA101']
         ```
     """
-    subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
-    sent, rules = valid_or_zero(mailbox.sent_30days), rules_about(policy or Policy.default(), "mailbox")
-    return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
+    return _check(build_case(mailbox, now, domain), rules_about(policy or Policy.default(), "mailbox"), workspace)
 
 
-_PAGE_SIZE: Final = 2_000
-OWN_SERVER_TYPE: Final = MailboxType.SMTP_IMAP.value
+def _check(case: Case, rules: Iterable[Rule], workspace: str, domain: str | None = None) -> list[Finding]:
+    mailbox = case.mailbox
+    subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": domain or email_domain(mailbox.email)}
+    return apply_rules(rules, case, workspace, sent_30days=valid_or_zero(mailbox.sent_30days), **subject)
+
+
+FIGURES: Final = (
+    "sent_30days", "daily_limit", "sent_today", "bounced_30days", "blacklists", "opened_14days", "avg_open_rate",
+)  # fmt: skip
 _ABOUT_AUTHENTICATION: Final = frozenset({"OA101", "OA102", "OA103", "OA104"})
-_LACK_FLAGS: Final = {"SPF record": LACKS_SPF, "DKIM signature": LACKS_DKIM, "DMARC policy": LACKS_DMARC}
 
-MailboxFacts = tuple[int, str | None, str, str, int, int, int]
-"""The digest, domain, server, type, e-mails sent in 30 days, daily limit and flags of a mailbox. Numbers are in thousandths."""
+
+@attrs.define(eq=False, weakref_slot=False)
+class CheckedMailbox:
+    """A mailbox that was checked. `figures` are the valid ones of `FIGURES`; without findings, only the first two of them."""
+
+    id: str
+    email: str
+    domain: str | None
+    server_ip: str
+    type: str
+    status: str
+    is_listed: bool
+    lacks: frozenset[str]
+    figures: tuple[Number, ...]
+    findings: list[Finding]
 
 
 class AuditState:
     # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the whole domain. Therefore, these findings and the
     # findings about domains and servers become final only after all mailboxes have been read.
-    # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
-    # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
 
-    def __init__(self, workspaces: Sequence[str], policy: Policy, now: float, *, key: bytes | None = None) -> None:
+    def __init__(self, workspaces: Sequence[str], policy: Policy, now: float) -> None:
         self.workspaces = workspaces
         self.policy = policy
         self.now = float(now)  # an integer would look different in a JSON report
         self.service_clock = False
-        self.totals: dict[GroupKind, GroupTotals] = {kind: GroupTotals() for kind in GROUP_KINDS}
-        self.flagged = [FlaggedMailboxes() for _ in workspaces]
-        self.columns = [MailboxColumns() for _ in workspaces]
-        self._indexes = {workspace: place for place, workspace in enumerate(workspaces)}
-        self.rules = rules_about(policy, "mailbox")
-        self._conditions = [(place, rule.applies, rule.thresholds, rule.severity) for place, rule in enumerate(self.rules)]
-        self._others = [each for each in self._conditions if self.rules[each[0]].id not in _ABOUT_AUTHENTICATION]
-        self._lacking = {rule.lack: rule for rule in self.rules if rule.lack}
-        self.builder = MailboxFindings(self.rules, workspaces, self.flagged)
-        self.key = key
-        # A mailbox can occur in several workspaces. Within one workspace, the page walk already drops duplicates.
-        self._can_repeat = len(workspaces) > 1
-        self._domains, self._servers = self.totals["domain"], self.totals["server_ip"]
+        self.mailboxes: dict[str, list[CheckedMailbox]] = {workspace: [] for workspace in workspaces}
+        self._rules = rules_about(policy, "mailbox")
+        self._others = [rule for rule in self._rules if rule.id not in _ABOUT_AUTHENTICATION]
+        self._late = {rule.id for rule in self._rules if rule.lack}
+        self._texts: dict[str, str] = {}  # many mailboxes share their server, and each has a copy of its address
 
-    def add_page(self, workspace: str, mailboxes: Iterable[Mailbox], *, wanted: bool = True) -> list[Finding]:
-        """Check a page of a workspace's mailboxes. If `wanted`, return the findings that later pages cannot change."""
-        place, now = self._indexes[workspace], self.now
-        flagged, facts, final = self.flagged[place], list[MailboxFacts](), list[Finding]()
-        for row, mailbox in enumerate(mailboxes, len(self.columns[place].digests)):
-            case = build_case(mailbox, now)
-            facts.append(self._facts(case))
+    def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
+        """Check a page of a workspace's mailboxes, and return the findings that later pages cannot change."""
+        share, final = self._texts.setdefault, list[Finding]()
+        for each in mailboxes:
+            case = build_case(each, self.now)
+            mailbox, domain = case.mailbox, email_domain(each.email)
+            domain = None if domain is None else share(domain, domain)
             # Most mailboxes have SPF, DKIM and DMARC, so the rules about them are left out.
-            conditions = self._others if mailbox.spf and mailbox.dkim and mailbox.dmarc else self._conditions
-            violations = [
-                StoredViolation(rule, violation.message, violation.figures, (violation.severity or severity).rank, violation.sure)
-                for rule, applies, thresholds, severity in conditions
-                if (violation := applies(case, thresholds)) is not None
-            ]
-            if violations:
-                figures = tuple([valid_or_zero(getattr(mailbox, name)) for name in FIGURES])
-                about = Flagged(row, mailbox.id, mailbox.email, str(mailbox.status), figures, violations)
-                flagged.append(about)
-                if wanted:
-                    final += [self.builder.build(place, about, each) for each in violations if self.rules[each.rule].lack is None]
-        self.add_facts(workspace, facts)
+            is_authentic = mailbox.spf and mailbox.dkim and mailbox.dmarc
+            findings = _check(case, self._others if is_authentic else self._rules, workspace, domain)
+            checked = CheckedMailbox(
+                id=mailbox.id,
+                email=mailbox.email,
+                domain=domain,
+                server_ip=share(mailbox.server_ip, mailbox.server_ip),
+                type=share(str(mailbox.type), str(mailbox.type)),
+                status=share(str(mailbox.status), str(mailbox.status)),
+                is_listed=mailbox.blacklists >= 1,
+                lacks=_find_lacks(mailbox.spf, mailbox.dkim, mailbox.dmarc),
+                figures=tuple([valid_or_zero(getattr(mailbox, name)) for name in (FIGURES if findings else FIGURES[:2])]),
+                findings=findings,
+            )
+            self.mailboxes[workspace].append(checked)
+            final += [finding for finding in findings if finding.rule not in self._late]
         return final
 
-    def _facts(self, case: Case) -> MailboxFacts:
-        mailbox = case.mailbox
-        sent, limit = mailbox.sent_30days, mailbox.daily_limit
-        if case.invalid:
-            sent, limit = valid_or_zero(sent), valid_or_zero(limit)
-        digest = hash((mailbox.id, mailbox.email)) & HASH_MASK
-        if self.key is not None:
-            digest = digest64(f"{len(mailbox.id)}:{mailbox.id}{mailbox.email}", self.key)
-        flags = OWN_SERVER * (mailbox.type == OWN_SERVER_TYPE) | BLACKLISTED * (mailbox.blacklists >= 1)
-        if not (mailbox.spf and mailbox.dkim and mailbox.dmarc):
-            flags |= LACKS_SPF * (not mailbox.spf) | LACKS_DKIM * (not mailbox.dkim) | LACKS_DMARC * (not mailbox.dmarc)
-        domain, kind = email_domain(mailbox.email), str(mailbox.type)
-        return digest, domain, mailbox.server_ip, kind, to_thousandths(sent), to_thousandths(limit), flags
-
-    def add_facts(self, workspace: str, facts: Iterable[MailboxFacts]) -> None:
-        place, facts = self._indexes[workspace], iter(facts)
-        while page := list(islice(facts, _PAGE_SIZE)):
-            digests, domains, servers, types, sent, limits, flags = zip(*page, strict=True)
-            groups = (self._domains, domains), (self._servers, servers), (self.totals["type"], types)
-            indexes = [totals.add_all(keys, sent, limits, place) for totals, keys in groups]
-            self.columns[place].extend((digests, *indexes, sent, limits, flags))
-            self.totals["workspace"].add(workspace, sum(sent), sum(limits), place, len(page))
-
-    def facts(self, place: int) -> Iterator[MailboxFacts]:
-        """Yield what was passed to `add_facts` for the workspace with this place."""
-        domains, servers, types = [*self._domains, None], list(self._servers), list(self.totals["type"])
-        for digest, domain, server, kind, sent, limit, flags in self.columns[place].rows():
-            yield digest, domains[domain], servers[server], types[kind], sent, limit, flags
-
-    def alone(self, place: int) -> AuditState:
+    def alone(self, workspace: str) -> AuditState:
         """Return the state of an audit of one of the workspaces only, after everything was read."""
-        state = AuditState([self.workspaces[place]], self.policy, self.now)
-        state.add_facts(self.workspaces[place], self.facts(place))
-        state.flagged[0] = self.flagged[place]
+        state = AuditState([workspace], self.policy, self.now)
+        state.mailboxes[workspace] = self.mailboxes[workspace]
         return state
 
-    def _count_once(self) -> dict[int, int]:
-        """Count each mailbox only once in the figures of its domain and its server, even if several workspaces list it.
 
-        Return the flags for SPF, DKIM and DMARC that mailboxes lack, by the index of their domain.
-        """
-        # The values from the first of these workspaces are used.
-        seen, lacking = CompactSet(), dict[int, int]()
-        mask = sum(_LACK_FLAGS[lack] for lack in self._lacking)
-        for columns in self.columns:
-            for digest, domain, server, _, sent, limit, flags in columns.rows():
-                if flags & mask and domain >= 0:
-                    lacking[domain] = lacking.get(domain, 0) | flags
-                if not self._can_repeat or seen.add(digest):
-                    if flags & OWN_SERVER:
-                        self._servers.add_own(server, listed=flags & BLACKLISTED > 0)
-                elif domain >= 0:
-                    self._domains.add_repeated(domain, sent, limit)
-        return lacking
+@cache  # domains share the few results
+def _find_lacks(*has: bool) -> frozenset[str]:
+    return frozenset(name for name, known in zip(("SPF record", "DKIM signature", "DMARC policy"), has, strict=True) if not known)
 
-    def finish(self) -> list[Finding]:
-        """Return the findings about domains and servers. Call this method once, after all mailboxes have been read."""
-        lacking = self._count_once()
-        # The severity of missing SPF, DKIM or DMARC depends on the daily limit of the domain, which is complete only now.
-        names = list(self._domains) if lacking else []
-        enough = min((rule.thresholds["critical"] for rule in self._lacking.values()), default=0)
-        limits = {name: self._domains.once(name).daily_limit for name in map(names.__getitem__, lacking)}
-        self.builder.limits = {name: limit for name, limit in limits.items() if limit >= enough}
-        return list(self._check_groups({names[domain]: flags for domain, flags in lacking.items()}))
 
-    def late_findings(self) -> Iterator[Finding]:
-        for place, flagged in enumerate(self.flagged):
-            for mailbox in flagged:
-                late = (each for each in mailbox.violations if self.rules[each.rule].lack is not None)
-                yield from (self.builder.build(place, mailbox, each) for each in late)
+_LIVE_STEP_RULE: Final = "OA221"  # never applies to a draft
+_PLACEHOLDER_RULE: Final = "OA222"
+_COMPARISON_IDS: Final = frozenset(rule.id for rule in RULES if rule.scope == "comparison")
+_MIN_AGE: Final = 30 * DAY  # of mailboxes and campaigns in `WorkspaceFacts`, because `sent_30days` covers 30 days
 
-    def _check_groups(self, lacking: Mapping[str, int]) -> Iterator[Finding]:
-        domain_rules, server_rules = rules_about(self.policy, "domain"), rules_about(self.policy, "server_ip")
-        for domain in sorted(self._domains):
-            once, lacks = self._domains.once(domain), lacking.get(domain, 0)
-            facts = DomainFacts(
-                daily_limit=once.daily_limit,
-                mailboxes=once.mailboxes,
-                sent_30days=once.sent_30days,
-                lacking=tuple(lack for lack in self._lacking if lacks & _LACK_FLAGS[lack]) if lacks else (),
-            )
-            yield from self._apply(domain_rules, facts, self._domains[domain], domain=domain)
-        for server, mailboxes, listed in sorted(self._servers.own_counts()):
-            own = ServerFacts(mailboxes=mailboxes, listed=listed)
-            yield from self._apply(server_rules, own, self._servers[server], server_ip=server)
 
-    def _apply(self, rules: Iterable[Rule], facts: object, total: MailboxTotals, **subject: str) -> list[Finding]:
-        return apply_rules(rules, facts, self.workspaces[total.first], sent_30days=total.sent_30days, **subject)
+def needs_steps(campaign: Campaign, policy: Policy) -> bool:
+    if figure_or_none(campaign.steps) == 0:
+        return False
+    return campaign.status != DRAFT or any(rule.id != _LIVE_STEP_RULE for rule in rules_about(policy, "step"))
+
+
+def needs_fields(steps: Iterable[Step], policy: Policy) -> bool:
+    is_on = any(rule.id == _PLACEHOLDER_RULE for rule in policy.rules)
+    return is_on and any(find_placeholders(step) for step in steps)
+
+
+def evaluate_campaign(case: CampaignCase, policy: Policy, workspace: str) -> tuple[CampaignRow, list[Finding]]:
+    campaign, end = case.campaign, estimate_end(case)
+    subject: dict[str, Any] = {"campaign": campaign.id, "campaign_name": campaign.name}
+    findings = apply_rules(rules_about(policy, "campaign"), case, workspace, **subject)
+    about_steps = rules_about(policy, "step")
+    for step in case.steps or ():
+        findings += apply_rules(about_steps, StepCase(step=step, of=case), workspace, **subject, step=step.id)
+    names = ("steps", "contacts", "opens", "replies_num", "interested_num", "bounces_num", "created")
+    figures: dict[str, Any] = {name: figure_or_none(getattr(campaign, name)) for name in names}
+    row = CampaignRow(
+        id=campaign.id,
+        name=campaign.name,
+        workspace=workspace,
+        status=str(campaign.status),
+        severity=None,
+        rules=[],
+        sent=case.sent,
+        unsubscribed_num=case.unsubscribed,
+        left_to_send=case.left,
+        end=end,
+        planned_end=end,
+        last_activity=campaign.last_activity,
+        **figures,
+    )
+    return _mark(row, findings), findings
+
+
+def _mark(row: CampaignRow, findings: Sequence[Finding]) -> CampaignRow:
+    severity = min((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
+    return attrs.evolve(row, severity=severity, rules=list(dict.fromkeys(finding.rule for finding in findings)))
+
+
+class WorkspaceUse:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._mailboxes = self._campaigns = 0
+        self._daily_limit: Number = 0
+        self._sent: Number = 0
+        self._left: Number = 0
+
+    def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
+        now = self._now()
+        for mailbox in mailboxes:
+            if build_case(mailbox, now).older(_MIN_AGE / DAY):
+                self._mailboxes += 1
+                self._daily_limit += valid_or_zero(mailbox.daily_limit)
+                self._sent += valid_or_zero(mailbox.sent_30days)
+
+    def facts(self, rows: Iterable[CampaignRow]) -> WorkspaceFacts:
+        oldest = self._now() - _MIN_AGE
+        live = [row for row in rows if row.status == LIVE and row.left_to_send and row.created and row.created <= oldest]
+        return WorkspaceFacts(
+            mailboxes=self._mailboxes,
+            daily_limit=self._daily_limit,
+            sent_30days=self._sent,
+            campaigns=len(live),
+            left_to_send=sum(row.left_to_send or 0 for row in live),
+        )
+
+
+def compare_campaigns(
+    earlier: CampaignResults, later: CampaignResults, findings: Sequence[Finding], rules: Sequence[Rule]
+) -> tuple[CampaignResults, list[Finding]]:
+    """Copy the `planned_end` of each campaign from an earlier report, and apply the rules that compare two audits."""
+    before, rows = {(row.workspace, row.id): row for row in earlier.rows}, list[CampaignRow]()
+    for row in later.rows:
+        old = before.get((row.workspace, row.id))
+        plan = old.planned_end if old and (row.contacts or 0) <= (old.contacts or 0) else None
+        # After contacts were added, or without an earlier estimate, the present estimate is the first.
+        rows.append(attrs.evolve(row, planned_end=row.end if plan is None else plan))
+    # A report that was compared before contains findings of that comparison, which are replaced.
+    kept = [finding for finding in findings if finding.rule not in _COMPARISON_IDS]
+    for row in rows:
+        kept += apply_rules(rules, row, row.workspace, campaign=row.id, campaign_name=row.name)
+    found = sorted(kept, key=lambda finding: finding.severity.rank)
+    by_campaign: defaultdict[tuple[str, str | None], list[Finding]] = defaultdict(list)
+    for finding in found:
+        by_campaign[finding.workspace, finding.campaign].append(finding)
+    marked = [_mark(row, by_campaign[row.workspace, row.id]) for row in rows]
+    return attrs.evolve(later, rows=sort_rows(marked)), found

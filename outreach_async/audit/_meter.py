@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import attrs
@@ -48,9 +49,9 @@ class AuditProgress:
 
 
 class ProgressMeter:
-    def __init__(self, workspaces: int, throttle: RunThrottle, now: float) -> None:
+    def __init__(self, workspaces: int, throttles: Sequence[RunThrottle], now: float) -> None:
         self._total = workspaces
-        self._throttle = throttle
+        self._throttles = throttles
         self.campaigns = 0
         self._mailboxes = self._ended = self._pages_read = 0
         self._pages_left: dict[str, int] = {}  # for each workspace that was started
@@ -74,9 +75,11 @@ class ProgressMeter:
         self._ended += 1
 
     def measure(self, now: float) -> AuditProgress:
-        state = self._throttle.state(now)
-        pause = max(0.0, self._throttle.opens_at - now)
-        rate = min(self._page_rate.rate(now), self._throttle.limit or math.inf)
+        # Several clients are as far as the one that waits longest.
+        throttle = max(self._throttles, key=lambda each: (each.opens_at, each.state(now) != "running"))
+        state, pause = throttle.state(now), max(0.0, throttle.opens_at - now)
+        limits = [each.limit or math.inf for each in self._throttles]
+        rate = min(self._page_rate.rate(now), sum(limits))
         started, left = len(self._pages_left), float(sum(self._pages_left.values()))
         left += (self._total - started) * ((self._pages_read + left) / started if started else 1.0)
         return AuditProgress(
@@ -88,5 +91,5 @@ class ProgressMeter:
             state=state,
             resumes=pause,
             eta=pause + left / rate if rate else None,
-            why=self._throttle.pause_reason if state == "paused" else "",
+            why=throttle.pause_reason if state == "paused" else "",
         )

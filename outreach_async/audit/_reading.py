@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -11,9 +11,8 @@ import attrs
 
 from outreach_async._plumbing import is_denied, parse_date
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
-from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._conditions import email_domain
-from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._evaluation import AuditState, WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
 from outreach_async.audit._meter import ProgressMeter
 from outreach_async.audit._rules import (
@@ -26,7 +25,6 @@ from outreach_async.audit._rules import (
     UNDECODABLE,
     UNREADABLE,
 )
-from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.campaigns import CampaignRow, WorkspaceCampaigns
 from outreach_async.audit.history._tables import Readings, record_campaign, record_mailboxes
 from outreach_async.audit.policy import rules_about
@@ -121,9 +119,8 @@ class _CampaignsOf:
 @attrs.define(eq=False, kw_only=True)
 class WorkspaceReader:
     state: AuditState
-    resources: RunResources
+    resources: Mapping[str, RunResources]  # by workspace; several share them if they share a client
     put: Callable[[Sequence[Finding]], Awaitable[None]]
-    wants_findings: bool
     progress: ProgressMeter
     display: int
     deadline: float | None
@@ -139,7 +136,7 @@ class WorkspaceReader:
         if self.deadline is not None:
             self._deadline_at = anyio.current_time() + self.deadline
         # One more than requests in flight: while a failing workspace waits for a retry, another shows whether the service works.
-        self._workers = self.resources.max_in_flight + 1
+        self._workers = 1 + max(each.max_in_flight for each in self.resources.values())
         self._large_slots = anyio.Semaphore(max(_MIN_LARGE_AT_ONCE, _MAX_LATER_MAILBOXES // (_PAGES_AT_ONCE * self.display)))
         # Shared by all workspaces: a workspace with many campaigns uses the capacity that others do not need.
         self._campaign_slots = anyio.Semaphore(self._workers)
@@ -162,8 +159,9 @@ class WorkspaceReader:
 
     def settle_time(self) -> float:
         """Return the time of the audit, which is settled when it is first needed, after the first response."""
-        if self.may_follow_service and (dated := self.resources.throttle.dated) is not None:
-            date, arrived = parse_date(dated[0]), dated[1]
+        dates = [dated for each in self.resources.values() if (dated := each.throttle.dated) is not None]
+        if self.may_follow_service and dates:
+            date, arrived = parse_date(dates[0][0]), dates[0][1]
             if date is not None and abs(date - arrived) > MAX_CLOCK_DIFFERENCE:
                 self.state.now, self.state.service_clock = date, True
         self.may_follow_service = False  # all mailboxes are checked at one time
@@ -185,7 +183,7 @@ class WorkspaceReader:
         return attrs.evolve(result, campaigns=campaigns, unreadable=unreadable, findings=findings)
 
     async def _read_mailboxes(self, workspace: str, use: WorkspaceUse | None) -> WorkspaceReading:
-        cursor: PageCursor[Mailbox] = PageCursor(1, met=CompactSet())
+        cursor: PageCursor[Mailbox] = PageCursor(1)
         count = 0
         is_large = False
 
@@ -198,7 +196,7 @@ class WorkspaceReader:
                 use.add_mailboxes(mailboxes)
             if self.readings is not None:
                 record_mailboxes(self.readings, workspace, mailboxes)
-            found = self.state.add_page(workspace, mailboxes, wanted=self.wants_findings)
+            found = self.state.add_page(workspace, mailboxes)
             mailboxes.clear()  # frees memory while the findings wait for the consumer
             await self.put(found)
             # The size of a workspace is known only after its first page. Many small workspaces are read concurrently, but a
@@ -210,7 +208,7 @@ class WorkspaceReader:
         error: OutreachError | None = None
         try:
             # `keep` collects undecodable mailboxes, which become findings. By default, one such mailbox ends the reading.
-            pager = self.resources.mailboxes.list(workspace=workspace, display=self.display, undecodable="keep")
+            pager = self.resources[workspace].mailboxes.list(workspace=workspace, display=self.display, undecodable="keep")
             await walk_pages(self._in_time(workspace, pager), cursor, add_page, _PAGES_AT_ONCE)
         except OutreachError as raised:
             error = _explain_end(raised)
@@ -222,7 +220,7 @@ class WorkspaceReader:
     async def _read_campaigns(self, workspace: str) -> tuple[WorkspaceCampaigns, list[Finding], bool]:
         """Return the campaigns of a workspace, the findings about what could not be read, and whether their list was cut off."""
         reading = _CampaignsOf(workspace)
-        cursor: PageCursor[Campaign] = PageCursor(1, met=CompactSet())
+        cursor: PageCursor[Campaign] = PageCursor(1)
         count = 0
 
         async def add_page(campaigns: list[Campaign]) -> None:
@@ -239,7 +237,9 @@ class WorkspaceReader:
         error: OutreachError | None = None
         async with anyio.create_task_group() as group:
             try:
-                pager = self.resources.campaigns.list(workspace=workspace, display=_CAMPAIGNS_PER_PAGE, undecodable="keep")
+                pager = self.resources[workspace].campaigns.list(
+                    workspace=workspace, display=_CAMPAIGNS_PER_PAGE, undecodable="keep"
+                )
                 await walk_pages(self._in_time(workspace, pager), cursor, add_page, _PAGES_AT_ONCE)
             except OutreachError as raised:
                 error = _explain_end(raised)
@@ -256,7 +256,8 @@ class WorkspaceReader:
         try:
             steps: list[Step] | None = None
             try:
-                read = await self._await_in_time(lambda: self.resources.campaigns.steps(campaign.id))
+                campaigns = self.resources[reading.workspace].campaigns
+                read = await self._await_in_time(reading.workspace, lambda: campaigns.steps(campaign.id))
                 self.progress.add_request(reading.workspace)
                 steps = read.data
                 await self._read_fields(reading, steps)
@@ -283,7 +284,8 @@ class WorkspaceReader:
                 return
             self.progress.expect_requests(reading.workspace, 1)
             try:
-                fields = await self._await_in_time(lambda: self.resources.workspaces.fields(workspace=reading.workspace))
+                workspaces = self.resources[reading.workspace].workspaces
+                fields = await self._await_in_time(reading.workspace, lambda: workspaces.fields(workspace=reading.workspace))
                 self.progress.add_request(reading.workspace)
             except OutreachError as error:
                 message = f"the workspace's fields could not be read, so placeholders were not checked: {_shown(error)}"
@@ -293,7 +295,7 @@ class WorkspaceReader:
 
     def _in_time(self, workspace: str, pager: Pager[Item]) -> Pager[Item]:
         async def fetch(number: int) -> Page[Item]:
-            page = await self._await_in_time(lambda: pager.fetch(number))
+            page = await self._await_in_time(workspace, lambda: pager.fetch(number))
             if number == 1:
                 self.progress.expect_requests(workspace, max(1, int(page.total_pages)))
             self.progress.add_request(workspace)
@@ -301,11 +303,11 @@ class WorkspaceReader:
 
         return attrs.evolve(pager, fetch=fetch)
 
-    async def _await_in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _await_in_time(self, workspace: str, call: Callable[[], Awaitable[T]]) -> T:
         if anyio.current_time() < self._deadline_at:
             with anyio.CancelScope(deadline=self._deadline_at):
                 return await call()
-        cause, reason = self.resources.throttle.last_error, ""
+        cause, reason = self.resources[workspace].throttle.last_error, ""
         if cause is not None:
             # The text of an error may name another workspace than the one whose finding quotes it.
             is_harmless = cause.status_code is None or len(self.state.workspaces) == 1

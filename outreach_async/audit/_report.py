@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Literal, Self, cast
@@ -11,9 +11,8 @@ import attrs
 import msgspec
 
 from outreach_async._plumbing import type_name
-from outreach_async.audit._campaign_evaluation import compare_campaigns
+from outreach_async.audit._evaluation import compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit._flagged import FindingList
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._scoring import Scores
 from outreach_async.audit._values import to_json_values
@@ -33,7 +32,7 @@ class Report:
     Attributes:
         mailboxes: Number of checked mailboxes.
         workspaces, unreadable: Ids of the workspaces, without duplicates, and of those that could not be read completely.
-        findings: Findings, built when they are accessed: the worst first, then in the order of workspaces, mailboxes and rules.
+        findings: The findings: the worst first, then in the order of workspaces, mailboxes and rules.
         scores: Scores overall, by workspace and by domain.
         denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
@@ -56,7 +55,7 @@ class Report:
 
     mailboxes: int
     unreadable: list[str]
-    findings: Sequence[Finding]
+    findings: list[Finding]
     scores: Scores
     workspaces: list[str] = attrs.field(factory=list)
     denied: bool = False
@@ -82,7 +81,8 @@ class Report:
     @property
     def counts(self) -> dict[Severity, int]:
         """Number of findings by severity, the worst severity first."""
-        return {severity: len(findings_of(self, severity)) for severity in Severity}
+        counted = Counter(finding.severity for finding in self.findings)
+        return {severity: counted[severity] for severity in Severity}
 
     def name_of(self, workspace: str) -> str:
         """Return the name of a workspace; its id if it has no name.
@@ -181,9 +181,7 @@ class Report:
             raise InvalidRequest(f"report: not the JSON of an audit ({error}); pass the output of `audit --json`") from None
 
 
-def findings_of(report: Report, severity: Severity) -> Sequence[Finding]:
-    if isinstance(report.findings, FindingList):
-        return report.findings.with_severity(severity)
+def findings_of(report: Report, severity: Severity) -> list[Finding]:
     return [finding for finding in report.findings if finding.severity is severity]
 
 

@@ -30,7 +30,7 @@ from outreach_async.audit._meter import AuditProgress, ProgressMeter
 from outreach_async.audit._reading import WorkspaceReader, WorkspaceReading
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
-from outreach_async.audit._scoring import GroupScores
+from outreach_async.audit._scoring import Judgement
 from outreach_async.audit.campaigns import build_results
 from outreach_async.audit.history._tables import Readings
 from outreach_async.audit.policy import Policy
@@ -39,17 +39,15 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.resources import open_run
 
 
-class PartOptions(TypedDict, total=False):
+class AuditOptions(TypedDict, total=False):
     policy: Policy | None
     campaigns: bool
     display: int
     deadline: float | None
-    readings: Readings | None
-
-
-class AuditOptions(PartOptions, total=False):
     clock: Callable[[], float] | None
     names: Mapping[str, str] | None
+    readings: Readings | None
+    clients: Mapping[str, OutreachClient] | None
 
 
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
@@ -71,10 +69,11 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
             `Report.service_clock` says which.
         names: Names of workspaces by id, which reports show beside the ids; by default, there are none.
         readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
+        clients: Clients by id of the workspace to read with them instead of `client`, as for workspaces with a rate of their own.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline` or
-            `names` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline`,
+            `names` or `clients` is invalid.
 
     Example:
         ```python
@@ -116,6 +115,13 @@ def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(spaces))
 
 
+def _require_clients(clients: Mapping[str, OutreachClient] | None) -> Mapping[str, OutreachClient]:
+    given: Any = clients or {}
+    if not isinstance(given, Mapping) or not all(isinstance(client, OutreachClient) for client in given.values()):
+        raise InvalidRequest("clients: expected a mapping of ids to clients; pass for example {'space_1': client}")
+    return given
+
+
 def require_names(names: Mapping[str, str] | None, workspaces: Iterable[str]) -> dict[str, str]:
     if names is None:
         return {}
@@ -146,14 +152,19 @@ class AuditRun:
         clock: Callable[[], float] | None = None,
         names: Mapping[str, str] | None = None,
         readings: Readings | None = None,
-        key: bytes | None = None,
+        clients: Mapping[str, OutreachClient] | None = None,
     ) -> None:
         ids = require_workspace_ids(workspaces)
-        self.state = AuditState(ids, policy or Policy.default(), (clock or time.time)(), key=key)
+        self.state = AuditState(ids, policy or Policy.default(), (clock or time.time)())
         deadline = require_seconds("deadline", deadline)
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
-        self._resources = open_run(client.campaigns, client.mailboxes, client.workspaces, max_outage=max_outage)
+        own = _require_clients(clients)
+        chosen = {workspace: own.get(workspace, client) for workspace in ids}
+        runs = {
+            id(each): open_run(each.campaigns, each.mailboxes, each.workspaces, max_outage=max_outage) for each in chosen.values()
+        }
+        self._resources = {workspace: runs[id(each)] for workspace, each in chosen.items()}
         self._reader = partial(
             WorkspaceReader,
             state=self.state,
@@ -183,9 +194,10 @@ class AuditRun:
         if self._started:
             raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
         self._started = True
-        progress = ProgressMeter(len(self.state.workspaces), self._resources.throttle, anyio.current_time())
+        throttles = {run.throttle: None for run in self._resources.values()}
+        progress = ProgressMeter(len(self.state.workspaces), list(throttles), anyio.current_time())
         self._channel = channel = FindingsChannel(discards=self._discards)
-        reader = self._reader(put=channel.put, wants_findings=not self._discards, progress=progress)
+        reader = self._reader(put=channel.put, progress=progress)
         # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run, reader, channel)
@@ -209,8 +221,8 @@ class AuditRun:
         if not self.workspaces:
             raise InvalidRequest("separate: the audit has not finished; await it, or iterate over all of its findings first")
         return [
-            build_report(self.state.alone(place), [each], require_names(self._names, [each.workspace]))
-            for place, each in enumerate(self.workspaces)
+            build_report(Judgement(state := self.state.alone(each.workspace)), state, [each], self._names)
+            for each in self.workspaces
         ]
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -232,11 +244,11 @@ class AuditRun:
         try:
             self.workspaces = await reader.read_all()
             reader.settle_time()
-            about_groups = self.state.finish()
+            judgement = Judgement(self.state)
             if not findings.discards:
                 errors = chain.from_iterable(each.findings for each in self.workspaces)
-                await findings.put([*errors, *self.state.late_findings(), *about_groups])
-            findings.end(build_report(self.state, self.workspaces, self._names, about_groups))
+                await findings.put([*errors, *judgement.late_findings(), *judgement.about_groups])
+            findings.end(build_report(judgement, self.state, self.workspaces, self._names))
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
             findings.end(error)
@@ -321,14 +333,10 @@ class Findings(AsyncIterator[Finding]):
 
 
 def build_report(
-    state: AuditState,
-    readings: Sequence[WorkspaceReading],
-    names: Mapping[str, str],
-    about_groups: Sequence[Finding] | None = None,
+    judgement: Judgement, state: AuditState, readings: Sequence[WorkspaceReading], names: Mapping[str, str]
 ) -> Report:
-    """Build the report of an audit. `about_groups` is the result of `state.finish`, unless that was not called yet."""
     others = {each.workspace: [*(each.campaigns.findings if each.campaigns else ()), *each.findings] for each in readings}
-    scores = GroupScores(state, others, state.finish() if about_groups is None else about_groups)
+    findings, rows = judgement.score(others)
     checked = sum(each.mailboxes for each in readings)
     campaigns = build_results(state.workspaces, [each.campaigns for each in readings])
     nothing_read = not checked and not (campaigns and campaigns.checked)
@@ -336,16 +344,16 @@ def build_report(
         workspaces=list(state.workspaces),
         mailboxes=checked,
         unreadable=[each.workspace for each in readings if each.unreadable],
-        findings=scores.findings,
-        scores=scores.scores(),
+        findings=findings,
+        scores=judgement.scores(),
         denied=nothing_read and all(each.denied for each in readings),
         at=state.now,
         service_clock=state.service_clock,
         policy=state.policy.used,
-        groups=scores.groups(),
-        totals={kind: len(totals) for kind, totals in state.totals.items()},
-        rows=scores.rows(),
+        groups=judgement.groups(),
+        totals={kind: len(totals) for kind, totals in judgement.totals.items()},
+        rows=rows,
         not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ())],
         campaigns=campaigns,
-        names=dict(names),
+        names={workspace: names[workspace] for workspace in state.workspaces if workspace in names},
     )

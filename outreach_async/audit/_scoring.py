@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import math
-from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import nsmallest
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._findings import GROUP_KINDS, HEALTHY_PERCENT, Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit._flagged import FIGURES, FindingList, Flagged, refer
-from outreach_async.audit._totals import OWN_SERVER, MailboxTotals, to_thousandths
-from outreach_async.models import Number
+from outreach_async.audit._conditions import DomainFacts, ServerFacts, build_missing_authentication
+from outreach_async.audit._evaluation import FIGURES, AuditState, CheckedMailbox
+from outreach_async.audit._findings import (
+    GROUP_KINDS,
+    HEALTHY_PERCENT,
+    Finding,
+    Group,
+    GroupKind,
+    Row,
+    Rule,
+    Severity,
+    apply_rules,
+)
+from outreach_async.audit.policy import rules_about
+from outreach_async.models import MailboxType, Number
 
 MAX_SCORE: Final = 100
 BASE_EMAILS: Final = 30
 """E-mails that every mailbox counts for, besides those it sent in 30 days, so that one that has sent nothing counts too."""
 
-_SEVERITIES: Final = len(Severity)
+_OWN_SERVER: Final = MailboxType.SMTP_IMAP.value
 _KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
 _WHOLE: Final = 1_000_000
 """The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
 
 MAX_SCORED_DOMAINS: Final = 10_000  # in a report: the worst
-MAX_GROUPS: Final = 1_000  # of each kind in a report, the worst; a million mailboxes may have 250,000 domains
+MAX_GROUPS: Final = 1_000  # of each kind in a report, the worst
 MAX_ROWS: Final = 1_000  # mailboxes that a report lists individually, the worst
 
 
@@ -79,6 +89,18 @@ class Scores:
     domains: dict[str, Score]
 
 
+def _to_thousandths(figure: Number) -> int:
+    """Return a number in thousandths, rounded to an integer. Sums of integers do not depend on the order of addition."""
+    return round(figure * 1000)
+
+
+def _from_thousandths(total: int) -> Number:
+    return total / 1000 if total % 1000 else total // 1000
+
+
+_BASE: Final = _to_thousandths(BASE_EMAILS)
+
+
 @cache
 def _share_of(ranks: tuple[int, ...]) -> int:
     return int(_WHOLE * math.prod(_KEPT_PERCENT[rank] for rank in ranks) // 100 ** len(ranks))
@@ -92,192 +114,226 @@ def _healthy_share(findings: Iterable[Finding]) -> int:
     return _share_of(tuple(worst.values()))
 
 
-def mailbox_score(findings: Iterable[Finding]) -> int:
-    return round(MAX_SCORE * _healthy_share(findings) / _WHOLE)
+_unite = cache(frozenset[str].union)
 
 
-def _weight(mailboxes: int, sent: Number) -> int:
-    """Return the weight of mailboxes in a mean: the e-mails they sent, in thousandths, plus `BASE_EMAILS` for each."""
-    return to_thousandths(sent) + to_thousandths(BASE_EMAILS) * mailboxes
+@attrs.define(eq=False)
+class GroupTotals:
+    """The mailboxes of a group: sums in thousandths, the number of findings by severity, and what the group loses to them.
 
+    `first` is the first workspace with a mailbox of the group. The loss is a sum of shares multiplied by weights.
+    """
 
-class GroupStats:
-    """The number of findings about the groups of one kind, and what they lose to findings (shares multiplied by weights)."""
+    first: str = ""
+    mailboxes: int = 0
+    sent: int = 0
+    limit: int = 0
+    lost: int = 0
+    counts: list[int] = attrs.Factory(lambda: [0] * len(Severity))
 
-    def __init__(self, size: int) -> None:
-        self.lost = [0] * size
-        self._counts = array("q", bytes(8 * size * _SEVERITIES))
+    def add(self, sent: int, limit: int) -> None:
+        self.mailboxes += 1
+        self.sent += sent
+        self.limit += limit
 
-    def add(self, index: int, ranks: Iterable[int], lost: int = 0) -> None:
-        """Count findings about a group or one of its mailboxes, and add what they cost. An index of -1 stands for no group."""
-        if index >= 0:
-            self.lost[index] += lost
-            for rank in ranks:
-                self._counts[_SEVERITIES * index + rank] += 1
-
-    def counts_of(self, index: int) -> dict[Severity, int]:
-        return dict(zip(Severity, self._counts[_SEVERITIES * index : _SEVERITIES * (index + 1)], strict=True))
-
-    def severity(self, index: int) -> Severity | None:
-        return next((severity for severity, count in self.counts_of(index).items() if count), None)
-
-    def is_clean(self, index: int) -> bool:
-        return not self.lost[index] and self.severity(index) is None
-
-
-def _mean_score(lost: int, total: MailboxTotals) -> float:
-    whole = _WHOLE * _weight(total.mailboxes, total.sent_30days)
-    return max(0, 10 * MAX_SCORE * (whole - lost) // whole) / 10
-
-
-class GroupScores:
-    # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
-
-    def __init__(self, state: AuditState, others: Mapping[str, Sequence[Finding]], about_groups: Sequence[Finding]) -> None:
-        """`others` are the findings about workspaces and campaigns, by workspace."""
-        self._state = state
-        self._totals = state.totals
-        self._names = {kind: list(totals) for kind, totals in self._totals.items()}
-        self._stats = {kind: GroupStats(len(totals)) for kind, totals in self._totals.items()}
-        self._lost = 0
-        self._shared = self._add_group_findings(about_groups)
-        if any(self._shared.values()):
-            self._add_shared_losses()
-        self.findings = FindingList(state.builder)
-        self._worst_mailboxes = nsmallest(MAX_ROWS, self._add_findings(others))
-        self.findings.extend(about_groups)
-        self._worst = {kind: self._worst_indexes(kind) for kind in GROUP_KINDS}
-
-    def _add_group_findings(self, findings: Iterable[Finding]) -> dict[GroupKind, dict[int, int]]:
-        """Count the findings about domains and servers. Return the share of each that remains healthy, unless it is whole."""
-        grouped: dict[GroupKind, defaultdict[int, list[Finding]]] = {kind: defaultdict(list) for kind in ("domain", "server_ip")}
+    def count(self, findings: Iterable[Finding], lost: int = 0) -> None:
+        self.lost += lost
         for finding in findings:
-            kind: GroupKind = "domain" if finding.server_ip is None else "server_ip"
-            index = self._totals[kind].index(finding.server_ip or finding.domain or "")
-            grouped[kind][index].append(finding)
-            self._stats[kind].add(index, [finding.severity.rank])
-        return {
-            kind: {index: share for index, about in groups.items() if (share := _healthy_share(about)) < _WHOLE}
-            for kind, groups in grouped.items()
-        }
+            self.counts[finding.severity.rank] += 1
 
-    def _shared_share(self, domain: int, server: int, flags: int) -> int:
-        share = self._shared["domain"].get(domain, _WHOLE)
-        # Findings about servers count mailboxes of type `SMTP & IMAP` only.
-        return share * self._shared["server_ip"].get(server, _WHOLE) // _WHOLE if flags & OWN_SERVER else share
+    @property
+    def severity(self) -> Severity | None:
+        return next((severity for severity, count in zip(Severity, self.counts, strict=True) if count), None)
 
-    def _add_shared_losses(self) -> None:
-        lost = {kind: stats.lost for kind, stats in self._stats.items()}
-        domains, servers, types = lost["domain"], lost["server_ip"], lost["type"]
-        base = to_thousandths(BASE_EMAILS)
-        for workspace, columns in zip(self._state.workspaces, self._state.columns, strict=True):
-            whole = 0
-            for _, domain, server, type_, sent, _, flags in columns.rows():
-                share = self._shared_share(domain, server, flags)
-                if share < _WHOLE:
-                    part = (_WHOLE - share) * (sent + base)
-                    whole += part
-                    servers[server] += part
-                    types[type_] += part
-                    if domain >= 0:
-                        domains[domain] += part
-            if whole:
-                self._stats["workspace"].add(self._totals["workspace"].index(workspace), (), whole)
-                self._lost += whole
+    @property
+    def mean_score(self) -> float:
+        whole = _WHOLE * (self.sent + _BASE * self.mailboxes)
+        return max(0, 10 * MAX_SCORE * (whole - self.lost) // whole) / 10
 
-    def _add_findings(self, others: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[int, int, Number, int, int]]:
-        """Add all findings in their order. Yield the mailboxes with findings, each with its place and a key for sorting."""
-        for place, workspace in enumerate(self._state.workspaces):
-            index, found = self._totals["workspace"].index(workspace), others.get(workspace, ())
-            for number, mailbox in enumerate(self._state.flagged[place]):
-                yield *self._add_mailbox(place, number, mailbox, index), place, number
-            self.findings.extend(found)
-            self._stats["workspace"].add(index, [finding.severity.rank for finding in found])
+    def score(self) -> Score:
+        return Score(score=self.mean_score, mailboxes=self.mailboxes, sent_30days=_from_thousandths(self.sent))
 
-    def _add_mailbox(self, place: int, number: int, mailbox: Flagged, workspace: int) -> tuple[int, int, Number]:
-        columns, builder = self._state.columns[place], self._state.builder
-        domain, server, type_ = columns.domains[mailbox.row], columns.servers[mailbox.row], columns.types[mailbox.row]
-        name = None if domain < 0 else self._names["domain"][domain]
-        ranks = tuple([builder.rank(violation, name) for violation in mailbox.violations])
-        for at, rank in enumerate(ranks):
-            self.findings.append(rank, refer(place, number, at))
-        own, sent = _share_of(ranks), mailbox.figures[0]
-        shared = self._shared_share(domain, server, columns.flags[mailbox.row])
-        lost = (shared - shared * own // _WHOLE) * _weight(1, sent)
-        self._lost += lost
-        stats = self._stats
-        stats["workspace"].add(workspace, ranks, lost)
-        stats["domain"].add(domain, ranks, lost)
-        stats["type"].add(type_, ranks, lost)
-        stats["server_ip"].add(server, ranks, lost)
-        return own, min(ranks), -sent
-
-    def _worst_indexes(self, kind: GroupKind) -> list[int]:
-        totals, stats, names = self._totals[kind], self._stats[kind], self._names[kind]
-        most = MAX_SCORED_DOMAINS if kind == "domain" else MAX_GROUPS
-
-        def rank(index: int) -> tuple[int, float, int, str]:
-            total, severity = totals[names[index]], stats.severity(index) or Severity.INFO
-            return severity.rank, _mean_score(stats.lost[index], total), -total.mailboxes, names[index]
-
-        worst = nsmallest(most, (index for index in range(len(names)) if not stats.is_clean(index)), key=rank)
-        clean = ((-totals.mailbox_count(name), name, index) for index, name in enumerate(names) if stats.is_clean(index))
-        return worst + [index for *_, index in nsmallest(most - len(worst), clean)]
-
-    def scores(self) -> Scores:
-        totals = self._totals["workspace"]
-        workspaces = {key: totals[key] for key in sorted(totals, key=lambda key: totals[key].first)}
-        overall = MailboxTotals(
-            sum(total.mailboxes for total in workspaces.values()), sum(total.sent_30days for total in workspaces.values())
-        )
-        places = {key: index for index, key in enumerate(self._names["workspace"])}
-        return Scores(
-            overall=_mean_score(self._lost, overall) if overall.mailboxes else None,
-            workspaces={key: self._group_score("workspace", places[key]) for key in workspaces},
-            domains={self._names["domain"][index]: self._group_score("domain", index) for index in self._worst["domain"]},
-        )
-
-    def _group_score(self, kind: GroupKind, index: int) -> Score:
-        total = self._totals[kind][self._names[kind][index]]
-        score = _mean_score(self._stats[kind].lost[index], total)
-        return Score(score=score, mailboxes=total.mailboxes, sent_30days=total.sent_30days)
-
-    def groups(self) -> list[Group]:
-        return [self._build_group(kind, index) for kind in GROUP_KINDS for index in self._worst[kind][:MAX_GROUPS]]
-
-    def _build_group(self, kind: GroupKind, index: int) -> Group:
-        key, stats = self._names[kind][index], self._stats[kind]
-        total = self._totals[kind][key]
+    def describe(self, kind: GroupKind, key: str) -> Group:
         return Group(
             kind=kind,
-            key=str(key),
-            mailboxes=total.mailboxes,
-            score=_mean_score(stats.lost[index], total),
-            severity=stats.severity(index),
-            counts=stats.counts_of(index),
-            sent_30days=total.sent_30days,
-            daily_limit=total.daily_limit,
+            key=key,
+            mailboxes=self.mailboxes,
+            score=self.mean_score,
+            severity=self.severity,
+            counts=dict(zip(Severity, self.counts, strict=True)),
+            sent_30days=_from_thousandths(self.sent),
+            daily_limit=_from_thousandths(self.limit),
         )
 
-    def rows(self) -> list[Row]:
-        places = [(place, number) for *_, place, number in self._worst_mailboxes]
-        built = {each: self._build_row(*each) for each in sorted(places)}  # in the order in which they are stored
-        return [built[each] for each in places]
 
-    def _build_row(self, place: int, number: int) -> Row:
-        mailbox, columns = self._state.flagged[place][number], self._state.columns[place]
-        findings = [self._state.builder.build(place, mailbox, violation) for violation in mailbox.violations]
-        figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
-        return Row(
-            id=mailbox.id,
-            email=mailbox.email,
-            workspace=self._state.workspaces[place],
-            domain=findings[0].domain,
-            type=self._names["type"][columns.types[mailbox.row]],
-            status=mailbox.status,
-            server_ip=self._names["server_ip"][columns.servers[mailbox.row]],
-            score=mailbox_score(findings),
-            severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
-            rules=[finding.rule for finding in findings],
-            **figures,
+_Judged: TypeAlias = tuple[str, CheckedMailbox, list[Finding]]  # with the id of the workspace
+
+
+class Judgement:
+    """The findings, scores and groups of an audit, which are final only after all mailboxes have been read."""
+
+    # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
+    # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
+    # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
+
+    def __init__(self, state: AuditState) -> None:
+        self._state = state
+        self.totals: dict[GroupKind, dict[str, GroupTotals]] = {kind: {} for kind in GROUP_KINDS}
+        # By domain. In one workspace, each mailbox is listed once: a walk over its pages drops repeated ones.
+        self._once: dict[str, GroupTotals] = {} if len(state.workspaces) > 1 else self.totals["domain"]
+        self._lacking: dict[str, frozenset[str]] = {}  # by domain
+        self._own, self._listed = Counter[str](), Counter[str]()  # mailboxes of type `SMTP & IMAP`, by server
+        self._facts: dict[str, DomainFacts] = {}
+        self._late = {rule.id: rule for rule in rules_about(state.policy, "mailbox") if rule.lack}
+        self._count_mailboxes()
+        self.about_groups = list(self._check_groups())
+        self._shares = self._count_group_findings()
+
+    def _mailboxes(self) -> Iterator[tuple[str, CheckedMailbox]]:
+        return ((workspace, mailbox) for workspace, known in self._state.mailboxes.items() for mailbox in known)
+
+    def _count_mailboxes(self) -> None:
+        seen = set[tuple[str, str]]()
+        for workspace, mailbox in self._mailboxes():
+            sent, limit = map(_to_thousandths, mailbox.figures[:2])
+            keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
+            for totals, key in zip(self.totals.values(), keys, strict=True):
+                if key is not None:
+                    total = totals.get(key) or totals.setdefault(key, GroupTotals(workspace))
+                    total.add(sent, limit)
+            if mailbox.domain is not None and mailbox.lacks:
+                self._lacking[mailbox.domain] = _unite(self._lacking.get(mailbox.domain, mailbox.lacks), mailbox.lacks)
+            if len(self._state.workspaces) > 1:
+                if (mailbox.id, mailbox.email) in seen:
+                    continue
+                seen.add((mailbox.id, mailbox.email))
+                if mailbox.domain is not None:
+                    self._once.setdefault(mailbox.domain, GroupTotals()).add(sent, limit)
+            if mailbox.type == _OWN_SERVER:
+                self._own[mailbox.server_ip] += 1
+                self._listed[mailbox.server_ip] += mailbox.is_listed
+
+    def _check_groups(self) -> Iterator[Finding]:
+        domain_rules, server_rules = (rules_about(self._state.policy, kind) for kind in ("domain", "server_ip"))
+        for domain in sorted(self.totals["domain"]):
+            once, lacks = self._once[domain], self._lacking.get(domain, ())
+            facts = self._facts[domain] = DomainFacts(
+                daily_limit=_from_thousandths(once.limit),
+                mailboxes=once.mailboxes,
+                sent_30days=_from_thousandths(once.sent),
+                lacking=tuple(rule.lack for rule in self._late.values() if rule.lack and rule.lack in lacks),
+            )
+            yield from self._apply(domain_rules, facts, self.totals["domain"][domain], domain=domain)
+        for server in sorted(self._own):
+            own = ServerFacts(mailboxes=self._own[server], listed=self._listed[server])
+            yield from self._apply(server_rules, own, self.totals["server_ip"][server], server_ip=server)
+
+    def _apply(self, rules: Iterable[Rule], facts: object, total: GroupTotals, **subject: str) -> list[Finding]:
+        return apply_rules(rules, facts, total.first, sent_30days=_from_thousandths(total.sent), **subject)
+
+    def _count_group_findings(self) -> dict[tuple[GroupKind, str], int]:
+        """Count the findings about domains and servers. Return the share of each that remains healthy."""
+        grouped: defaultdict[tuple[GroupKind, str], list[Finding]] = defaultdict(list)
+        for finding in self.about_groups:
+            server, domain = finding.server_ip, finding.domain
+            grouped[("domain", domain or "") if server is None else ("server_ip", server)].append(finding)
+        for (kind, key), found in grouped.items():
+            self.totals[kind][key].count(found)
+        return {key: _healthy_share(found) for key, found in grouped.items()}
+
+    def _findings_of(self, mailbox: CheckedMailbox) -> list[Finding]:
+        """Return the findings about a mailbox, with the severity that missing SPF, DKIM and DMARC have on its domain."""
+        if mailbox.domain is None or not any(finding.rule in self._late for finding in mailbox.findings):
+            return mailbox.findings
+        return [self._judge(finding, mailbox.domain) for finding in mailbox.findings]
+
+    def _judge(self, finding: Finding, domain: str) -> Finding:
+        rule = self._late.get(finding.rule)
+        if rule is None or rule.lack is None:
+            return finding
+        violation = build_missing_authentication(rule.lack, self._facts[domain], rule.thresholds)
+        severity = violation.severity or rule.severity
+        if severity is finding.severity and violation.message == finding.message:
+            return finding
+        return attrs.evolve(finding, severity=severity, message=violation.message)
+
+    def late_findings(self) -> Iterator[Finding]:
+        """Yield the findings about SPF, DKIM and DMARC, which `AuditState.add_page` does not return."""
+        for _, mailbox in self._mailboxes():
+            yield from (finding for finding in self._findings_of(mailbox) if finding.rule in self._late)
+
+    def score(self, others: Mapping[str, Sequence[Finding]]) -> tuple[list[Finding], list[Row]]:
+        """Return all findings and the worst mailboxes, the worst first, and complete the totals. Call this method once.
+
+        `others` are the findings about workspaces and campaigns, by workspace.
+        """
+        findings: list[Finding] = []
+        worst = nsmallest(MAX_ROWS, self._score_mailboxes(others, findings), key=itemgetter(0, 1, 2))
+        findings += self.about_groups
+        return sorted(findings, key=lambda finding: finding.severity.rank), [_build_row(*judged) for *_, judged in worst]
+
+    def _score_mailboxes(
+        self, others: Mapping[str, Sequence[Finding]], findings: list[Finding]
+    ) -> Iterator[tuple[int, int, Number, _Judged]]:
+        """Add all findings in their order. Yield the mailboxes with findings, each with a key for sorting."""
+        for workspace, mailboxes in self._state.mailboxes.items():
+            for mailbox in mailboxes:
+                found = self._findings_of(mailbox)
+                own = _share_of(tuple([finding.severity.rank for finding in found]))
+                share = self._shares.get(("domain", mailbox.domain or ""), _WHOLE)
+                if mailbox.type == _OWN_SERVER:
+                    share = share * self._shares.get(("server_ip", mailbox.server_ip), _WHOLE) // _WHOLE
+                lost = (_WHOLE - share * own // _WHOLE) * (_to_thousandths(mailbox.figures[0]) + _BASE)
+                if lost or found:
+                    keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
+                    for totals, key in zip(self.totals.values(), keys, strict=True):
+                        if key is not None:
+                            totals[key].count(found, lost)
+                if found:
+                    findings += found
+                    yield own, min(each.severity.rank for each in found), -mailbox.figures[0], (workspace, mailbox, found)
+            known = others.get(workspace, ())
+            findings += known
+            if workspace in self.totals["workspace"]:
+                self.totals["workspace"][workspace].count(known)
+
+    def scores(self) -> Scores:
+        totals = self.totals["workspace"]
+        whole = GroupTotals()
+        for name in ("mailboxes", "sent", "lost"):
+            setattr(whole, name, sum(getattr(total, name) for total in totals.values()))
+        worst = self._worst_first("domain")[:MAX_SCORED_DOMAINS]
+        return Scores(
+            overall=whole.mean_score if whole.mailboxes else None,
+            workspaces={key: total.score() for key, total in totals.items()},
+            domains={key: total.score() for key, total in worst},
         )
+
+    def groups(self) -> list[Group]:
+        return [total.describe(kind, key) for kind in GROUP_KINDS for key, total in self._worst_first(kind)[:MAX_GROUPS]]
+
+    def _worst_first(self, kind: GroupKind) -> list[tuple[str, GroupTotals]]:
+        def rank(item: tuple[str, GroupTotals]) -> tuple[int, float, int, str]:
+            key, total = item
+            is_clean = not total.lost and total.severity is None
+            severity = len(Severity) if is_clean else (total.severity or Severity.INFO).rank
+            return severity, total.mean_score, -total.mailboxes, key
+
+        return sorted(self.totals[kind].items(), key=rank)
+
+
+def _build_row(workspace: str, mailbox: CheckedMailbox, findings: Sequence[Finding]) -> Row:
+    figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
+    return Row(
+        id=mailbox.id,
+        email=mailbox.email,
+        workspace=workspace,
+        domain=mailbox.domain,
+        type=mailbox.type,
+        status=mailbox.status,
+        server_ip=mailbox.server_ip,
+        score=round(MAX_SCORE * _healthy_share(findings) / _WHOLE),
+        severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
+        rules=[finding.rule for finding in findings],
+        **figures,
+    )

@@ -128,7 +128,7 @@ class CampaignResults:
 
 @attrs.frozen(kw_only=True)
 class WorkspaceCampaigns:
-    """The results for the campaigns of one workspace. An `AuditPart` stores these results as JSON."""
+    """The results for the campaigns of one workspace."""
 
     rows: list[CampaignRow] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import random
 from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.audit import MAILBOXES, NOW, Shown, mailbox, mailboxes, part_of, report, wire
-from support.campaigns import WORKSPACE_CAMPAIGNS, CampaignService, World, campaign, step, template, wire_of
-from support.examples import scaled
+from support.audit import NOW, mailbox, mailboxes, wire
+from support.campaigns import CampaignService, World, campaign, step, template, wire_of
 from support.time import virtual_time
 
-from outreach_async import InvalidRequest, OutreachClient
+from outreach_async import OutreachClient
 from outreach_async._core.retry import RetryPolicy
-from outreach_async.audit import AuditPart, Policy, Report, audit, audit_part, merge
-from outreach_async.audit._reading import WorkspaceReading
-from outreach_async.audit.campaigns import WorkspaceCampaigns
+from outreach_async.audit import Policy, Report, audit
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.models import Mailbox
 from outreach_async.transport._wire import Progress, Request, Response
 
 BOXES = [wire(box) for box in mailboxes(3)]
@@ -233,70 +225,6 @@ async def test_limits_are_not_judged_if_not_every_mailbox_was_read() -> None:
     assert [finding.rule for finding in report.findings] == ["OA901"]
     assert report.campaigns is not None
     assert report.campaigns.checked == 1
-
-
-async def test_parts_with_campaigns_give_the_report_of_one_audit() -> None:
-    typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), template("B", replied_num=200)))]
-    server = {"server_ip": "192.0.2.7", "type": "SMTP & IMAP", "blacklists": 1}
-    shared = [wire(box) for box in mailboxes(4, spf=False, daily_limit=2000, **server)]
-    worlds = {
-        "space_1": World(listed({}, {"contacts": 0}), shared),
-        "space_2": World(listed({"id": "camp_7", "bounces_num": 200}, {"id": "camp_8"}), shared),
-        "space_3": World(403, [*BOXES, {"id": "mailbox_bad"}]),
-        "space_4": World(listed({"id": "camp_9"}), 403),
-    }
-    service = CampaignService(worlds, {"camp_7": typo, "camp_8": 404})
-    spaces = [*worlds, "space_5"]
-    async with OutreachClient(transport=service) as client:
-        options: dict[str, Any] = {"at": NOW, "salt": "pepper", "campaigns": True, "display": 2}
-        parts = [await audit_part(client, group, **options) for group in (spaces[3:], spaces[:1], spaces[1:3])]
-        whole = await audit(client, spaces, campaigns=True, clock=lambda: NOW, display=2)
-
-    stored = [AuditPart.from_dict(json.loads(json.dumps(part.to_dict()))) for part in parts]
-
-    assert json.dumps(merge(stored, workspaces=spaces).to_dict()) == json.dumps(whole.to_dict())
-    assert merge([*stored, *reversed(stored)], workspaces=spaces) == whole
-    assert whole.campaigns is not None
-    assert whole.campaigns.checked == 4
-    assert {"OA172", "OA202", "OA210", "OA222", "OA902", "OA911", "OA914"} <= {finding.rule for finding in whole.findings}
-
-
-@pytest.mark.thorough
-@given(st.lists(WORKSPACE_CAMPAIGNS, min_size=1, max_size=4), st.lists(MAILBOXES, max_size=4), st.randoms(use_true_random=False))
-@settings(max_examples=scaled(25))
-def test_merged_parts_have_the_campaigns_of_one_audit(
-    campaigns: list[WorkspaceCampaigns], boxes: list[Mailbox], chance: random.Random
-) -> None:
-    fleet = [
-        Shown(boxes, WorkspaceReading(f"space_{place}", len(boxes), findings=each.findings[:1], campaigns=each))
-        for place, each in enumerate(campaigns)
-    ]
-    parts = [part_of(*group) for group in (fleet[::2], fleet[1::2], fleet[:1]) if group]
-    chance.shuffle(parts)
-
-    merged = merge(parts, workspaces=[each.reading.workspace for each in fleet])
-
-    assert json.dumps(merged.to_dict()) == json.dumps(report(*fleet).to_dict())
-
-
-async def test_a_workspace_without_a_part_has_no_campaigns_in_the_merged_report() -> None:
-    async with OutreachClient(transport=service_of({})) as client:
-        part = await audit_part(client, ["space_1"], at=NOW, salt="pepper", campaigns=True)
-    merged = merge([part], workspaces=["space_1", "space_2"])
-    assert merged.campaigns is not None
-    assert {space: totals.campaigns for space, totals in merged.campaigns.totals.items()} == {"space_1": 1, "space_2": 0}
-
-
-async def test_parts_with_and_without_campaigns_are_refused() -> None:
-    worlds = {space: World(listed({}), BOXES) for space in ("space_1", "space_2")}
-    async with OutreachClient(transport=CampaignService(worlds)) as client:
-        parts = [
-            await audit_part(client, [space], at=NOW, salt="pepper", campaigns=on)
-            for space, on in zip(worlds, (True, False), strict=True)
-        ]
-
-    with pytest.raises(InvalidRequest, match="parts: expected campaigns in all parts or in no part, got parts with and without"):
-        merge(parts, workspaces=worlds)
 
 
 @pytest.mark.parametrize("id_", ["", "camp_/../x", "camp_" + "x" * 5000])

@@ -14,7 +14,7 @@ from support.campaigns import WORKSPACE_CAMPAIGNS, campaign, case, row, step, te
 from support.examples import scaled
 
 from outreach_async.audit import Finding, Policy, Report, Scores, Severity
-from outreach_async.audit._campaign_evaluation import evaluate_campaign
+from outreach_async.audit._evaluation import evaluate_campaign
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
 from outreach_async.audit.reports import schema, write

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Group, Report, Severity
-from outreach_async.audit._totals import CompactSet, GroupTotals, MailboxTotals, to_thousandths
 from outreach_async.errors import StatusError
 
 
@@ -85,38 +83,11 @@ def test_at_most_1000_rows_are_kept() -> None:
     assert len(found.findings) == 3_150
 
 
-@given(st.lists(st.lists(st.text(max_size=3), max_size=40), max_size=60))
-def test_a_compact_set_works_like_a_set(batches: list[list[str]]) -> None:
-    names: set[str] = set()
-    digests = CompactSet()
-
-    for batch in map(set, batches):
-        assert digests.add_new(batch) == batch - names
-        names |= batch
-        assert len(digests) == len(names)
-
-
-def test_a_compact_set_grows_beyond_its_first_table() -> None:
-    digests = CompactSet()
-    assert all(digests.add(f"mailbox_{n}") for n in range(5_000))
-    assert not any(digests.add(f"mailbox_{n}") for n in range(5_000))
-    assert len(digests) == 5_000
-
-
-@pytest.mark.parametrize("digest", [0, 1024, 2048])
-def test_a_compact_set_tells_colliding_digests_apart(digest: int) -> None:
-    digests = CompactSet()
-    assert [digests.add(1024), digests.add(digest), digests.add(digest)] == [True, digest != 1024, False]
-
-
-def test_totals_are_integers_where_possible_and_keep_the_first_workspace() -> None:
-    tally = GroupTotals()
-    for sent, place in ((0.1, 3), (0.2, 1), (0.7, 2)):
-        tally.add("a", to_thousandths(sent), 40_000, place)
-    tally.add("b", to_thousandths(0.125), 1_000, 0)
-
-    assert (tally["a"], tally["b"].sent_30days) == (MailboxTotals(3, 1, 120, 1), 0.125)
-    assert (len(tally), list(tally)) == (2, ["a", "b"])
+def test_sums_are_integers_where_possible() -> None:
+    tenths = [mailbox(id=f"mailbox_{sent}", sent_30days=sent, daily_limit=40) for sent in (0.1, 0.2, 0.7)]
+    found = report(reading([*tenths, mailbox(id="mailbox_x", email="x@two.example", sent_30days=0.125, daily_limit=1)]))
+    assert repr([group(found, "domain", key).sent_30days for key in ("one.example", "two.example")]) == "[1, 0.125]"
+    assert repr(group(found, "domain", "one.example").daily_limit) == "120"
 
 
 def test_a_shared_mailbox_without_a_domain_counts_once_for_its_server() -> None:

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.audit_reports import finding, make_report
 
 from outreach_async import OutreachClient
-from outreach_async.audit import Report, audit, audit_part, merge
+from outreach_async.audit import Report, audit
 from outreach_async.audit.reports import REPORT_FORMATS, brief_schema, schema, write, write_brief
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
@@ -50,12 +50,6 @@ async def test_a_report_has_the_names_of_its_workspaces_only() -> None:
 
 async def test_names_change_nothing_else_in_a_report() -> None:
     assert attrs.evolve(await audited(names=NAMES), names={}) == await audited()
-
-
-async def test_parts_are_merged_with_names() -> None:
-    async with OutreachClient(transport=FakeTransport(two_workspaces())) as client:
-        parts = [await audit_part(client, [space], at=1.0, salt="pepper") for space in ("space_1", "space_2")]
-    assert merge(parts, workspaces=["space_1", "space_2"], names=NAMES).name_of("space_2") == "zenith"
 
 
 @pytest.mark.parametrize("form", sorted({*REPORT_FORMATS} - {"csv", "prometheus"}))

@@ -11,31 +11,19 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit import NOW, SHARED_FLEETS, Shown, report
+from support.audit import SHARED_FLEETS, Shown, report, separated
 from support.cli import Shell
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async import OutreachClient
-from outreach_async.audit import Policy, Report, stream
-from outreach_async.audit._evaluation import AuditState
-from outreach_async.audit._run import build_report
+from outreach_async.audit import Report, stream
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import hang, status
 from outreach_async.testing import VirtualTime
-
-
-def separated(*shown: Shown) -> list[Report]:
-    """Audit workspaces together without a service, and return their separate reports."""
-    state = AuditState([each.reading.workspace for each in shown], Policy.default(), NOW)
-    for each in shown:
-        state.add_page(each.reading.workspace, each.mailboxes)
-    summaries = [each.reading for each in shown]
-    state.finish()
-    return [build_report(alone, [summary], {}) for place, summary in enumerate(summaries) for alone in (state.alone(place),)]
 
 
 @given(SHARED_FLEETS)

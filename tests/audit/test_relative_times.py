@@ -12,7 +12,7 @@ from support.tables import check_rows
 
 from outreach_async.audit import RULES, Policy, check
 from outreach_async.audit._campaign_conditions import build_campaign_case
-from outreach_async.audit._campaign_evaluation import WorkspaceUse, evaluate_campaign
+from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign
 from outreach_async.audit._values import DAY, HOUR, MINUTE, Interval, parse_relative_time
 
 MONTH = 365.2425 / 12 * DAY

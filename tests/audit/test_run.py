@@ -10,7 +10,7 @@ from support.audit import NOW, ConductedService, MailboxService, mailbox, mailbo
 from support.time import virtual_time
 
 from outreach_async._core.retry import RetryPolicy
-from outreach_async.audit import audit
+from outreach_async.audit import audit, stream
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._wire import Progress, Request, Response
@@ -59,6 +59,18 @@ async def test_a_mailbox_repeated_on_a_later_page_counts_once() -> None:
     assert [one.mailbox for one in found.findings if one.rule == "OA101"] == [box["id"] for box in boxes]
 
 
+async def test_a_workspace_is_read_with_its_own_client() -> None:
+    shared, own = MailboxService(SMALL), MailboxService(SMALL)
+    spaces = [*SMALL, "space_gone"]
+    async with stream(client_of(shared), spaces, clients={"space_2": client_of(own)}, clock=clock) as findings:
+        assert [one.rule async for one in findings] == ["OA901"]
+        assert (findings.progress.mailboxes, findings.progress.workspaces, findings.progress.eta) == (5, 3, 0.0)
+    assert ({space for space, _ in shared.requests}, {space for space, _ in own.requests}) == (
+        {"space_1", "space_gone"},
+        {"space_2"},
+    )
+
+
 async def test_a_workspace_passed_twice_is_read_once() -> None:
     service = MailboxService(SMALL)
     found = await audit(client_of(service), ["space_2", "space_1", "space_2"])
@@ -73,6 +85,7 @@ async def test_a_workspace_passed_twice_is_read_once() -> None:
         *(("display", value) for value in (0, 2001, "10")),
         *(("deadline", value) for value in (0, -1.0, "10")),
         *(("names", value) for value in (["space_1"], {"space_1": 1}, {1: "acme"}, "acme")),
+        *(("clients", value) for value in (["space_1"], {"space_1": "acme"})),
     ],
 )
 async def test_an_invalid_argument_is_refused_before_anything_is_sent(name: str, value: Any) -> None:

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation, check
+from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation
 from outreach_async.audit._conditions import email_domain
-from outreach_async.audit._scoring import mailbox_score
-from outreach_async.audit._totals import to_thousandths
 from outreach_async.audit._values import valid_or_zero
 from outreach_async.audit.policy import rules_about
 from outreach_async.audit.reports._summary import summarize
@@ -41,12 +39,9 @@ STATES: list[dict[str, Any]] = [{}, {"bounced_30days": 40}, {"blacklists": 1}, {
     ],
 )
 def test_the_finding_of_each_rule_keeps_a_part_of_the_score(changes: dict[str, Any], score: int) -> None:
-    assert mailbox_score(check(mailbox(**changes))) == score
-
-
-def test_a_rule_counts_once_with_its_worst_finding() -> None:
-    mild, grave = check(mailbox(blacklists=1)), check(mailbox(blacklists=3))
-    assert mailbox_score([*mild, *grave, *mild]) == 10
+    found = report(reading([mailbox(**changes)]))
+    assert [row.score for row in found.rows] == [score] * bool(found.findings)
+    assert found.scores.overall == pytest.approx(score, abs=0.5)
 
 
 def test_a_score_is_weighted_by_the_volume_of_the_mailboxes() -> None:
@@ -171,7 +166,7 @@ def test_every_score_is_the_weighted_mean_of_its_mailboxes(spaces: list[Shown]) 
     for each in spaces:
         for box in each.mailboxes:
             score, domain = _score_of(box, each.reading.workspace, found.findings), email_domain(box.email)
-            weighted = Fraction(to_thousandths(valid_or_zero(box.sent_30days)), 1000) + 30, score
+            weighted = Fraction(round(1000 * valid_or_zero(box.sent_30days)), 1000) + 30, score
             keys = {"workspace": each.reading.workspace, "type": str(box.type), "server_ip": box.server_ip, "domain": domain}
             for kind, key in keys.items():
                 weights[kind, str(key)].append(weighted)

@@ -25,7 +25,6 @@ from outreach_async import InvalidRequest, OutreachClient, OutreachError, Target
 from outreach_async._cli.values import Options
 from outreach_async.audit import audit, stream
 from outreach_async.audit.history import History, Readings
-from outreach_async.audit.parts import AuditPart, audit_part, merge
 from outreach_async.bulk._targets import Targets
 from outreach_async.config import KeyReference, load_config
 from outreach_async.conformance import Access
@@ -121,14 +120,6 @@ def in_audit(read: Callable[..., Any]) -> Callable[[str], object]:
 
 async def read_stream(client: OutreachClient, workspaces: list[str]) -> None:
     await stream(client, workspaces)
-
-
-def merged(value: str) -> object:
-    async def read() -> AuditPart:
-        async with OutreachClient(transport=Recorder()) as client:
-            return await audit_part(client, ["space_1"], at=1.0, salt="x")
-
-    return merge([anyio.run(read)], workspaces=[value]).workspaces
 
 
 def in_history(read: Callable[[History, str], Any]) -> Callable[[str], object]:
@@ -242,8 +233,6 @@ PYTHON: Final[dict[str, Callable[[str], object]]] = {
     },
     "audit.workspaces": in_audit(audit),
     "stream.workspaces": in_audit(read_stream),
-    "audit_part.workspaces": in_audit(partial(audit_part, at=1.0, salt="x")),
-    "merge.workspaces": merged,
     "History.baseline.workspaces": in_history(lambda history, value: history.baseline([value])),
     "History.daily.workspaces": in_history(lambda history, value: history.daily("workspace", workspaces=[value])),
     "History.opened.workspaces": in_history(lambda history, value: history.opened([value])),
@@ -335,7 +324,7 @@ RESOURCES: Final = ("Campaigns", "Contacts", "Mailboxes", "Workspaces")
 
 def public_parameters() -> Iterator[str]:
     """Yield the parameters for ids and keys of every public function and method, without those of results."""
-    for module in (*PACKAGES, "outreach_async.audit.parts", "outreach_async.resources"):
+    for module in (*PACKAGES, "outreach_async.resources"):
         if module.startswith(("outreach_async.fake", "outreach_async.testing")):
             continue
         for name in getattr(importlib.import_module(module), "__all__", RESOURCES if module.endswith(".resources") else ()):

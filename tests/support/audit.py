@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,14 +13,13 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
-from outreach_async._wire_words import MailboxStatus, MailboxType
-from outreach_async.audit import AuditPart, Policy, Report
+from outreach_async.audit import Policy, Report
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._reading import WorkspaceReading, describe_mailboxes
 from outreach_async.audit._run import build_report
-from outreach_async.audit.parts import build_part
+from outreach_async.audit._scoring import Judgement
 from outreach_async.errors import OutreachError, StatusError
-from outreach_async.models import Mailbox, Undecodable
+from outreach_async.models import Mailbox, MailboxStatus, MailboxType, Undecodable
 from outreach_async.transport._wire import Progress, Request, Response
 
 HEALTHY: Final = Mailbox(
@@ -141,10 +139,21 @@ class Shown:
 
 def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: Sequence[Shown] | None = None) -> Report:
     """Audit mailboxes without a service; `read` is the order in which the workspaces are read."""
-    ledger = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
+    state = _state_of(*shown, policy=policy, now=now, read=read)
+    return build_report(Judgement(state), state, [each.reading for each in shown], {})
+
+
+def separated(*shown: Shown) -> list[Report]:
+    """Audit workspaces together without a service, and return their separate reports."""
+    state, readings = _state_of(*shown), [each.reading for each in shown]
+    return [build_report(Judgement(alone := state.alone(each.workspace)), alone, [each], {}) for each in readings]
+
+
+def _state_of(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: Sequence[Shown] | None = None) -> AuditState:
+    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now)
     for each in read or shown:
-        ledger.add_page(each.reading.workspace, each.mailboxes)
-    return build_report(ledger, [each.reading for each in shown], {})
+        state.add_page(each.reading.workspace, each.mailboxes)
+    return state
 
 
 def reading(
@@ -157,17 +166,6 @@ def reading(
 ) -> Shown:
     found = list(boxes)
     return Shown(found, describe_mailboxes(workspace, len(found), undecodable, missing, error))
-
-
-def part_of(*shown: Shown, key: bytes = b"pepper", now: float = NOW, policy: Policy | None = None) -> AuditPart:
-    """Check mailboxes of a part without a service, and send the part through JSON and pickle."""
-    state = AuditState([each.reading.workspace for each in shown], policy or Policy.default(), now, key=key)
-    for each in shown:
-        state.add_page(each.reading.workspace, each.mailboxes)
-    part = build_part(state, [each.reading for each in shown])
-    there: AuditPart = pickle.loads(pickle.dumps(AuditPart.from_dict(json.loads(json.dumps(part.to_dict())))))  # noqa: S301 - our own bytes
-    assert there == part
-    return there
 
 
 FIGURES = st.one_of(

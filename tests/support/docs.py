@@ -51,7 +51,6 @@ PACKAGES: Final = (
 
 GUIDES: Final = (
     *PACKAGES,
-    "outreach_async.audit.parts",
     "outreach_async.guides",
     "outreach_async.guides.command_line",
     "outreach_async.guides.concepts",

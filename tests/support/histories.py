@@ -26,7 +26,7 @@ from support.campaigns import DAY, campaign, step, template
 
 from outreach_async.audit import CampaignResults, CampaignRow, Finding, Report, Score, Scores
 from outreach_async.audit._campaign_conditions import build_campaign_case
-from outreach_async.audit._campaign_evaluation import evaluate_campaign
+from outreach_async.audit._evaluation import evaluate_campaign
 from outreach_async.audit._rules import MISSING, UNREADABLE
 from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History, Readings

@@ -34,7 +34,7 @@ PARTS: Final = {
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
     "Every night": ("outreach_async.bulk", "outreach_async.store.ledger"),
     "Audit and brief": (
-        *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns", "outreach_async.audit.parts"),
+        *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns"),
         *("outreach_async.audit.history", "outreach_async.audit.reports.brief", "outreach_async.mcp_server"),
     ),
     "Test your code": (

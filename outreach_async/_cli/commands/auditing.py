@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Unpack
 
@@ -22,15 +20,14 @@ import msgspec
 
 from outreach_async import audit as auditing
 from outreach_async._cli import files
-from outreach_async._cli.connection import open_client, workspaces_of
+from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.settings import AuditSettings
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import Secret, atomic_write, parse_date, require_module, require_seconds
+from outreach_async._plumbing import Secret, atomic_write, require_module
 from outreach_async.audit._prometheus import PROMETHEUS
-from outreach_async.audit._reading import MAX_CLOCK_DIFFERENCE
 from outreach_async.audit.history import History, HistoryError, Readings
 from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import (
@@ -49,7 +46,7 @@ from outreach_async.audit.reports._summary import format_changes, format_counts,
 from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
-from outreach_async.errors import InvalidRequest, OutreachError, format_count
+from outreach_async.errors import InvalidRequest, format_count
 
 _TIME_DEADLINE: Final = 10.0  # seconds to ask for the time of a service
 _ALL_RULES: Final = "all"
@@ -330,15 +327,10 @@ def _require_formats(paths: Sequence[Path], form: str | None, known: Collection[
 async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] | None, **about: Any) -> auditing.Report:
     """Audit the workspaces, show the progress on stderr, and return the report. `parts` receives one for each workspace."""
     workspaces = workspaces_of(options)
-    shared = [workspace for workspace in workspaces if workspace not in options.own_rates]
-    if len(workspaces) > 1 and len(shared) < len(workspaces):
-        groups = [shared, *([each] for each in workspaces if each not in shared)]
-        merged, separate = await _audit_apart(options, screen, groups, **about)
-        if parts is not None:
-            parts += separate
-        return merged
-    async with open_client(options, workspace=workspaces[0]) as client:
-        run = auditing.stream(client, workspaces, clock=clock_of(options), names=options.config.names, **about)
+    async with open_each(options) as clients:
+        own = {workspace: client for workspace, client in clients.items() if workspace in options.own_rates}
+        client = next((client for workspace, client in clients.items() if workspace not in own), clients[workspaces[0]])
+        run = auditing.stream(client, workspaces, clients=own, clock=clock_of(options), names=options.config.names, **about)
         with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
             # Reading errors become findings, so the iteration raises no error that the group could wrap.
             async with anyio.create_task_group() as group, run as findings:
@@ -350,45 +342,6 @@ async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] 
     if parts is not None:
         parts += run.separate()
     return findings.report
-
-
-async def _audit_apart(
-    options: Options, screen: Screen, groups: Iterable[Sequence[str]], *, policy: auditing.Policy, **about: Any
-) -> tuple[auditing.Report, list[auditing.Report]]:
-    """Audit groups of workspaces, each with a client and a rate of its own. Return one report, and one for each workspace."""
-    require_seconds("deadline", about["deadline"])
-    workspaces, salt = workspaces_of(options), token_hex()
-    at, service_clock = await _find_time(options, workspaces[0])
-    found: dict[str, auditing.AuditPart] = {}
-    with show_progress(screen, "Auditing", len(workspaces), "workspaces") as show_bar:
-
-        async def audit_group(group: Sequence[str]) -> None:
-            async with open_client(options, workspace=group[0]) as client:
-                part = await auditing.audit_part(client, group, at=at, salt=salt, policy=policy, **about)
-            found.update({each.workspace: attrs.evolve(part, workspaces=(each,)) for each in part.workspaces})
-            show_bar(len(found), "")
-
-        async with anyio.create_task_group() as tasks:
-            for group in filter(None, groups):
-                tasks.start_soon(audit_group, group)
-
-    def merge(parts: Iterable[auditing.AuditPart], spaces: Sequence[str]) -> auditing.Report:
-        report = auditing.merge(parts, workspaces=spaces, policy=policy, names=options.config.names)
-        return attrs.evolve(report, service_clock=service_clock)
-
-    return merge(found.values(), workspaces), [merge([found[each]], [each]) for each in workspaces]
-
-
-async def _find_time(options: Options, workspace: str) -> tuple[float, bool]:
-    """Return the time of an audit, and whether it is the service's, as one audit with one client would find it."""
-    # Only a configuration file sets rates of workspaces, and the embedded service, with a clock of its own, reads none.
-    async with open_client(options, workspace=workspace) as client:
-        with suppress(OutreachError):  # the audit reports what cannot be read
-            response = await client.request("GET", f"/workspaces/{workspace}/all-fields", deadline=_TIME_DEADLINE)
-            date = parse_date(response.headers.get("date", ""))
-            if date is not None and abs(date - time.time()) > MAX_CLOCK_DIFFERENCE:
-                return date, True
-    return time.time(), False
 
 
 def clock_of(options: Options) -> Callable[[], float] | None:

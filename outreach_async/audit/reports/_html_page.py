@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit._totals import CompactSet
 from outreach_async.audit._values import format_percent, valid_or_none
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import _campaign_view as campaign_view
@@ -297,11 +296,14 @@ def _draw_trend(series: Series, name: str) -> Chart:
 
 def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:
     """Return the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
-    seen, counts, part = CompactSet(), Counter[Severity](), 0.0
+    seen, counts, part = set[tuple[str, str]](), Counter[Severity](), 0.0
     for severity in Severity:  # the first finding about a mailbox is its worst
         for finding in findings_of(report, severity):
             sent = finding.sent_30days
-            if finding.mailbox is not None and sent is not None and seen.add((finding.workspace, finding.mailbox)):
+            if finding.mailbox is None or sent is None:
+                continue
+            if (mailbox := (finding.workspace, finding.mailbox)) not in seen:
+                seen.add(mailbox)
                 counts[severity] += 1
                 part += sent if severity.reaches(Severity.ERROR) else 0
     labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)

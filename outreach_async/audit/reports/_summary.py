@@ -12,7 +12,6 @@ import attrs
 from outreach_async.audit._findings import Finding, Severity
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
-from outreach_async.audit._totals import CompactSet
 from outreach_async.audit.reports._wording import format_span, format_time, replace_unprintable
 from outreach_async.errors import format_count, shorten
 
@@ -201,7 +200,7 @@ class Tally:
         self.kinds: dict[str, None] = {}
         self.has_several_remedies = False
         self._names: dict[Hashable, str] = {}
-        self._mailboxes = CompactSet()
+        self._mailboxes = set[Hashable]()
 
     def add(self, finding: Finding, names: Mapping[str, str]) -> None:
         self.findings += 1
