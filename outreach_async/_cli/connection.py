@@ -14,7 +14,6 @@ from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import Secret, configure_logging, create_transport, require_id
 from outreach_async.client import OutreachClient
 from outreach_async.config import KeyReference
-from outreach_async.config._file import configured_key, key_of
 
 if TYPE_CHECKING:
     from outreach_async.sync import SyncClient
@@ -53,7 +52,7 @@ def find_owner_key(options: Options, workspace: str | None) -> Secret | None:
 
 
 def _find_reference(options: Options, workspace: str | None) -> KeyReference | None:
-    return key_of(options.config, options.config.find(workspace)[0] if workspace else None)
+    return options.config.key_of(options.config.find(workspace)[0] if workspace else None)
 
 
 def _client_arguments(options: Options, workspace: str | None, max_in_flight: int, *, writes: bool) -> dict[str, Any]:
@@ -97,12 +96,12 @@ def refused_workspaces(options: Options) -> dict[str, str]:
     if options.owner_key is not None or not options.workspaces:
         return {}
     config, run = options.config, str(options.workspace)
-    used = configured_key(config, config.find(run)[0])
+    used = config.find(run)[0].owner_key or config.owner_key
     return {
         each.id: f"expected a workspace with the owner key of {options.name_of(run)}, got {each.name}, which has another key; "
         f"import its rows with --workspace {shlex.quote(each.name)}"
         for each in config.workspaces
-        if configured_key(config, each) != used
+        if (each.owner_key or config.owner_key) != used
     }
 
 

@@ -12,16 +12,7 @@ import click
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
 from outreach_async._plumbing import ID_PREFIXES, Backend, read_rate, require_id, require_plain, require_rate, trim
-from outreach_async.config._file import (
-    NO_FILE,
-    ConfigValues,
-    at_address,
-    find_config,
-    read_config,
-    select,
-    split_selectors,
-)
-from outreach_async.config._trust import FoundFile
+from outreach_async.config import Config, FoundFile, read_config
 from outreach_async.errors import InvalidRequest
 
 FAKE: Final = "fake:"
@@ -37,7 +28,7 @@ class Options:
 
     # `OUTREACH_RATE` and `OUTREACH_WORKSPACE` are read only for commands that have the options `--rate` and `--workspace`.
 
-    config: ConfigValues = attrs.field(repr=False)
+    config: Config = attrs.field(repr=False)
     profile: str | None
     base_url: str | None
     workspaces: tuple[str, ...]
@@ -61,10 +52,10 @@ class Options:
         given_rate = read_rate(environment) if "rate" in values and values["rate"] is None else None
         # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
         outside = {} if base_url == FAKE else environment
-        config = _load_config(values, environment) if "config" in values and base_url != FAKE else NO_FILE
+        config = _load_config(values, environment) if "config" in values and base_url != FAKE else Config()
         if config.untrusted is not None and needs_trust:
             confirm_trust(config.untrusted)
-        config = at_address(config, base_url)
+        config = config.at(base_url)
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), address),
             "owner_key": _first(config, "owner_key", values.get("owner_key"), trim(outside.get("OUTREACH_OWNER_KEY"))),
@@ -114,14 +105,14 @@ class Options:
         return {each.id: each.rate for each in self.config.workspaces if each.rate is not None}
 
 
-def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> ConfigValues:
+def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
     if "profile" not in values:  # a command that writes the file
-        return ConfigValues(path=values["config"])
+        return Config(path=values["config"])
     profile = values.get("profile") or trim(environment.get("OUTREACH_PROFILE"))
-    found = find_config(values["config"], environment)
-    if found is None and profile is not None:
+    config = read_config(values["config"], profile, environment=environment)
+    if config.path is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
-    return NO_FILE if found is None else read_config(*found, profile, ConfigValues)
+    return config
 
 
 def confirm_trust(found: FoundFile) -> None:
@@ -139,7 +130,7 @@ def confirm_trust(found: FoundFile) -> None:
     found.require()
 
 
-def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, default: Any = None) -> tuple[Any, str]:
+def _first(config: Config, name: str, flag: Any, variable: Any = None, *, default: Any = None) -> tuple[Any, str]:
     """Return the first value that is given, and where it comes from."""
     option = f"--{name.replace('_', '-')}"
     where = f"profile {config.profile} in {config.path}" if name in config.from_profile else str(config.path)
@@ -147,14 +138,14 @@ def _first(config: ConfigValues, name: str, flag: Any, variable: Any = None, *, 
     return next((each for each in candidates if each[0] not in {None, "", ()}), (default, "default" if default else ""))
 
 
-def find_workspaces(config: ConfigValues, selectors: Any, source: str) -> tuple[str, ...]:
+def find_workspaces(config: Config, selectors: Any, source: str) -> tuple[str, ...]:
     """Return the ids of the workspaces that options, a variable or the configuration file select."""
     texts = [trim(text) or "" for text in ((selectors,) if isinstance(selectors, str) else selectors or ())]
     try:
         for text in texts:
-            for part in split_selectors(text) if text.startswith(tuple(ID_PREFIXES.values())) else ():
+            for part in text.replace(",", " ").split() if text.startswith(tuple(ID_PREFIXES.values())) else ():
                 require_id("workspace", part, "workspace", "use the id of a workspace")
-        return tuple(each.id for each in select(config, *texts))
+        return tuple(each.id for each in config.select(*texts))
     except InvalidRequest as error:
         raise InvalidRequest(f"{source}{str(error).removeprefix('workspace')}") from None
 

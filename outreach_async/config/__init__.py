@@ -103,17 +103,39 @@ name several workspaces uses the key and the rate of `--workspace`, and refuses 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Container, Iterable
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from outreach_async._plumbing import drop_frames, hide_key, trim
-from outreach_async.client import OutreachClient
-from outreach_async.config._file import ConfiguredWorkspace, ConfigValues, KeyReference, client_arguments, require_config
+from outreach_async.config._file import (
+    FILE_NAME,
+    ConfiguredWorkspace,
+    ConfigValues,
+    KeyReference,
+    client_arguments,
+    find_config,
+    require_config,
+)
+from outreach_async.config._file import read_config as read_values
+from outreach_async.config._trust import FoundFile
 
-__all__ = ["Config", "ConfiguredWorkspace", "KeyReference", "load_config"]
+if TYPE_CHECKING:
+    from outreach_async.client import OutreachClient
+
+__all__ = [
+    "FILE_NAME",
+    "Config",
+    "ConfiguredWorkspace",
+    "FoundFile",
+    "KeyReference",
+    "load_config",
+    "open_clients",
+    "read_config",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -127,6 +149,9 @@ class Config(ConfigValues):
             and `owner_key` (where the key is stored).
         workspace: Names, ids and groups that are selected by default.
         workspaces: The workspaces, in the order of the file.
+        from_profile: Names of the values that the profile sets.
+        untrusted: The file, if it must be trusted before its values are used; otherwise `None`.
+        elsewhere: The address that is used instead of the file's, so that none of its keys is sent; `None` for the file's.
 
     Example:
         ```python
@@ -155,6 +180,8 @@ class Config(ConfigValues):
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
+        from outreach_async.client import OutreachClient  # imported on demand: the command reads files for other things, too
+
         return OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
 
     @asynccontextmanager
@@ -177,6 +204,8 @@ class Config(ConfigValues):
                 print([*clients])  # -> ['acme']
             ```
         """
+        from outreach_async.client import OutreachClient  # imported on demand, as above
+
         hide_key(options)
         chosen = self.find(*workspaces)
         arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
@@ -197,7 +226,21 @@ async def open_clients(
     create: Callable[[str], OutreachClient],
     find_key: Callable[[str], Any] = lambda _id: None,
 ) -> AsyncIterator[dict[str, OutreachClient]]:
-    """Open a client for each workspace, by id. Those that are not in `own_rates` share one."""
+    """Open a client for each of several workspaces, by id, and close all of them at the end of the block.
+
+    Args:
+        workspaces: The workspaces.
+        own_rates: Ids of the workspaces with a rate of their own. All others share one client.
+        create: Function that creates the client of a workspace, by its id.
+        find_key: Function that returns the owner key of a workspace whose client is shared, by its id.
+
+    Example:
+        ```python
+        spaces = [ConfiguredWorkspace(id="space_1"), ConfiguredWorkspace(id="space_2")]
+        async with open_clients(spaces, (), lambda id_: OutreachClient(transport=FakeTransport(fake), workspace=id_)) as opened:
+            print([*opened])  # -> ['space_1', 'space_2']
+        ```
+    """
     async with AsyncExitStack() as stack:
         clients: dict[str, OutreachClient] = {}
         shared: OutreachClient | None = None
@@ -230,3 +273,30 @@ def load_config(path: str | os.PathLike[str] | None = None, profile: str | None 
         ```
     """
     return require_config(path, profile, Config)
+
+
+@drop_frames
+def read_config(
+    path: str | os.PathLike[str] | None = None,
+    profile: str | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    named: bool = True,
+) -> Config:
+    r"""Read a configuration file as `load_config` does, but return no values if there is none, and require no trust.
+
+    Args:
+        path, profile: As for `load_config`, and so are the errors.
+        environment: The environment variables, which may name the file.
+        named: False if the user did not name `path`, so that its file must be trusted.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('base_url = "https://api.example"\n')
+        config = read_config(Path("outreach.toml"), named=False)
+        print(config.untrusted and config.untrusted.names)  # -> the address https://api.example
+        ```
+    """
+    if path is not None and not named:
+        return read_values(Path(path), profile, Config, named=False)
+    return find_config(path, profile, Config, environment)

@@ -19,7 +19,21 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @attrs.frozen
 class FoundFile:
-    """A file of the working directory that names an address or a program, as it was when it was read."""
+    r"""A configuration file of the working directory, as it was when it was read. It is used only if this user trusts it.
+
+    Attributes:
+        place: Path of the file.
+        content: Its bytes.
+        names: The addresses and programs that it names, in words; empty if it names none.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('base_url = "https://api.example"\n')
+        found = FoundFile.of(Path("outreach.toml"), Path("outreach.toml").read_bytes())
+        found.trust()
+        print(found.is_trusted, found.untrust(), found.is_trusted)  # -> True 1 False
+        ```
+    """
 
     place: Path
     content: bytes = attrs.field(repr=False)
@@ -27,7 +41,15 @@ class FoundFile:
 
     @classmethod
     def of(cls, path: Path, content: bytes, names: str = "") -> FoundFile:
-        return cls(place_of(path), content, names)
+        """Return a file with its path from the root.
+
+        Example:
+            ```python
+            print(FoundFile.of(Path("/srv/outreach.toml"), b"").place)  # -> /srv/outreach.toml
+            ```
+        """
+        # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
+        return cls(Path(os.path.realpath(path.parent)) / path.name, content, names)
 
     @property
     def _entry(self) -> str:
@@ -35,28 +57,73 @@ class FoundFile:
 
     @property
     def is_trusted(self) -> bool:
-        folder = state_folder()
+        """Whether this user trusts the file with this content."""
+        folder = _state_folder()
         return folder is not None and _is_own(folder) and _is_own(folder / self._entry)
 
     def trust(self) -> None:
-        """Remember the file as it was read, and forget what was trusted in its place before. `OSError`: nothing is remembered."""
-        if (folder := state_folder()) is None:
+        """Remember the file as it was read, and forget what was trusted in its place before.
+
+        Raises:
+            InvalidRequest: The user has no folder for it, or others can write to it.
+            OSError: Nothing is remembered.
+
+        Example:
+            ```python
+            FoundFile.of(Path("outreach.toml"), b"").trust()
+            ```
+        """
+        if (folder := _state_folder()) is None:
             remedy = "set HOME or XDG_STATE_HOME, or name the file with --config or OUTREACH_CONFIG"
             raise InvalidRequest(f"HOME: expected the folder of this user, got none; {remedy}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_own(folder):  # as after a restore without the modes of files
             remedy = f"run: chmod go-w {shlex.quote(str(folder))}"
             raise InvalidRequest(f"{folder}: expected a folder that only this user can write, but others can write it; {remedy}")
-        forget(self.place)
+        self.untrust()
         (folder / self._entry).touch(0o600)
         (folder / self._entry).write_bytes(os.fsencode(self.place))
 
+    def untrust(self) -> int:
+        """Trust no content of the file any longer, and return how many were trusted. `OSError`: nothing is forgotten.
+
+        Example:
+            ```python
+            print(FoundFile.of(Path("outreach.toml"), b"").untrust())  # -> 0
+            ```
+        """
+        entries = [entry for known, entry in _list_entries() if known == self.place]
+        for entry in entries:
+            entry.unlink(missing_ok=True)
+        return len(entries)
+
+    @staticmethod
+    def trusted() -> list[Path]:
+        """Return the paths of the files that this user trusts, sorted.
+
+        Example:
+            ```python
+            print(FoundFile.trusted())  # -> []
+            ```
+        """
+        return sorted({place for place, _ in _list_entries()})
+
     @property
     def remedy(self) -> str:
+        """How to trust the file."""
         return f"check its content, then run: outreach-async config trust {shlex.quote(str(self.place))}"
 
     def require(self) -> None:
-        """Raise an error with the remedies."""
+        """Raise an `InvalidRequest` with the remedies.
+
+        Example:
+            ```python
+            try:
+                FoundFile(Path("outreach.toml"), b"", "the program op").require()
+            except InvalidRequest as error:
+                print(error)  # -> outreach.toml: expected a file that this user trusts, got one that was found in ...
+            ```
+        """
         what = "expected a file that this user trusts"
         named = shlex.quote(str(self.place))
         other = f"or name the file: --config {named}, or OUTREACH_CONFIG={named}; --config {os.devnull} ignores it"
@@ -64,12 +131,7 @@ class FoundFile:
         raise InvalidRequest(f"{self.place}: {what}, {got}; {self.remedy} ({other})")
 
 
-def place_of(path: Path) -> Path:
-    # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
-    return Path(os.path.realpath(path.parent)) / path.name
-
-
-def state_folder() -> Path | None:
+def _state_folder() -> Path | None:
     """Return the folder of what is trusted; `None` if the user has none. A relative one would be in the working directory."""
     given = Path(os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", ""))
     if not given.is_absolute():
@@ -86,16 +148,8 @@ def _is_own(path: Path) -> bool:
     return os.name == "nt" or (facts.st_uid in {0, os.getuid()} and not facts.st_mode & _OTHERS)
 
 
-def trusted_places() -> Iterator[tuple[Path, Path]]:
-    """Yield the place of each trusted file, and what remembers it."""
-    folder = state_folder()
+def _list_entries() -> Iterator[tuple[Path, Path]]:
+    """Yield the path of each trusted file, and what remembers it."""
+    folder = _state_folder()
     for entry in sorted(folder.iterdir()) if folder is not None and folder.is_dir() else ():
         yield Path(os.fsdecode(entry.read_bytes())), entry
-
-
-def forget(place: Path) -> int:
-    """Trust no content of a file any longer. Return how many were trusted."""
-    entries = [entry for known, entry in trusted_places() if known == place]
-    for entry in entries:
-        entry.unlink(missing_ok=True)
-    return len(entries)

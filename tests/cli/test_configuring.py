@@ -12,9 +12,7 @@ import pytest
 from support.cli import KEY, Shell, complete, serve_in_thread, small_service
 
 from outreach_async._cli.values import Options
-from outreach_async.config import load_config
-from outreach_async.config._file import NO_FILE
-from outreach_async.config._trust import FoundFile
+from outreach_async.config import Config, FoundFile, load_config
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
 from outreach_async.transport._wire import Request
@@ -131,7 +129,7 @@ def test_the_first_file_is_used_and_a_given_one_must_exist(folder: Path) -> None
     pytest.importorskip("platformdirs")  # of the extra `cli`
     assert Options.of(absent, {}).timeout == 4
     found["user"].unlink()
-    assert Options.of(absent, {}).config is NO_FILE
+    assert Options.of(absent, {}).config == Config()
 
 
 def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> None:

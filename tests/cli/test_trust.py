@@ -14,8 +14,7 @@ import pytest
 from support.cli import ENVIRONMENT, Shell, complete, run
 
 from outreach_async import InvalidRequest, OutreachClient
-from outreach_async.config import load_config
-from outreach_async.config._trust import FoundFile, state_folder, trusted_places
+from outreach_async.config import FoundFile, load_config
 from outreach_async.sync import SyncClient
 
 
@@ -138,7 +137,7 @@ def test_trust_ends_with_another_content_or_place(shell: Shell, folder: Path) ->
     assert is_refused()
     Path("outreach.toml").unlink()
     assert "cannot be read (No such file" in shell("config", "trust").err
-    assert (shell("config", "trust", "--show").out, list(trusted_places())) == ("trusted\tcontent\n", [])
+    assert (shell("config", "trust", "--show").out, FoundFile.trusted()) == ("trusted\tcontent\n", [])
 
 
 def test_a_file_that_is_gone_is_shown_as_such(shell: Shell) -> None:
@@ -251,22 +250,22 @@ def test_a_user_without_a_folder_can_still_name_the_file(
     assert shell("audit", "--schema", "--config", "outreach.toml").code == 0
 
 
-@pytest.mark.parametrize(("given", "place"), [("", "home/.local/state"), (".", "home/.local/state"), ("/s", "/s")])
+@pytest.mark.parametrize(("given", "place"), [("", "home/.local/state"), (".", "home/.local/state"), ("/s", "s")])
 def test_trust_is_in_the_folder_for_the_state_of_the_user(
     folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, place: str
 ) -> None:
     monkeypatch.setenv("HOME", str(folder / "home"))
-    monkeypatch.setenv("XDG_STATE_HOME", given)
-    assert state_folder() == folder / place / "outreach-async" / "trusted"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / given[1:]) if given.startswith("/") else given)
+    FoundFile.of(write(ADDRESS), b"").trust()
+    assert len([*(folder / place / "outreach-async" / "trusted").iterdir()]) == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 @pytest.mark.parametrize("entry", [False, True])
-def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, entry: bool) -> None:
+def test_trust_that_others_could_have_written_counts_for_nothing(shell: Shell, folder: Path, entry: bool) -> None:
     write(ADDRESS)
     shell("config", "trust")
-    state = state_folder()
-    assert state is not None
+    state = folder / "state" / "outreach-async" / "trusted"
     path = next(state.iterdir()) if entry else state
     assert not path.stat().st_mode & 0o077
     path.chmod(0o777)

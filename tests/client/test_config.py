@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from support.cli import serve_in_thread
 
 from outreach_async import HttpxTransport, InvalidRequest, OutreachClient, OutreachError
-from outreach_async.config import Config, ConfiguredWorkspace, KeyReference, load_config
-from outreach_async.config._file import _require_safe, default_paths, select
-from outreach_async.config._trust import FoundFile
+from outreach_async._plumbing import reveal
+from outreach_async.config import Config, ConfiguredWorkspace, FoundFile, KeyReference, load_config
+from outreach_async.config._file import _require_safe
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
-from outreach_async.transport._secret import reveal
 
 BASE = 'base_url = "https://api.example"\n'
 
@@ -218,9 +217,11 @@ def test_a_missing_or_unreadable_file_is_refused(folder: Path) -> None:
 
 def test_the_users_folder_is_searched_only_with_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("platformdirs")  # of the extra `cli`
-    assert [path.name for path in default_paths()] == ["outreach.toml", "outreach.toml"]
+    with pytest.raises(InvalidRequest, match=r"at outreach\.toml or .*outreach-async/outreach\.toml, found none"):
+        load_config()
     monkeypatch.setitem(sys.modules, "platformdirs", None)
-    assert default_paths() == [Path("outreach.toml")]
+    with pytest.raises(InvalidRequest, match=r"at outreach\.toml, found none"):
+        load_config()
 
 
 def raise_without_home(name: str, **_: object) -> Path:
@@ -450,7 +451,7 @@ def test_many_workspaces_are_found_without_comparing_each_with_each() -> None:
     names = [f"client{number}" for number in range(300)]
     spaces = [ConfiguredWorkspace(name=Counted(name), id=Counted(f"space_{name}")) for name in names]
     config = Config(workspaces=tuple(spaces))
-    assert config.find(*names) == select(config, *names) == spaces
+    assert config.find(*names) == config.select(*names) == spaces
     assert Counted.comparisons < 10_000
 
 

@@ -15,7 +15,6 @@ from outreach_async._cli.connection import open_client, workspaces_of
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import FAKE, Options, find_workspaces
 from outreach_async._plumbing import require_id, require_module, require_plain, trim
-from outreach_async.config._file import key_of
 
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -60,7 +59,7 @@ def mcp(
 def _require_key(options: Options, writable: Sequence[str]) -> None:
     """Check that there is an owner key, and only one for all workspaces in which contacts may be created."""
     is_given = options.owner_key is not None
-    keys = {None if is_given else key_of(options.config, each) for each in options.config.find(*writable)}
+    keys = {None if is_given else options.config.key_of(each) for each in options.config.find(*writable)}
     if len(keys) > 1:
         text = f"--allow-writes: expected workspaces with the same owner key, got {len(keys)} keys; run a server for each key."
         raise click.UsageError(text)

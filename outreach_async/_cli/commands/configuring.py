@@ -20,9 +20,7 @@ from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, ex
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Backend, parse_base_url, trim
 from outreach_async.client import OutreachClient
-from outreach_async.config import ConfiguredWorkspace
-from outreach_async.config._file import FILE_NAME, ConfigValues, key_of, read_config, split_selectors
-from outreach_async.config._trust import FoundFile, forget, place_of, state_folder, trusted_places
+from outreach_async.config import FILE_NAME, ConfiguredWorkspace, FoundFile, read_config
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
 
@@ -60,7 +58,7 @@ def init(options: Options) -> int:
     """Write a new file with the address and the workspaces of the environment, or with examples in comments."""
     path = options.config.path or Path(FILE_NAME)
     base_url = trim(os.environ.get("OUTREACH_BASE_URL"))
-    ids = split_selectors(os.environ.get("OUTREACH_WORKSPACE", ""))
+    ids = os.environ.get("OUTREACH_WORKSPACE", "").replace(",", " ").split()
     try:
         known = base_url not in {None, FAKE} and not parse_base_url(base_url).secrets
     except InvalidRequest:
@@ -93,19 +91,18 @@ def trust(options: Options, file: Path | None, *, show: bool, untrust: bool) -> 
     path = path / FILE_NAME if path.is_dir() else path
     try:
         if show:
-            places = sorted({place for place, _ in trusted_places()})
-            screen.print_table(("trusted", "content"), [(place, _compare(place)) for place in places])
+            screen.print_table(("trusted", "content"), [(place, _compare(place)) for place in FoundFile.trusted()])
         elif untrust:
-            place = place_of(path)
-            screen.print_line(f"{place}: {'no longer' if forget(place) else 'was not'} trusted")
-        elif (found := read_config(path, False, None, ConfigValues).untrusted) is None:
+            found = FoundFile.of(path, b"")
+            screen.print_line(f"{found.place}: {'no longer' if found.untrust() else 'was not'} trusted")
+        elif (untrusted := read_config(path, named=False).untrusted) is None:
             screen.print_line(f"{path}: is trusted, or names no address and no program")
         else:
-            found.trust()
-            screen.print_line(f"{found.place}: trusted as it is now; it names {found.names}")
+            untrusted.trust()
+            screen.print_line(f"{untrusted.place}: trusted as it is now; it names {untrusted.names}")
     except OSError as error:
         remedy = "name the file with --config or OUTREACH_CONFIG, which needs no trust"
-        raise click.UsageError(f"{state_folder()}: cannot be used ({error.strerror}); {remedy}.") from None
+        raise click.UsageError(f"{error.filename}: cannot be used ({error.strerror}); {remedy}.") from None
     return OK
 
 
@@ -173,7 +170,7 @@ async def _check_all(options: Options) -> int:
 async def _check_workspace(options: Options, found: _Check, client: OutreachClient) -> None:
     if not options.owner_key:
         try:
-            if (reference := key_of(options.config, found.workspace)) is not None:
+            if (reference := options.config.key_of(found.workspace)) is not None:
                 await anyio.to_thread.run_sync(reference.read)
                 found.key = "works"
         except OutreachError as error:

@@ -36,10 +36,9 @@ class IdType(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - click's signature
         from outreach_async._plumbing import require_id
-        from outreach_async.config._file import split_selectors
 
         name = _name_of(param) or self.kind
-        ids = split_selectors(str(value)) if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
+        ids = str(value).replace(",", " ").split() if self.kind == "workspace" else [value]  # `"$SPACES"` may contain several
         return " ".join(require_id(name, id_, self.kind, _REMEDIES[self.kind]) for id_ in ids or [value])
 
 
@@ -72,18 +71,17 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
         from outreach_async._plumbing import trim
-        from outreach_async.config._file import ALL, ConfigValues, find_config, read_config
+        from outreach_async.config import read_config
         from outreach_async.errors import InvalidRequest
 
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
         words: dict[str, str] = {}
         with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
-            found = find_config(given.get("config"), os.environ)
             profile = given.get("profile") or trim(os.environ.get("OUTREACH_PROFILE"))
             # Names need no trust: nothing is run or sent.
-            for each in () if found is None else read_config(*found, profile, ConfigValues).workspaces:
+            for each in read_config(given.get("config"), profile).workspaces:
                 words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
-        words |= {ALL: "every workspace"} if words else {}
+        words |= {"all": "every workspace"} if words else {}
         return [CompletionItem(word, help=text) for word, text in words.items() if word.lower().startswith(incomplete.lower())]
 
 
