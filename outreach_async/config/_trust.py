@@ -103,7 +103,8 @@ class FoundFile:
 
         Example:
             ```python
-            print(FoundFile.trusted())  # -> []
+            FoundFile.of(Path("outreach.toml"), b"").trust()
+            print(Path("outreach.toml").absolute() in FoundFile.trusted())  # -> True
             ```
         """
         return sorted({place for place, _ in _list_entries()})

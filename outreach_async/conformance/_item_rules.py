@@ -17,10 +17,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import errors
+from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.conformance._calibration import Measurement
 from outreach_async.conformance._read_probes import COMPLETE
-from outreach_async.conformance._target import extract_rows
-from outreach_async.fake._stored_records import CUSTOM_CODE, PERSONALIZED, STANDARD_FIELDS
+from outreach_async.conformance._target import CUSTOM_CODE, extract_rows
 
 # Kinds of values, and the documented fields of each object.
 
@@ -108,6 +108,7 @@ def _name_json_type(value: Any) -> str:
 
 # Rules.
 
+_PERSONALIZED: Final = "PER"  # the `test_letter` of a personalized template
 _MAX_CODES: Final = 5  # maximum number of missing codes that a message names
 _LEAST_SHARE: Final = 0.02  # smallest share of e-mails for which a percentage can be told from a fraction
 _SHARE_TOLERANCE: Final = 0.005  # largest difference between a share and the same share rounded to two decimal places
@@ -255,7 +256,7 @@ _ITEM_RULES: Final = {
 @stated(_each(*SHAPES), _ITEM_RULES)
 def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
     prefix, id_ = _ID_PREFIXES[kind], item.get("id", "")
-    if item.get("test_letter") == PERSONALIZED:
+    if item.get("test_letter") == _PERSONALIZED:
         prefix = "personalized_step_"
     if prefix and not (isinstance(id_, str) and id_.startswith(prefix)):
         yield "W3", f"has the id {shorten(id_)}, which does not start with {prefix}"
@@ -382,7 +383,7 @@ _TEMPLATE_RULES: Final = {
 @stated(_each("template"), _TEMPLATE_RULES)
 def _check_template(_kind: str, template: Row, step_order: Any) -> Iterator[Fault]:
     new, subject = template.get("new_thread"), template.get("subject")
-    if template.get("test_letter") == PERSONALIZED:
+    if template.get("test_letter") == _PERSONALIZED:
         for name in ("new_thread", "subject"):
             if template.get(name) is not None:
                 yield "T6", f"has the {name} {shorten(template[name])}, not null"

@@ -7,6 +7,7 @@ finding. Dialogues use plain HTTP, so that they can handle any response.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Generator, Iterable, Mapping
 from functools import partial
@@ -123,6 +124,7 @@ Dialogue = Generator[Request, Response, T]
 
 DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
+CUSTOM_CODE: Final = re.compile(r"custom_[1-9][0-9]{0,8}", re.ASCII)
 NO_MATCH: Final = "no value of this knob matches this behaviour"
 OUTCOMES: Final = ("added", "skipped", "overwriten", "updated_missing_fields")
 """Values of `status` in the response to a create request, spelled as in the service's API documentation."""

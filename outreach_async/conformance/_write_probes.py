@@ -11,8 +11,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Request
+from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance._target import (
+    CUSTOM_CODE,
     NO_MATCH,
     OUTCOMES,
     Dialogue,
@@ -27,10 +29,10 @@ from outreach_async.conformance._target import (
     require_success,
     unobserved,
 )
-from outreach_async.fake._stored_records import CUSTOM_CODE, RESERVED_MEMBERS, STANDARD_FIELDS, custom_number
 
 _MAX_CAMPAIGN_PAGES: Final = 300  # maximum number of pages of the campaign list that are searched for `access.campaign`
 _CODE_OFFSET: Final = 1000
+_RESERVED: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})  # keys of a create request that are no field
 _OK: Final = 200
 _CREATED: Final = 201
 
@@ -87,7 +89,7 @@ def create_trial(access: Requests, survey: WorkspaceSurvey) -> Dialogue[TrialCre
     for policy in ("overwrite", "update_missing_fields"):
         other_new[policy] = yield from send_once(access.creation(access.address(f"new-{policy}"), policy))
     codes = [row.get("code") for row in survey.fields.rows]
-    given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in RESERVED_MEMBERS}
+    given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in _RESERVED}
     fields = (yield from send_once(access.creation(access.address("fields"), fields=given))) if given else None
     incomplete = {}
     for member in _REQUIRED_MEMBERS:
@@ -142,7 +144,7 @@ def probe_unknown_custom(access: Requests, survey: WorkspaceSurvey) -> Dialogue[
     if survey.fields.payload is None:
         return unobserved("the fields of the workspace could not be read, so no custom field is known to be unknown")
     codes = [row.get("code") for row in survey.fields.rows]
-    numbers = [custom_number(code) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
+    numbers = [int(code[len("custom_") :]) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
     code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
     return (yield from _probe_unknown(access.creation(access.address("unknown-custom"), fields={code: "x"}), code))
 

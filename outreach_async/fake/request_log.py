@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake._error_responses import sanitize_name
+from outreach_async.fake._error_responses import mask_document, mask_keys, sanitize_name
 
 CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
@@ -71,6 +71,18 @@ class Recorded:
     def __repr__(self) -> str:
         """Show the request and the status, without the body or anything that looks like a key."""
         return f"<Recorded #{self.number} {self.operation}: {self.method} {sanitize_name(self.target)} -> {self.status}>"
+
+    def masked(self) -> Recorded:
+        """Return the entry as a report may show it: without headers, and with `***` instead of owner keys.
+
+        Example:
+            ```python
+            await client.contacts.create(NewContact("ann@company.example"))
+            print(fake.requests[0].masked().json["owner_key"])  # -> ***
+            ```
+        """
+        hints = tuple(map(mask_keys, self.hints))
+        return attrs.evolve(self, target=mask_keys(self.target), headers={}, json=mask_document(self.json), hints=hints)
 
 
 class RequestLog(Sequence[Recorded]):

@@ -34,7 +34,7 @@ from outreach_async.conformance._interface_rules import RULES, find_breaches
 from outreach_async.conformance._write_probes import INVALID_VALUES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
-from outreach_async.testing._marker import pairwise
+from outreach_async.testing import pairwise
 
 SINGLE = list(single_readings())
 BY_ROWS = {"over_max", "campaign_max_display"}

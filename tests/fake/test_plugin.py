@@ -11,7 +11,7 @@ import trio.testing
 import outreach_async
 import outreach_async.fake._transport
 import outreach_async.fake.server
-import outreach_async.testing._marker
+import outreach_async.pytest_plugin._marker
 
 pytest_plugins = ["pytester"]
 
@@ -235,8 +235,8 @@ def test_reads(outreach_fake):
     )
     number = rows.index(bad[0])
     assert f"test_reads[row{number:02}]" in output
-    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.testing._marker.format_settings(bad[0])}\n" in output
-    assert "past_end='clamp'" in outreach_async.testing._marker.format_settings(bad[0])
+    assert f"behaviour: row{number:02} of {len(rows)}: {outreach_async.pytest_plugin._marker.format_settings(bad[0])}\n" in output
+    assert "past_end='clamp'" in outreach_async.pytest_plugin._marker.format_settings(bad[0])
     assert f"test_reads[row*] failed under {len(bad)} of {len(rows)} behaviours: it fails with past_end='clamp'\n" in output
 
 

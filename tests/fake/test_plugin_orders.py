@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from outreach_async.fake import Behaviour, faults
+from outreach_async.pytest_plugin._marker import FakeConfig, FakeConfigError, read_behaviours, read_config
 from outreach_async.testing import pairwise
-from outreach_async.testing._marker import FakeConfig, FakeConfigError, read_behaviours, read_config
 
 WORLD = {"workspaces": [{"id": "space_1"}], "owner_keys": {"key_1": ["space_1"]}}
 HERE = Path("/folder/of/the/test")
@@ -63,13 +63,13 @@ def test_a_world_is_a_document_a_string_or_a_file_next_to_the_test(argument: Any
     for path in (tmp_path / "world.json", tmp_path / "absolute.json"):
         path.write_text(json.dumps(WORLD), encoding="utf-8")
     world = str(tmp_path / "absolute.json") if argument == "/absolute" else argument
-    fake = order({"world": world}, folder=tmp_path).create_service(Behaviour(), "2026-01-01T00:00:00Z")
+    fake = order({"world": world}, folder=tmp_path).create_service(Behaviour())
     assert [space["id"] for space in json.loads(fake.dump())["workspaces"]] == ["space_1"]
 
 
 def test_faults_are_scripted_in_order_and_one_needs_no_list() -> None:
     scripts = {"create_contact": [faults.status(503), faults.ok, faults.reset()], "list_fields": faults.hang()}
-    fake = order({"faults": scripts}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
+    fake = order({"faults": scripts}).create_service(Behaviour())
     assert fake.faults.unfired == ["create_contact: status(503)", "create_contact: reset()", "list_fields: hang()"]
 
 
@@ -110,4 +110,4 @@ def test_a_positional_argument_is_refused() -> None:
 @pytest.mark.parametrize("world", ["absent.json", {"workspaces": 7}], ids=["absent", "malformed"])
 def test_an_invalid_world_is_refused_by_name(world: Any) -> None:
     with pytest.raises(FakeConfigError, match=r"^world: (\[Errno 2\].*absent.json|\$.workspaces: expected `array`)"):
-        order({"world": world}).create_service(Behaviour(), "2026-01-01T00:00:00Z")
+        order({"world": world}).create_service(Behaviour())

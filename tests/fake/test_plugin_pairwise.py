@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from outreach_async.fake import Behaviour
 from outreach_async.fake.behaviour import KNOB_VALUES
-from outreach_async.testing import differing, pairwise
-from outreach_async.testing._marker import cover_pairs, find_causes, format_setting, summarize_failures
+from outreach_async.pytest_plugin._marker import find_causes, format_setting, summarize_failures
+from outreach_async.testing import cover_pairs, differing, pairwise
 
 figures = st.lists(st.integers(1, 5), max_size=6)
 

@@ -5,72 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from itertools import combinations_with_replacement
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from outreach_async.fake import FakeService
-from outreach_async.fake._arguments import check_known
-from outreach_async.fake._error_responses import mask_document, mask_keys
-from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, PRESETS, Behaviour, load_behaviour
+from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, load_behaviour
 from outreach_async.fake.faults import Fault, Faults
+from outreach_async.testing import differing, pairwise
 
 if TYPE_CHECKING:
     import pytest
-
-
-def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return rows for pairwise coverage of factors. A row has one level of each factor; the first row has all levels 0."""
-    # The algorithm is greedy: it returns few rows, but not always the fewest possible. A dict instead of a set keeps its order,
-    # which makes the result deterministic. A value paired with itself stands for the single value.
-    values = [(factor, level) for factor, count in enumerate(levels) for level in range(count)]
-    pairs = combinations_with_replacement(values, 2)
-    missing = dict.fromkeys((one, other) for one, other in pairs if one == other or one[0] != other[0])
-    rows: list[tuple[int, ...]] = []
-    while missing or not rows:
-        # Start with the first uncovered pair. For each other factor, choose the level that covers the most uncovered pairs.
-        chosen = dict(next(iter(missing))) if rows else dict.fromkeys(range(len(levels)), 0)
-        for factor in sorted(set(range(len(levels))) - chosen.keys(), key=lambda factor: -levels[factor]):
-            gains = [
-                sum((min(value, other), max(value, other)) in missing for other in chosen.items())
-                for value in ((factor, level) for level in range(levels[factor]))
-            ]
-            chosen[factor] = gains.index(max(gains))
-        rows.append(tuple(chosen[factor] for factor in range(len(levels))))
-        for pair in combinations_with_replacement(enumerate(rows[-1]), 2):
-            missing.pop(pair, None)
-    return rows
-
-
-@cache
-def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour()`.
-
-    The knobs `auth` and `rate_limit` have no predefined values, and keep their defaults.
-
-    Example:
-        ```python
-        print(len(pairwise()), pairwise()[0] == Behaviour())  # -> 28 True
-        ```
-    """
-    rows = cover_pairs([len(values) for values in KNOB_VALUES.values()])
-    knobs = KNOB_VALUES.items()
-    return tuple(Behaviour(**{knob: values[level] for (knob, values), level in zip(knobs, row, strict=True)}) for row in rows)
-
-
-def differing(behaviour: Behaviour) -> dict[str, Any]:
-    """Return the knobs that do not have their default values, by name.
-
-    Example:
-        ```python
-        print(differing(Behaviour(past_end="clamp")))  # -> {'past_end': 'clamp'}
-        ```
-    """
-    defaults = Behaviour()
-    return {name: value for name in KNOB_NAMES if (value := getattr(behaviour, name)) != getattr(defaults, name)}
 
 
 class FakeConfigError(ValueError):
@@ -85,8 +32,8 @@ class FakeConfig:
     faults: Mapping[str, Sequence[Fault]] = attrs.field(factory=dict)
     unfired: Literal["error", "ignore"] = "error"
 
-    def create_service(self, behaviour: Behaviour, clock: str | Callable[[], float]) -> FakeService:
-        fake = FakeService(self.seed, behaviour, clock)
+    def create_service(self, behaviour: Behaviour, clock: Callable[[], float] | None = None) -> FakeService:
+        fake = FakeService(self.seed, behaviour) if clock is None else FakeService(self.seed, behaviour, clock)
         if self.world is not None:
             try:
                 fake.load(self.world)
@@ -108,11 +55,18 @@ def read_config(marks: Iterable[pytest.Mark], folder: Path, default: Sequence[Be
     values: dict[str, Any] = {"behaviours": tuple(default)}
     for name, value in given.items():
         try:
-            check_known([name], _ARGUMENTS, "the marker")
+            _check_known(name, _ARGUMENTS, "the marker")
             values["behaviours" if name == "behaviour" else name] = _read_argument(name, value, folder)
         except (OSError, TypeError, ValueError) as error:
             raise FakeConfigError(f"{name}: {error}" if name in _ARGUMENTS else str(error)) from None
     return FakeConfig(**values)
+
+
+def _check_known(name: str, known: Sequence[str], what: str) -> None:
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        remedy = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
+        raise TypeError(f"{what} has no field {name!r}; {remedy}")
 
 
 def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
@@ -122,7 +76,7 @@ def read_behaviours(value: Any, folder: Path) -> tuple[Behaviour, ...]:
         return pairwise()
     if isinstance(value, Mapping):
         for knob in value:
-            check_known([knob], KNOB_NAMES, "Behaviour")
+            _check_known(knob, KNOB_NAMES, "Behaviour")
         return (Behaviour(**value),)
     if isinstance(value, str) and value in PRESETS:
         return (PRESETS[value](),)
@@ -183,18 +137,17 @@ class FakeUse:
         row = "" if self.row is None else f"{format_row_id(self.row)} of {len(self.config.behaviours)}: "
         yield f"behaviour: {row}{format_settings(self.fake.behaviour)}"
         yield from (f"never fired: {fault}" for fault in _count_repeats(self.fake.faults.unfired))
-        recent = self.fake.requests.recent(_MAX_REQUESTS)
+        recent = [each.masked() for each in self.fake.requests.recent(_MAX_REQUESTS)]
         yield f"requests: {len(self.fake.requests)}{', the last ones:' if recent else ''}"
         for each in recent:
             status = "no response" if each.status is None else str(each.status)
             fault = f", fault {each.fault}" if each.fault else ""
             after = each.at - recent[0].at
-            yield f"#{each.number} +{after:.3f} s {each.method} {mask_keys(each.target)} -> {status}{fault}"
+            yield f"#{each.number} +{after:.3f} s {each.method} {each.target} -> {status}{fault}"
             if each.json is not None:
-                # Mask before truncating: a truncated key would not be recognised as a key.
-                body = json.dumps(mask_document(each.json), ensure_ascii=False)
+                body = json.dumps(each.json, ensure_ascii=False)
                 yield f"    body: {body if len(body) <= _MAX_BODY_LENGTH else body[:_MAX_BODY_LENGTH] + '...'}"
-            yield from (f"    hint: {mask_keys(hint)}" for hint in each.hints)
+            yield from (f"    hint: {hint}" for hint in each.hints)
 
 
 def format_row_id(number: int) -> str:

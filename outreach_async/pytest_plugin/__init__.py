@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.fake import Behaviour, FakeService
     from outreach_async.fake.control import ControlPlane
+    from outreach_async.pytest_plugin._marker import FakeConfig, FakeUse
     from outreach_async.testing import VirtualTime
-    from outreach_async.testing._marker import FakeConfig, FakeUse
 
 _DEFAULT_BEHAVIOURS: pytest.StashKey[tuple[Behaviour, ...]] = pytest.StashKey()
 _FAKE_USE: pytest.StashKey[FakeUse] = pytest.StashKey()
@@ -110,7 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER_HELP)
     given = config.getoption("outreach_behaviour", None)
     if given is not None:
-        from outreach_async.testing._marker import read_behaviours
+        from outreach_async.pytest_plugin._marker import read_behaviours
 
         try:
             config.stash[_DEFAULT_BEHAVIOURS] = read_behaviours(given, config.rootpath)
@@ -124,7 +124,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
-            from outreach_async.testing._marker import format_row_id
+            from outreach_async.pytest_plugin._marker import format_row_id
 
             metafunc.parametrize("outreach_behaviour", behaviours, ids=map(format_row_id, range(len(behaviours))))
     if {"outreach_virtual_time", _BACKEND} <= set(metafunc.fixturenames):
@@ -154,7 +154,7 @@ def _run_in_virtual_time(metafunc: pytest.Metafunc) -> None:
 
 
 def _read_config(node: pytest.Item) -> FakeConfig:
-    from outreach_async.testing._marker import FakeConfig, FakeConfigError, read_config
+    from outreach_async.pytest_plugin._marker import FakeConfig, FakeConfigError, read_config
 
     default = node.config.stash.get(_DEFAULT_BEHAVIOURS, FakeConfig().behaviours)
     try:
@@ -206,11 +206,9 @@ def outreach_virtual_time(request: pytest.FixtureRequest) -> VirtualTime:
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
     """The in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
-    from outreach_async.testing._marker import FakeConfigError, FakeUse
-    from outreach_async.testing._virtual_time import DEFAULT_START
+    from outreach_async.pytest_plugin._marker import FakeConfigError, FakeUse
 
-    virtual = "outreach_virtual_time" in request.fixturenames
-    clock = request.getfixturevalue("outreach_virtual_time") if virtual else DEFAULT_START
+    clock = request.getfixturevalue("outreach_virtual_time") if "outreach_virtual_time" in request.fixturenames else None
     config = _read_config(request.node)
     try:
         fake = config.create_service(outreach_behaviour, clock)
@@ -308,7 +306,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):
-        from outreach_async.testing._marker import summarize_failures
+        from outreach_async.pytest_plugin._marker import summarize_failures
 
         terminalreporter.section("outreach behaviours")
         for line in summarize_failures((report.nodeid, report.outreach_row, report.failed) for report in rows):
