@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import click
 
+from outreach_async import DuplicatePolicy
 from outreach_async._cli.connection import open_client
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, DuplicatePolicy, failed_outcome
+from outreach_async._plumbing import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, failed_outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import WorkspaceField
