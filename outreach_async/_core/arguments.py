@@ -96,9 +96,9 @@ def masked_repr(value: object) -> str:
     return repr(OWNER_KEY.sub("key_...", value))
 
 
-def show_name(value: object) -> str:
-    """Return `masked_repr` of a name, cut to 60 characters."""
-    return masked_repr(shorten(value, 60) if isinstance(value, str) else value)
+def show_name(value: object, most: int = 60) -> str:
+    """Return `masked_repr` of a name, cut to `most` characters."""
+    return masked_repr(shorten(value, most) if isinstance(value, str) else value)
 
 
 def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:

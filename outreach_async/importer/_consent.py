@@ -26,7 +26,7 @@ def find_exclusion(kind: str, header: str, text: str) -> str | None:
     """Return the reason why a cell of a column forbids to write to the person; `None` if it does not. A blank says nothing."""
     if not _forbids(kind, text):
         return None
-    return f"column {header.strip()!r} says {show_name(text.strip())}"
+    return f"column {header.strip()!r} says {show_name(text.strip(), _MAX_TEXT_LENGTH)}"
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -413,7 +413,7 @@ def _describe_candidates(file: BinaryIO) -> str:
     best = sorted(texts, key=count_oddities)[:_MAX_SHOWN]
     samples = _choose_samples(best) if best else ()
     return "; ".join(
-        f"--encoding {texts[text]} reads {' and '.join(show_name(cell.strip()) for cell in cells)}"
+        f"--encoding {texts[text]} reads {' and '.join(show_name(cell.strip(), _MAX_LENGTH) for cell in cells)}"
         for text, cells in zip(best, samples, strict=True)
     )
 

@@ -49,7 +49,7 @@ def map_option(header: str, code: str) -> str:
 
 
 def describe_sample(sample: str) -> str:
-    return f" (such as {show_name(sample)})" if sample else ""
+    return f" (such as {show_name(sample, _MAX_SAMPLE_LENGTH)})" if sample else ""
 
 
 def order_columns(count: int, groups: Iterable[Sequence[int]]) -> tuple[int, ...]:
