@@ -82,6 +82,6 @@ try:
 except ImportError as missing:
     raise ImportError("mcp is not installed; run: pip install 'outreach_async[mcp]'") from missing
 
-from outreach_async.mcp_server._tool_server import create_server
+from outreach_async.mcp_server._tool_server import build_app, create_server, serve_stdio
 
-__all__ = ["create_server"]
+__all__ = ["build_app", "create_server", "serve_stdio"]

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import anyio
-import uvicorn
 from anyio.from_thread import BlockingPortal
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -206,10 +205,20 @@ async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = N
     """Serve over stdin, or the lines of `source`, and stdout until the input ends or the client has disconnected.
 
     Meanwhile, only messages of the protocol are written to stdout; the output of other code is redirected to stderr.
+
+    Args:
+        server: The server that `create_server` returned.
+        source: Lines to read instead of stdin.
+
+    Example:
+        ```python
+        async def main() -> None:
+            await serve_stdio(create_server(client, ["space_1"]))
+        ```
     """
     sender, receiver = anyio.create_memory_object_stream[str](0)
     # Not `sys.stdin.buffer`: the interpreter aborts at exit if a daemon thread still reads from it.
-    lines = source or os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    lines = source if source is not None else os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
     try:
         async with BlockingPortal() as portal:
             with sender, receiver:
@@ -232,8 +241,20 @@ def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryO
         portal.call(sender.aclose)
 
 
-def build_app(server: MCPServer[Any], host: str, token: str | None) -> ASGIApp:
-    """Return the ASGI application of a server. Requests of web pages of other hosts are refused, as the protocol demands."""
+def build_app(server: MCPServer[Any], host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
+    """Return the ASGI application that serves at `/mcp`. Requests of web pages of other hosts are refused, as MCP demands.
+
+    Args:
+        server: The server that `create_server` returned.
+        host: Address or name in the URL of clients.
+        token: Secret that clients send as a bearer token; without it, anyone who connects can call every tool.
+
+    Example:
+        ```python
+        app = build_app(create_server(client, ["space_1"]), token="secret")
+        print(callable(app))  # -> True
+        ```
+    """
     names = "127.0.0.1", "localhost", "[::1]", host
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -253,7 +274,3 @@ def build_app(server: MCPServer[Any], host: str, token: str | None) -> ASGIApp:
             await refusal(scope, receive, send)
 
     return require_token
-
-
-async def serve_http(server: MCPServer[Any], host: str, port: int, token: str | None) -> None:
-    await uvicorn.Server(uvicorn.Config(build_app(server, host, token), host=host, port=port, log_level="warning")).serve()

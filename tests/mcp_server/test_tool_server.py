@@ -19,8 +19,8 @@ from support.cli import small_service
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async.audit.history import History
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.mcp_server import create_server
-from outreach_async.mcp_server._tool_server import serve_stdio, slim_schema
+from outreach_async.mcp_server import create_server, serve_stdio
+from outreach_async.mcp_server._tool_server import slim_schema
 
 LISTS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields"]
 READS = [*LISTS, "audit", "brief", "explain_rule", "check_contacts", "history"]

@@ -23,8 +23,9 @@ def mcp(
     options: Options, *, allow_writes: tuple[str, ...], deadline: float, history: Path | None, http: bool, host: str, port: int
 ) -> int:
     require_module("mcp", "outreach_async[mcp]")
-    from outreach_async.mcp_server import create_server
-    from outreach_async.mcp_server._tool_server import serve_http, serve_stdio
+    import uvicorn  # it comes with mcp
+
+    from outreach_async.mcp_server import build_app, create_server, serve_stdio
 
     token: str | None = trim(os.environ.get("OUTREACH_MCP_TOKEN"))
     if token is not None:
@@ -49,7 +50,8 @@ def mcp(
                 client, workspaces, allow_writes=writable, deadline=deadline, clock=clock, history=store, names=names
             )
             if http:
-                await serve_http(server, host, port, token)
+                app = build_app(server, host, token)
+                await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()
             else:
                 await serve_stdio(server)
 

@@ -20,8 +20,8 @@ from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import Options
+from outreach_async._plumbing import mask_keys
 from outreach_async.fake import Behaviour, FakeService, WorldError
-from outreach_async.fake._error_responses import mask_keys
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve as serve_fake
