@@ -25,7 +25,7 @@ from typing import Any, Final
 import anyio
 
 from outreach_async import OutreachClient
-from outreach_async._files.atomic import atomic_write
+from outreach_async._plumbing import atomic_write
 from outreach_async.audit import audit
 from outreach_async.audit.reports import iterate
 

@@ -17,10 +17,9 @@ from benchmarks.peers import mocks, ours
 from benchmarks.peers.loops import JSON
 from benchmarks.results import Table
 from benchmarks.workload import ANSWER_FIELDS, BIG, BODY, CREATED, OWNER_KEY, WORKSPACE, bodies, email, page_target
-from outreach_async import HttpxTransport, OutreachClient, Request, Response
+from outreach_async import HttpxTransport, OutreachClient, Progress, Request, Response
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
-from outreach_async.transport._wire import Progress
 
 _FEW: Final = 1_000
 _SOME: Final = 20_000

@@ -10,8 +10,7 @@ from benchmarks.peers import ours
 from benchmarks.peers.nothing import NullTransport
 from benchmarks.results import Table
 from benchmarks.workload import OWNER_KEY, WORKSPACE, Pages
-from outreach_async import OutreachClient, Request
-from outreach_async.transport._wire import Progress
+from outreach_async import OutreachClient, Progress, Request
 
 _NULL: Final = "the null transport alone"
 _DISPLAY: Final = 100

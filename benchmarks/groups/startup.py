@@ -22,8 +22,7 @@ from benchmarks.groups.rounds import Bench, present
 from benchmarks.measuring import Figures, run, spending
 from benchmarks.results import Table
 from benchmarks.worker import Worker
-from outreach_async import OutreachClient, TransportError
-from outreach_async._core.retry import RetryPolicy
+from outreach_async import OutreachClient, RetryPolicy, TransportError
 
 _EMPTY: Final = "an empty interpreter"
 _IMPORTS: Final = {

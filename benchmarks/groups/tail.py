@@ -16,9 +16,8 @@ from benchmarks.groups.rounds import Bench, Job
 from benchmarks.measuring import Figures, run
 from benchmarks.results import Table
 from benchmarks.workload import ANSWER_FIELDS, CREATED, FIELDS, OWNER_KEY, WORKSPACE, numbered
-from outreach_async import Journal, OutreachClient, Request, Response
+from outreach_async import Journal, OutreachClient, Progress, Request, Response
 from outreach_async.store.journal import Identity, JournalWriter
-from outreach_async.transport._wire import Progress
 
 _RATE: Final = 1000
 _ROWS: Final = 12_000

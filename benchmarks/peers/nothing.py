@@ -6,8 +6,7 @@ import asyncio
 from urllib.parse import parse_qs
 
 from benchmarks.workload import ANSWER_FIELDS, CREATED, Pages, numbered
-from outreach_async import Request, Response
-from outreach_async.transport._wire import Progress
+from outreach_async import Progress, Request, Response
 
 
 class NullTransport:

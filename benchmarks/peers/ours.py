@@ -21,13 +21,13 @@ from outreach_async import (
     NewContact,
     Outcome,
     OutreachClient,
+    Progress,
     Rate,
     Request,
     Target,
     Transport,
 )
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport._wire import Progress
 
 Rows = Callable[[int], Iterable[Mapping[str, str] | NewContact | tuple[NewContact, Target]]]
 

@@ -22,10 +22,10 @@ from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
 
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
+from outreach_async._plumbing import Secret
 from outreach_async.audit.reports import write_brief
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.guides import command_line
-from outreach_async.transport._secret import Secret
 
 FAKE = ("brief", "--base-url", "fake:")
 PATH = "/services/T0/B0/s3cr3tpath"

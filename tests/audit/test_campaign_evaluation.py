@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from support.audit import NOW, mailbox
 from support.campaigns import DAY, campaign, case, row, step, template
 
-from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores
+from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, Severity
 from outreach_async.audit._campaign_conditions import build_campaign_case, estimate_end
 from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign, needs_steps
-from outreach_async.audit._findings import Severity
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, add_up, build_results
 from outreach_async.models import Campaign
 

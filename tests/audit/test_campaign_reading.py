@@ -10,11 +10,9 @@ from support.audit import NOW, mailbox, mailboxes, wire
 from support.campaigns import CampaignService, World, campaign, step, template, wire_of
 from support.time import virtual_time
 
-from outreach_async import OutreachClient
-from outreach_async._core.retry import RetryPolicy
+from outreach_async import OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async.audit import Policy, Report, audit
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response
 
 BOXES = [wire(box) for box in mailboxes(3)]
 

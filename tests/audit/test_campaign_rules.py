@@ -11,10 +11,10 @@ import pytest
 from support.audit import NOW
 from support.campaigns import DAY, campaign, case, fields, row, step, template
 
-from outreach_async.audit import CATALOGUE, CampaignCase, CampaignRow, Finding, Policy, explain
+from outreach_async.audit import CATALOGUE, RULES, CampaignCase, CampaignRow, Finding, Policy, explain
 from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit._evaluation import evaluate_campaign
-from outreach_async.audit._rules import ABOUT_CAMPAIGNS, RULES
+from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit._values import lower_bound
 from outreach_async.audit.policy import rules_about
 from outreach_async.models import Campaign, Step

@@ -14,12 +14,11 @@ from support.audit import MailboxService, mailbox, wire
 from support.audit_reports import make_report
 from support.cli import Shell, serve_in_thread
 
-from outreach_async import OutreachClient
+from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async.audit import Report, audit
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response
 
 
 @pytest.mark.thorough

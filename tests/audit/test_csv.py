@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from support.audit_reports import HOSTILE_REPORTS, finding, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async._files.spreadsheets import unescape_formula
+from outreach_async._plumbing import unescape_formula
 from outreach_async.audit import Finding, Report
 from outreach_async.audit.reports import write
 

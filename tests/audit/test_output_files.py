@@ -14,7 +14,7 @@ from support.audit import REPORTS
 from support.audit_reports import HOSTILE_REPORTS, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async._files.atomic import atomic_write
+from outreach_async._plumbing import atomic_write
 from outreach_async.audit import Report
 from outreach_async.audit.reports import REPORT_FORMATS, format_of, write
 from outreach_async.errors import InvalidRequest

@@ -17,9 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.audit_reports import AT, HOSTILE, HOSTILE_REPORTS, TEXTS, fleet, group, make_report
 from support.cli import KEY, Shell
 
-from outreach_async.audit import Report, Severity
+from outreach_async.audit import Report, Scores, Severity
 from outreach_async.audit._prometheus import escape_label
-from outreach_async.audit._scoring import Scores
 from outreach_async.audit.reports import write
 
 FAKE = ("--base-url", "fake:")

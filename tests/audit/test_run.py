@@ -9,11 +9,10 @@ import pytest
 from support.audit import NOW, ConductedService, MailboxService, mailbox, mailboxes, reading, report, wire
 from support.time import virtual_time
 
-from outreach_async._core.retry import RetryPolicy
+from outreach_async import Progress, Request, Response, RetryPolicy
 from outreach_async.audit import audit, stream
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._wire import Progress, Request, Response
 
 
 def clock() -> float:

@@ -7,10 +7,9 @@ from functools import partial
 import pytest
 from support.examples import scaled
 
-from outreach_async import OutreachClient
+from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async.audit import audit
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response
 
 
 @pytest.mark.thorough

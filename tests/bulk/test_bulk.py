@@ -33,7 +33,7 @@ from outreach_async import (
     StatusError,
     TransportError,
 )
-from outreach_async.bulk._contact_keys import order_key
+from outreach_async._plumbing import order_key
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time

@@ -17,9 +17,11 @@ from support.processes import WAYS
 from support.runs import OptedOut
 from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
-from outreach_async import ContactOutcome, InvalidRequest
-from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy
-from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, PossiblySent, Repeats
+from outreach_async import ContactOutcome, DuplicatePolicy, InvalidRequest
+from outreach_async._plumbing import WHOLE_INPUT
+from outreach_async._wire_words import DUPLICATE_POLICIES
+from outreach_async.bulk import Repeats
+from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault

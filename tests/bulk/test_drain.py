@@ -17,8 +17,7 @@ from outreach_async import BulkStopped, ContactOutcome, Journal, NewContact, Out
 from outreach_async._cli.commands.importing import drain_run
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import handle_interrupts
-from outreach_async.bulk import Outcomes
-from outreach_async.bulk._outcomes import Order
+from outreach_async.bulk import Order, Outcomes
 
 pytestmark = virtual_time
 

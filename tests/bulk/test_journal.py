@@ -17,7 +17,7 @@ from support.journal import make_killed_journal
 from support.systems import REFUSAL
 from tools.journal_child import open_journal, outcome, window
 
-from outreach_async._wire_words import Outcome
+from outreach_async import Outcome
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.store.journal import Identity, Journal, JournalWriter
 from outreach_async.store.journal import _file_journal as lock

@@ -15,8 +15,7 @@ from support.examples import scaled
 from support.journal import ENDINGS, facts, outcomes
 from tools.journal_child import IDENTITY, open_journal, window
 
-from outreach_async._wire_words import Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import ContactOutcome, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.store.journal import Journal, JournalWriter

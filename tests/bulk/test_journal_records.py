@@ -15,9 +15,8 @@ from support.journal import facts, outcomes
 from support.scenarios import SPACE, Scenario, creation, service
 from tools.journal_child import IDENTITY, outcome
 
-from outreach_async import Target, errors
-from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy, Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import ContactOutcome, DuplicatePolicy, Outcome, Target, errors
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 from outreach_async.store.journal import Identity
 from outreach_async.store.journal import _records as identity

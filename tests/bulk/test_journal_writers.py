@@ -20,8 +20,7 @@ from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, new_fake
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
-from outreach_async import OutreachClient
-from outreach_async._wire_words import Outcome
+from outreach_async import Outcome, OutreachClient
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport

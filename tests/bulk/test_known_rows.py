@@ -13,11 +13,11 @@ from support.files import read_row
 
 from outreach_async import ContactOutcome, NewContact, Target
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async.bulk._rows import ParsedRow, RecentEmails, RowParser, SpooledRow
+from outreach_async._plumbing import RecentEmails, Targets
+from outreach_async.bulk._rows import ParsedRow, RowParser, SpooledRow
 from outreach_async.bulk._source import approximate_size
-from outreach_async.bulk._targets import Targets
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._columns import Columns
+from outreach_async.importer import Columns
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",

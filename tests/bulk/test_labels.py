@@ -10,7 +10,8 @@ import pytest
 from support.crashes import Simulation, kill_everywhere
 from support.scenarios import ROW, TROUBLE, UNCLEAR, Late, Scenario
 
-from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy
+from outreach_async import DuplicatePolicy
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
 

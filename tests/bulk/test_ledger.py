@@ -37,7 +37,7 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async.bulk._contact_keys import order_key
+from outreach_async._plumbing import order_key
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store.ledger import Changed, Ledger

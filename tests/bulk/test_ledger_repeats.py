@@ -13,8 +13,8 @@ from support.time import virtual_time
 from support.transport import Script, added, status
 
 from outreach_async import ContactOutcome, OutreachClient, Target
+from outreach_async._plumbing import Source
 from outreach_async.bulk import Repeats
-from outreach_async.bulk._source import Source
 from outreach_async.errors import Excluded
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.store.ledger import Ledger

@@ -30,9 +30,10 @@ from support.time import jump, virtual_time
 from support.transport import added
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
 
-from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
+from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async._core.limits import RateLimiter
-from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
+from outreach_async._files.objects import StoredObjects
+from outreach_async._plumbing import FolderObjects, open_objects
 from outreach_async.bulk._run.recording import FencedProgress, JournalledThrottle
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
@@ -41,7 +42,6 @@ from outreach_async.store.journal import Identity, journal_at, journals_in
 from outreach_async.store.journal._object_journal import ObjectLog, encode_object
 from outreach_async.store.journal._reader import read_metadata
 from outreach_async.store.journal._store import open_snapshot
-from outreach_async.transport._wire import Progress, Request, Response
 
 URL = "memory://run"
 

@@ -19,8 +19,7 @@ from support.runs import outcomes_of
 from support.time import virtual_time
 from support.wire import unhurried
 
-from outreach_async import ContactOutcome, ContactRejected, Excluded, InvalidRequest, NewContact, OutreachClient, Target
-from outreach_async._wire_words import UNSET
+from outreach_async import UNSET, ContactOutcome, ContactRejected, Excluded, InvalidRequest, NewContact, OutreachClient, Target
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._source import approximate_size
 from outreach_async.fake import FakeService, FakeTransport

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.time import virtual_time
 
-from outreach_async import OutreachClient
-from outreach_async.bulk._contact_keys import contact_key, order_key, order_keys
+from outreach_async import OutreachClient, Progress, Request, Response
+from outreach_async._plumbing import contact_key, order_key
+from outreach_async.bulk._contact_keys import order_keys
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response
 
 SAME: Final = {
     "case of a sharp s": ("strasse@a.example", "STRAßE@a.example"),

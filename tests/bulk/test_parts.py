@@ -16,9 +16,9 @@ from support.transport import Script, added, lost, status
 from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, Response, RetryPolicy
 from outreach_async._cli.output import format_progress
 from outreach_async._core.operations import AttemptInfo
+from outreach_async._plumbing import RateEstimator, RecentEmails
 from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, answered_outcome
-from outreach_async.bulk._progress import RateEstimator
-from outreach_async.bulk._rows import PossiblySent, RecentEmails
+from outreach_async.bulk._rows import PossiblySent
 from outreach_async.models import CreateContactResponse
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)

@@ -13,8 +13,7 @@ from support.transport import Script, added, lost, skipped, status
 
 from outreach_async import BulkStopped, InvalidRequest, Journal, Outcome, OutreachClient, RetryPolicy
 from outreach_async.fake import FakeService, FakeTransport, faults
-from outreach_async.store.journal import ObjectJournal
-from outreach_async.store.journal._store import JournalStore
+from outreach_async.store.journal import JournalStore, ObjectJournal
 
 pytestmark = virtual_time
 

@@ -13,7 +13,8 @@ from support.examples import scaled
 from support.scenarios import ROW, Scenario
 from support.takeovers import LedgerTakeover, Takeover
 
-from outreach_async._wire_words import DUPLICATE_POLICIES, DuplicatePolicy
+from outreach_async import DuplicatePolicy
+from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.errors import JournalError
 
 LONG = 60.0

@@ -37,7 +37,7 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import Targets
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.store.ledger import Ledger
 

@@ -33,7 +33,8 @@ from outreach_async import (
 from outreach_async._core.attempts import Throttle
 from outreach_async._core.limits import RateLimiter
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision
-from outreach_async.bulk._throttle import FailureWindow, RunThrottle
+from outreach_async._plumbing import RunThrottle
+from outreach_async.bulk._throttle import FailureWindow
 from outreach_async.errors import BulkSuspended, UnexpectedResponse
 
 # Against a service

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from support.cli import KEY, Shell, complete, serve_in_thread, small_service
 
+from outreach_async import Request
 from outreach_async._cli.values import Options
 from outreach_async.config import Config, FoundFile, load_config
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
-from outreach_async.transport._wire import Request
 
 WORKSPACES = 24  # more than the targets that a table of outcomes lists
 

@@ -13,7 +13,7 @@ from support.cli import Shell
 from support.parts import KEY, SPACE, PlainService, served
 from support.results import read_results
 
-from outreach_async._files.objects import open_store
+from outreach_async._plumbing import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.parts._stored_files import expand_pattern
 

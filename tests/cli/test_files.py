@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.cli import COMMAND, COMMANDS, Shell, environment, save_contacts
 
 from outreach_async._cli.files import FileUse, find_conflicts, find_keys
-from outreach_async._files.atomic import atomic_write
+from outreach_async._plumbing import atomic_write
 from outreach_async.audit.reports import REPORT_FORMATS, SUFFIXES, has_format
 
 PEOPLE = "email\na@a.example\nbad\n"

@@ -13,10 +13,10 @@ from typing import Final, TextIO
 import pytest
 from support.cli import COMMAND, KEY, Served, run, save_contacts, start_command, wait_for_end
 
+from outreach_async import Progress
 from outreach_async._cli.process import exit_code, format_error
 from outreach_async.errors import BulkSuspended, TransportError
 from outreach_async.transport._base import build_failure
-from outreach_async.transport._wire import Progress
 
 FAKE: Final = ("--base-url", "fake:", "--workspace", "space_demo")
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")

@@ -11,7 +11,7 @@ import click
 import pytest
 from support.cli import COMMANDS
 
-from outreach_async._plumbing import Backend
+from outreach_async._plumbing import Backend, Earlier
 from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
@@ -20,7 +20,6 @@ from outreach_async.bulk import Repeats
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS
 from outreach_async.importer._checks import CHECKS
-from outreach_async.store.journal._records import Earlier
 from outreach_async.store.ledger import Changed
 
 HEAVY = {"anyio", "asyncio", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}

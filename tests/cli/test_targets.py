@@ -15,16 +15,15 @@ import pytest
 from pyarrow import parquet
 from support.cli import Served, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
-from outreach_async import Target
+from outreach_async import Request, Target
 from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async.bulk._targets import Targets
+from outreach_async._plumbing import Targets
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._target_columns import with_ids
 from outreach_async.store.journal import Journal
-from outreach_async.transport._wire import Request
 
 PEOPLE = (
     "E-mail,City,Campaign\nann@x.example,Lyon,Spring\nbo@x.example,Bern,camp_2\ncy@x.example,Rome,\nANN@x.example,Oslo,Autumn\n"

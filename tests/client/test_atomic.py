@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._files.atomic import _create_draft, atomic_file, atomic_write
+from outreach_async._files.atomic import _create_draft
+from outreach_async._plumbing import atomic_file, atomic_write
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions and pipes are POSIX's")
 

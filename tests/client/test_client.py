@@ -13,10 +13,9 @@ import pytest
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, status
 
-from outreach_async import HttpxTransport, NewContact, OutreachClient, Response, RetryPolicy
+from outreach_async import HttpxTransport, NewContact, OutreachClient, Response, RetryPolicy, Transport
 from outreach_async.errors import DeadlineExceeded, InvalidRequest, TransportError
 from outreach_async.hooks import Event
-from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
 ONCE = RetryPolicy(attempts=1)

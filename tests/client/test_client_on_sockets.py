@@ -11,8 +11,7 @@ import pytest
 from support.time import MOVABLE, jump
 from support.transports import Make, over
 
-from outreach_async import NewContact, Outcome, OutreachClient, Request, RetryPolicy
-from outreach_async._wire_words import DuplicatePolicy
+from outreach_async import DuplicatePolicy, NewContact, Outcome, OutreachClient, Request, RetryPolicy
 from outreach_async.errors import BulkSuspended, OutreachError, RateLimited, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import FakeService
 from outreach_async.fake import faults as f

@@ -33,8 +33,8 @@ from support.wire import (
     write_json,
 )
 
+from outreach_async import Outcome
 from outreach_async._core.codec import DecodeError, decode_json, decode_model, decode_page, encode, structure
-from outreach_async._wire_words import Outcome
 from outreach_async.models import CampaignSteps, CreateContactResponse, Mailbox, Page, Undecodable
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}

@@ -21,11 +21,11 @@ from support.campaigns import campaign
 from support.cli import COMMANDS, ENVIRONMENT
 from support.docs import PACKAGES, Named, methods
 
-from outreach_async import InvalidRequest, OutreachClient, OutreachError, Target
+from outreach_async import InvalidRequest, OutreachClient, OutreachError, Progress, Request, Response, Target
 from outreach_async._cli.values import Options
+from outreach_async._plumbing import Targets
 from outreach_async.audit import audit, stream
 from outreach_async.audit.history import History, Readings
-from outreach_async.bulk._targets import Targets
 from outreach_async.config import KeyReference, load_config
 from outreach_async.conformance import Access
 from outreach_async.conformance._calibration import build_access
@@ -35,7 +35,6 @@ from outreach_async.mcp_server._answers import NamedWorkspaces
 from outreach_async.models import Campaign
 from outreach_async.parts import Connection, plan
 from outreach_async.sync import SyncClient
-from outreach_async.transport._wire import Progress, Request, Response
 
 KEY: Final = "key_4f9a8b7c6d"
 CLEAN: Final = {"owner_key": KEY, "workspace": "space_1", "campaign": "camp_1"}

@@ -23,7 +23,7 @@ from support.paging import mailbox
 from support.time import virtual_time
 from support.wire import KINDS, OF_EVERY_KIND, TABLES, places, unhurried, wire, with_value, without_member
 
-from outreach_async import OutreachClient
+from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async._core.codec import DecodeError, decode_model, decode_page
 from outreach_async._core.responses import (
     MASK,
@@ -35,7 +35,6 @@ from outreach_async._core.responses import (
 )
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError, strip_invisible
 from outreach_async.models import CampaignSteps, Mailbox, Page
-from outreach_async.transport._wire import Progress, Request, Response
 
 MEGABYTE = 1_000_000
 LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pages":1,"data":[%b]}'

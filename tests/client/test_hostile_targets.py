@@ -18,11 +18,10 @@ from support.tables import check_rows
 from support.transports import GET, LOOPS, MAKERS, OWN, Make
 from support.wire import unhurried
 
-from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError
+from outreach_async import HttpxTransport, InvalidRequest, NewContact, OutreachClient, OutreachError, Progress, Request, Response
+from outreach_async._plumbing import parse_base_url
 from outreach_async.transport._aiohttp_session import encode_prefix as place_of
-from outreach_async.transport._httpx import FAMILIES, HttpxTransport
-from outreach_async.transport._urls import parse_base_url
-from outreach_async.transport._wire import Progress, Request, Response
+from outreach_async.transport._httpx import FAMILIES
 
 
 def places(*places: tuple[str, str]) -> pytest.MarkDecorator:

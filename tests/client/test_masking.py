@@ -13,6 +13,7 @@ from support.echoes import ENCODINGS
 from support.examples import scaled
 from support.wire import unhurried
 
+from outreach_async import Response
 from outreach_async._core.responses import (
     MASK,
     build_status_error,
@@ -21,10 +22,9 @@ from outreach_async._core.responses import (
     mask_bytes,
     mask_headers,
     scrub_error,
-    secret_parts,
 )
+from outreach_async._plumbing import secret_parts
 from outreach_async.errors import BODY_LIMIT, TransportError
-from outreach_async.transport._wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 PLAIN = "key_4f9a8b7c6d5e"

@@ -16,22 +16,27 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhurried, wire
 
+from outreach_async import UNSET, Outcome
 from outreach_async._core.arguments import to_contact
-from outreach_async._wire_words import (
-    RESERVED_FIELDS,
-    STANDARD_FIELDS,
-    UNSET,
+from outreach_async._plumbing import RESERVED_FIELDS, STANDARD_FIELDS
+from outreach_async._wire_words import OpenEnum
+from outreach_async.guides import concepts
+from outreach_async.models import (
+    LOCAL_FIELDS,
+    Campaign,
     CampaignStatus,
+    CampaignSteps,
+    CreatedContact,
+    Mailbox,
     MailboxStatus,
     MailboxType,
-    OpenEnum,
-    Outcome,
+    NewContact,
+    Page,
     StepStatus,
     StepType,
     TemplateStatus,
+    Undecodable,
 )
-from outreach_async.guides import concepts
-from outreach_async.models import LOCAL_FIELDS, Campaign, CampaignSteps, CreatedContact, Mailbox, NewContact, Page, Undecodable
 
 ANSWERS: dict[str, Any] = {name: get_origin(kind) or kind for name, kind in KINDS.items()}
 MODELS = [*dict.fromkeys(ANSWERS.values()), NewContact, CreatedContact, Undecodable]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 from support.wire import build_model, exactly, unhurried, wire
 
+from outreach_async import Outcome, Response
 from outreach_async._core.arguments import to_contact
 from outreach_async._core.operations import (
     AttemptInfo,
@@ -25,10 +26,9 @@ from outreach_async._core.operations import (
     list_mailboxes,
     list_steps,
 )
-from outreach_async._wire_words import DUPLICATE_OUTCOMES, Outcome
+from outreach_async._wire_words import DUPLICATE_OUTCOMES
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import CreateContactResponse, CreatedContact, NewContact
-from outreach_async.transport._wire import Response
 
 DEFAULTS = RequestDefaults.from_headers({})
 FIRST, LATER = AttemptInfo(1, maybe_applied=False), AttemptInfo(3, maybe_applied=True)

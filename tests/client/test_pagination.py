@@ -19,14 +19,24 @@ from hypothesis import strategies as st
 from support.paging import Change, IgnoresThePage, PagingService, Reading, ShortPages, campaign, deletions, insertions, readings
 from support.tables import check_rows_async
 
-from outreach_async import Campaign, OutreachClient, OutreachError, Page, Pager, Progress, Request, Response, RetryPolicy
+from outreach_async import (
+    Campaign,
+    OutreachClient,
+    OutreachError,
+    Page,
+    Pager,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    Transport,
+)
 from outreach_async._core.codec import decode_model
 from outreach_async.errors import InvalidRequest, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.pagination import PageCursor
 from outreach_async.testing import pairwise
-from outreach_async.transport._wire import Transport
 
 Walker = Callable[[Pager[Campaign]], Awaitable[list[str]]]
 

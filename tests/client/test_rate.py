@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.examples import scaled
 from support.rates import most_in_excess
 
-from outreach_async._core.limits import BETA, FLOOR, SPACING, TOLERANCE, CubicLimit, RateMeter, Schedule, TokenBucket
+from outreach_async._core.limits import BETA, FLOOR, SPACING, TOLERANCE, RateMeter, Schedule, TokenBucket
+from outreach_async._plumbing import CubicLimit
 
 seconds = st.floats(0.001, 30)
 rates = st.floats(0.5, 2000)

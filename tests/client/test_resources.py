@@ -14,10 +14,20 @@ from support.tables import check_rows_async
 from support.time import virtual_time
 from support.transport import Script, added, page, skipped
 
-from outreach_async import BulkReport, CreatedContact, NewContact, Outcome, OutreachClient, Response, ResponseInfo, RetryPolicy
-from outreach_async._wire_words import STANDARD_FIELDS, UNSET
+from outreach_async import (
+    UNSET,
+    BulkReport,
+    CreatedContact,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Response,
+    ResponseInfo,
+    RetryPolicy,
+    Transport,
+)
+from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
-from outreach_async.transport._wire import Transport
 
 CONTACT = NewContact("a@b.example")
 READ = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0"}

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
+from outreach_async import Response
 from outreach_async._core.codec import DecodeError, decode_model
-from outreach_async._core.responses import build_status_error, build_unexpected_response, extract_reason, parse_retry_after
+from outreach_async._core.responses import build_status_error, build_unexpected_response, extract_reason
+from outreach_async._plumbing import parse_retry_after
 from outreach_async.errors import ContactRejected, RateLimited, StatusError, UnexpectedResponse
 from outreach_async.models import CreateContactResponse, Mailbox, Page
-from outreach_async.transport._wire import Response
 
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

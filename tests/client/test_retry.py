@@ -10,15 +10,8 @@ import pytest
 from support.tables import check_rows
 
 from outreach_async import BulkStopped, DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, RetryPolicy, StatusError
-from outreach_async._core.retry import (
-    FailureKind,
-    Idempotency,
-    backoff_delay,
-    classify,
-    explain_status,
-    is_denied,
-    is_retryable,
-)
+from outreach_async._core.retry import FailureKind, Idempotency, backoff_delay, classify, explain_status, is_retryable
+from outreach_async._plumbing import is_denied
 from outreach_async.errors import BulkSuspended, Forbidden, NotFound, TransportError, Unauthorized, UnexpectedResponse
 
 FREELY, KNOWINGLY, UNSENT = Idempotency.SAFE, Idempotency.IDEMPOTENT, Idempotency.UNKNOWN

@@ -27,13 +27,13 @@ from support.transports import ALL, PROXYING, Make, over
 from support.wire import unhurried
 
 from outreach_async import HttpxTransport, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async._plumbing import Secret, parse_base_url
 from outreach_async.config import load_config
 from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
 from outreach_async.otel import OtelHook
 from outreach_async.store.journal import Journal
 from outreach_async.sync import SyncClient
-from outreach_async.transport._secret import Secret, hide, reveal
-from outreach_async.transport._urls import parse_base_url
+from outreach_async.transport._secret import hide, reveal
 
 PLAIN: Final = "key_5f1c0b9ad7e24c63"
 CONTACT: Final = NewContact("ann@company.example")

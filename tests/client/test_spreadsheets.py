@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._files.spreadsheets import escape_formula, unescape_formula
+from outreach_async._plumbing import escape_formula, unescape_formula
 
 SIGNS = "=+-@\t\n\uff1d\uff0b\uff0d\uff20"
 DELIMITERS = ",;|\t\n"

@@ -14,21 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._core.arguments import (
-    check_contact,
-    choose_contact,
-    require_body,
+from outreach_async import UNSET, Outcome
+from outreach_async._core.arguments import check_contact, choose_contact, require_body, require_method, require_target, to_contact
+from outreach_async._plumbing import (
+    ID_PREFIXES,
+    RESERVED_FIELDS,
+    STANDARD_FIELDS,
     require_encodable,
     require_headers,
     require_id,
-    require_method,
     require_number,
     require_seconds,
-    require_target,
     require_upload_options,
-    to_contact,
 )
-from outreach_async._wire_words import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, UNSET, Outcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import NewContact
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._core.values import Change, find_suspects, read_value
-from outreach_async._wire_words import STANDARD_FIELDS
+from outreach_async._plumbing import STANDARD_FIELDS, Change, find_suspects, read_value
 
 CODES = ("email", *STANDARD_FIELDS, "custom_1", "campaign")
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support.calibration import KEY, READER, SPACE, WRITER, Altered, document_changed, run_directly, service
 from support.examples import scaled
 
+from outreach_async import Request, Response
 from outreach_async.conformance import _read_probes as read_probes
 from outreach_async.conformance import _write_probes as write_probes
 from outreach_async.conformance._calibration import build_calibration, measure_knobs
@@ -31,7 +32,6 @@ from outreach_async.conformance._target import (
 )
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviour import KNOB_NAMES
-from outreach_async.transport._wire import Request, Response
 
 
 def answer(document: Any = None, status: int = 200, **headers: str) -> Response:

@@ -15,6 +15,7 @@ import pytest
 from support.calibration import KEY, READER, SPACE, WRITER, measure, service
 from support.time import virtual_time
 
+from outreach_async import Progress, Request, Response
 from outreach_async.conformance._calibration import build_access, build_calibration, find_drifts, measure_service, merge_earlier
 from outreach_async.conformance._target import (
     Dialogue,
@@ -27,7 +28,6 @@ from outreach_async.conformance._target import (
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
 from outreach_async.fake.behaviour import load_behaviour, load_knob_values
-from outreach_async.transport._wire import Progress, Request, Response
 
 Answer = Callable[[], Response]
 

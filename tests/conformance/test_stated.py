@@ -8,11 +8,11 @@ import attrs
 import pytest
 from support.calibration import KEY, MANY, READER, SPACE, WRITER, Altered, measure, run_directly, service, world
 
+from outreach_async import Request, Response
 from outreach_async.conformance import Breach
 from outreach_async.conformance._calibration import measure_knobs
 from outreach_async.conformance._interface_rules import RULES, find_breaches
 from outreach_async.conformance._read_probes import HttpExchange
-from outreach_async.transport._wire import Request, Response
 
 BY_ID = {rule.id: rule for rule in RULES}
 

@@ -13,13 +13,13 @@ from support.fake import document as said_by
 from support.fake import page
 from support.transports import LOOPS
 
+from outreach_async import Progress, Request, Response, Transport
 from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Access, check
 from outreach_async.conformance._interface_rules import RULES
 from outreach_async.conformance._item_rules import SHAPES
 from outreach_async.conformance._read_probes import survey_workspace
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 KINDS: Final = {
     "campaigns": "/campaigns?",

@@ -11,10 +11,10 @@ import pytest
 from support.control import PlaneClient
 from support.fake import KEY, SPACE, creation, get, post, small_world
 
+from outreach_async import Request
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
 from outreach_async.fake.control._control_plane import FAULT_FACTORIES, MAX_SANDBOXES, OperationName, Problem, Sandboxes
-from outreach_async.transport._wire import Request
 
 
 def state(plane: PlaneClient) -> list[Any]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outreach_async import Response
 from outreach_async.fake import faults as f
 from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep, receive
 from outreach_async.fake.faults import WireFault, WireFaultKind
-from outreach_async.transport._wire import Response
 
 Broken = str
 SIZES = st.integers(0, 40)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.echo_service import CREATE, LIST
 
+from outreach_async import Request, Response
 from outreach_async.fake import faults as f
 from outreach_async.fake.faults import Exchange, Fault, Faults, execute_with_faults, inject
-from outreach_async.transport._wire import Request, Response
 
 SERVED = Response(200, {"content-type": "application/json"}, b'{"status": "ok", "data": [{"opens": 3}, {"opens": 4}]}')
 

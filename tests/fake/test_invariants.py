@@ -18,11 +18,11 @@ from support.examples import scaled
 from support.fake import JSON, KEY, OTHER, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
+from outreach_async import Progress, Request, Response
 from outreach_async._core.codec import decode_model
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake.request_log import Recorded
 from outreach_async.models import Campaign, CampaignSteps, CreateContactResponse, Mailbox, Page, WorkspaceFields
-from outreach_async.transport._wire import Progress, Request, Response
 
 EMAILS = ["ada@acme.example", "ADA@acme.example", "bo@acme.example", "Zoë@acme.example", "no address"]
 

@@ -14,9 +14,9 @@ from support.fake import JSON, MISSING, OTHER, SPACE, creation, small_world
 from support.openapi import DOCUMENT, OPERATIONS, check_response, resolve_reference
 from support.tables import check_rows
 
+from outreach_async import Request, Response
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
-from outreach_async.transport._wire import Request, Response
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})
 

@@ -11,13 +11,11 @@ import pytest
 from support.echo_service import CREATE, LIST, TinyService
 from support.fake_transports import LEVELS, Connect, in_memory, over_a_socket
 
+from outreach_async import HttpxTransport, Progress, Request, Transport
 from outreach_async.errors import TransportError
-from outreach_async.fake import FakeService
+from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake import faults as f
-from outreach_async.fake._transport import FakeTransport
 from outreach_async.fake.faults import WireFaultKind
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress, Request, Transport
 
 
 @attrs.frozen

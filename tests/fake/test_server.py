@@ -15,6 +15,7 @@ from support.echo_service import CREATE, BrokenService, TinyService, answer_on_t
 from support.examples import scaled
 from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes, read_to_end, read_until
 
+from outreach_async import Request, Response
 from outreach_async.fake import faults as f
 from outreach_async.fake.faults import execute_with_faults
 from outreach_async.fake.server import (
@@ -25,7 +26,6 @@ from outreach_async.fake.server import (
     _build_url,
     serve,
 )
-from outreach_async.transport._wire import Request, Response
 
 POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"

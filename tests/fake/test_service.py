@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from support.fake import KEY, OTHER, SPACE, START, create, creation, get, page, post, refusing, small_world, steps
 
 import outreach_async.fake
+from outreach_async import Request
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, JournalOverflow, RateLimit, faults
 from outreach_async.fake._clock import Clock
 from outreach_async.fake.request_log import CAPACITY, Recorded, RequestLog, append_to
-from outreach_async.transport._wire import Request
 
 # Determinism.
 

@@ -5,10 +5,10 @@ import pytest
 from support.echo_service import CREATE, LIST, TinyService, answer_to
 from support.time import virtual_time
 
+from outreach_async import Progress, Request, Response, Transport
 from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.fake import FakeTransport
 from outreach_async.fake import faults as f
-from outreach_async.fake._transport import FakeTransport
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 
 def test_it_is_a_transport_and_its_repr_shows_no_more() -> None:

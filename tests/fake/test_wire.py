@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support.fake import SPACE, creation, document, get, page, post, refusal, small_world, steps
 from support.tables import check_rows
 
+from outreach_async import Request
 from outreach_async.fake import Behaviour, FakeService, Refusal
 from outreach_async.fake._error_responses import RENDERERS
-from outreach_async.transport._wire import Request
 
 TARGETS = {
     "list_campaigns": f"/campaigns?workspace={SPACE}&display=5&page=1",

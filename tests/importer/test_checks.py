@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.files import read_cells, refused
 
-from outreach_async._core.values import Change, find_odd
-from outreach_async.bulk._contact_keys import hash_contact
+from outreach_async._plumbing import Change, find_odd, hash_contact
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer import Columns, map_columns
 from outreach_async.importer import _checks as checks

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._core.arguments import TARGET_FIELDS
-from outreach_async._wire_words import STANDARD_FIELDS
+from outreach_async._plumbing import STANDARD_FIELDS, TARGET_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
 from outreach_async.importer._columns import ColumnMapper

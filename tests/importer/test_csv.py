@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.files import csv_text, pack, read, refused
 
 from outreach_async._core.arguments import to_contact
-from outreach_async._core.values import read_value
+from outreach_async._plumbing import read_value
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._csv_file import CsvFile

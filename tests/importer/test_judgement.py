@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async._wire_words import STANDARD_FIELDS, Outcome
+from outreach_async import Outcome
+from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.client import OutreachClient
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake._create_contact import find_country_code, is_state

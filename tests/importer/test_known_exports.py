@@ -6,7 +6,7 @@ import pytest
 from support.exports import APOLLO, EXPORTS, HUBSPOT, MAILCHIMP, OUTLOOK, SALESFORCE_REPORT, ZOOMINFO, write_export
 from support.files import read_row
 
-from outreach_async._wire_words import STANDARD_FIELDS
+from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
 from outreach_async.importer._consent import CONSENT_CODES

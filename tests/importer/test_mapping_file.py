@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.exports import EXPORTS
 from support.files import refused
 
-from outreach_async.importer import map_columns
-from outreach_async.importer._columns import Columns
+from outreach_async.importer import Columns, map_columns
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import apply_mapping, mapping_text, merge_mappings, read_mapping
 

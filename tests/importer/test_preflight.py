@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outreach_async._plumbing import Targets
 from outreach_async.bulk import Repeats
-from outreach_async.bulk._targets import Targets
 from outreach_async.errors import Excluded, OutreachError
 from outreach_async.importer import Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy

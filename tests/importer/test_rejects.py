@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import csv_text
 
-from outreach_async import Journal
-from outreach_async._wire_words import Outcome
+from outreach_async import Journal, Outcome
+from outreach_async._plumbing import unsent_outcome
 from outreach_async.bulk import ContactOutcome
-from outreach_async.bulk._outcomes import unsent_outcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import read, read_row
 
-from outreach_async._core.values import find_suspects, read_value
+from outreach_async._plumbing import find_suspects, read_value
 from outreach_async.importer import Row, map_columns
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)

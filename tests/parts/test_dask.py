@@ -22,13 +22,12 @@ from distributed import Client, LocalCluster, Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 from support.parts import KEY, ROW, KillingService, QuotingConnection, write_people
 
-from outreach_async import OutreachClient
-from outreach_async._core.limits import Rate, RateShare, RateUsage
+from outreach_async import OutreachClient, Rate, RateShare, RateUsage
+from outreach_async._plumbing import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.parts import Connection, ImportPlan, plan
 from outreach_async.parts.dask import DaskImport, LeasedRate, RatePlugin, create_many
-from outreach_async.store.journal._object_journal import TakenOverError
 
 USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, completed=10, refused=0)
 

@@ -18,7 +18,7 @@ from support.dask_cluster import (
 )
 from support.s3 import BUCKET, environment, serve_s3
 
-from outreach_async._wire_words import DuplicatePolicy
+from outreach_async import DuplicatePolicy
 from outreach_async.errors import BulkSuspended
 from outreach_async.parts import Connection, ImportPlan
 from outreach_async.parts.dask import create_many

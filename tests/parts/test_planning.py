@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from support.examples import scaled
 
-from outreach_async.bulk._contact_keys import order_key
+from outreach_async._plumbing import order_key
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField

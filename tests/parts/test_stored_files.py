@@ -18,7 +18,7 @@ from pyarrow import parquet
 from support.files import opendocument
 from support.s3 import BUCKET, SECRET, Proxy, environment, serve_s3
 
-from outreach_async._files.objects import open_store
+from outreach_async._plumbing import open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.parts import plan
 from outreach_async.parts._planning import planned_rows, require_unchanged

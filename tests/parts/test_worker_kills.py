@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.parts import KEY, ROW, KillingService, find_wrong_effects, run_parts, served, write_people
 
-from outreach_async._wire_words import DuplicatePolicy
+from outreach_async import DuplicatePolicy
 from outreach_async.parts import import_part, merge_reports, plan, results_of
 from outreach_async.store.journal import Journal
 

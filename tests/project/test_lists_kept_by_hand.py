@@ -11,8 +11,8 @@ from support.tables import check_rows
 from support.wire import KINDS, OF_EVERY_KIND
 
 import outreach_async.models
+from outreach_async import ContactFields, ContactRow
 from outreach_async._core.codec import DecodeError, structure
-from outreach_async._wire_words import ContactFields, ContactRow
 from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._control_plane import OperationName
 from outreach_async.fake.faults import OPERATIONS

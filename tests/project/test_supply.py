@@ -26,7 +26,8 @@ from tools.supply import (
     update_hooks,
 )
 
-from outreach_async.transport._backends import BACKENDS, Backend
+from outreach_async._plumbing import Backend
+from outreach_async.transport._backends import BACKENDS
 
 CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = CONFIGURATION["project"]

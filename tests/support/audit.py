@@ -13,6 +13,7 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 
+from outreach_async import Progress, Request, Response
 from outreach_async.audit import Policy, Report
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._reading import WorkspaceReading, describe_mailboxes
@@ -20,7 +21,6 @@ from outreach_async.audit._run import build_report
 from outreach_async.audit._scoring import Judgement
 from outreach_async.errors import OutreachError, StatusError
 from outreach_async.models import Mailbox, MailboxStatus, MailboxType, Undecodable
-from outreach_async.transport._wire import Progress, Request, Response
 
 HEALTHY: Final = Mailbox(
     id="mailbox_1",

@@ -10,15 +10,13 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
-from outreach_async._wire_words import MailboxType
-from outreach_async.audit._findings import GROUP_KINDS, Finding, Group, GroupKind, Row, Severity
-from outreach_async.audit._report import Delta, Diff, HistoryPoint, Report, SubjectKind, history_point
-from outreach_async.audit._rules import CATALOGUE
-from outreach_async.audit._scoring import Score, Scores
+from outreach_async.audit import CATALOGUE, Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores, Severity
+from outreach_async.audit._findings import GROUP_KINDS, GroupKind
+from outreach_async.audit._report import SubjectKind, history_point
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports import write, write_brief
 from outreach_async.audit.reports.brief import Brief, build_brief
-from outreach_async.models import Mailbox
+from outreach_async.models import Mailbox, MailboxType
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""

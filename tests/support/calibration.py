@@ -9,13 +9,13 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from outreach_async import Request, Response
 from outreach_async.conformance._calibration import Measurement, measure_knobs
 from outreach_async.conformance._target import Dialogue, KnobFinding, Requests
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
 from outreach_async.fake._seeds import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.faults import Exchange
-from outreach_async.transport._wire import Request, Response
 
 T = TypeVar("T")
 

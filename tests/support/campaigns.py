@@ -13,14 +13,13 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import NOW
 
-from outreach_async._wire_words import CampaignStatus, StepStatus, StepType, TemplateStatus
+from outreach_async import Progress, Request, Response
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
 from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
 from outreach_async.audit._evaluation import evaluate_campaign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
-from outreach_async.models import Campaign, Step, Template, WorkspaceField
-from outreach_async.transport._wire import Progress, Request, Response
+from outreach_async.models import Campaign, CampaignStatus, Step, StepStatus, StepType, Template, TemplateStatus, WorkspaceField
 
 DAY: Final = 86_400
 

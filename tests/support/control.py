@@ -6,9 +6,9 @@ import json
 from copy import copy
 from typing import Any
 
+from outreach_async import Request, Response
 from outreach_async.fake import FakeService
 from outreach_async.fake.control import ControlPlane
-from outreach_async.transport._wire import Request, Response
 
 HOST = {"host": "127.0.0.1:80"}
 

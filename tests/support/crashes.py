@@ -29,13 +29,12 @@ from support.processes import ORDERLY, Ending, Killed, Left, MortalJournal, Proc
 from support.scenarios import KEY, SPACE, Scenario, World, creation, service, valid
 from trio._core import _run
 
-from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake.faults import Exchange, Fault
 from outreach_async.store.journal import JournalReport, JournalWriter, journal_at
 from outreach_async.testing import VirtualTime
-from outreach_async.transport._wire import Progress, Request, Response
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
 MOST: Final = 500

@@ -20,11 +20,9 @@ from distributed.utils import get_mp_context
 from support.links import Link, free_port
 from support.parts import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
 
-from outreach_async import ObjectJournal
-from outreach_async._wire_words import DuplicatePolicy
+from outreach_async import DuplicatePolicy, ObjectJournal, Progress, Request, Response, Transport
 from outreach_async.fake.faults import Exchange
 from outreach_async.parts import Connection, ImportPlan, Part, plan
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 WORKER_TTL: Final = "5s"
 """Time without a heartbeat after which a scheduler removes a worker. Dask uses at least ten heartbeats, which take 5 seconds."""

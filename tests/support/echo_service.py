@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from outreach_async import Request, Response
 from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
-from outreach_async.transport._wire import Request, Response
 
 CREATE = Request("POST", "/contacts", {"content-type": "application/json"}, b'{"owner_key": "key_secret"}')
 LIST = Request("GET", "/campaigns?workspace=space_1&page=1&display=5")

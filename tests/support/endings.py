@@ -13,7 +13,7 @@ from support.processes import WAYS, Ending
 from support.scenarios import Scenario, seeded
 
 from outreach_async._wire_words import DUPLICATE_POLICIES
-from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk import Repeats
 from outreach_async.store.journal import JournalWriter
 
 LOOPS: Final = ("asyncio", "trio")

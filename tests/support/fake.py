@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 import attrs
 import pytest
 
+from outreach_async import Request, Response
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.transport._wire import Request, Response
 
 SPACE = "space_1"
 OTHER = "space_2"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from outreach_async.fake._transport import FakeTransport
+from outreach_async import HttpxTransport, Transport
+from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Service
 from outreach_async.fake.server import serve
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Transport
 
 Connect = Callable[[Service], AbstractAsyncContextManager[Transport]]
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from support.listener import Listener, Peer
 
+from outreach_async import Progress, Request
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.transport._wire import Progress, Request
 
 ADDED: Final = b'{"status":"added","id":"contact_1","details":null}'
 SKIPPED: Final = b'{"status":"skipped","id":null,"details":"duplicate"}'

@@ -28,7 +28,6 @@ from outreach_async import (
     TransportError,
 )
 from outreach_async._core.limits import RateLimiter
-from outreach_async._core.responses import parse_retry_after
 from outreach_async._core.retry import (
     FailedAttempt,
     FailureKind,
@@ -38,7 +37,8 @@ from outreach_async._core.retry import (
     classify,
     retry_cost,
 )
-from outreach_async.bulk._throttle import MAX_PAUSE, RunThrottle
+from outreach_async._plumbing import RunThrottle, parse_retry_after
+from outreach_async.bulk._throttle import MAX_PAUSE
 from outreach_async.errors import BulkError
 from outreach_async.testing import VirtualTime
 

@@ -16,9 +16,7 @@ import attrs
 from hypothesis import strategies as st
 from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
-from outreach_async import Target
-from outreach_async._wire_words import Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.store.journal import Journal
 

@@ -25,17 +25,25 @@ from support.processes import Ending, Killed, Left, MortalJournal, Process, cons
 from support.runs import OptedOut
 from support.scenarios import HEADERS, KEY, SPACE, new_fake
 
-from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, RetryPolicy
-from outreach_async.bulk._contact_keys import order_key
-from outreach_async.bulk._outcomes import BulkReport
-from outreach_async.bulk._source import Rereadable, freeze
+from outreach_async import (
+    BulkError,
+    BulkReport,
+    ContactOutcome,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async._plumbing import Rereadable, order_key
+from outreach_async.bulk._source import freeze
 from outreach_async.errors import JournalError, TransportError
 from outreach_async.fake import Behaviour
 from outreach_async.store.journal import Journal
 from outreach_async.store.ledger import Ledger
 from outreach_async.store.ledger._entries import Generation
 from outreach_async.testing import VirtualTime
-from outreach_async.transport._wire import Progress, Request, Response
 
 TARGETS: Final = ("", "camp_1", "camp_2", "space_2")
 """The campaign or the workspace of a row; empty for those of the run."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from outreach_async.transport._wire import Response
+from outreach_async import Response
 
 DOCUMENT: dict[str, Any] = json.loads((files("outreach_async.fake") / "openapi.json").read_text(encoding="utf-8"))
 OPERATIONS = {

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import Final
 
-from outreach_async._wire_words import Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import ContactOutcome, Outcome
 from outreach_async.errors import Excluded
 
 FINDINGS: Final = frozenset({Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN, Outcome.EXCLUDED})

@@ -17,8 +17,8 @@ from typing import Any, Final
 from anyio.from_thread import start_blocking_portal
 from support.outcome_oracle import find_wrong_labels
 
-from outreach_async import OutreachClient, Rate
-from outreach_async._wire_words import DUPLICATE_OUTCOMES, Outcome
+from outreach_async import Outcome, OutreachClient, Rate, Request, Response
+from outreach_async._wire_words import DUPLICATE_OUTCOMES
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
@@ -27,7 +27,6 @@ from outreach_async.fake.server import serve
 from outreach_async.parts import Connection, ImportPlan, Part, PartReport, import_part
 from outreach_async.parts._planning import planned_rows
 from outreach_async.store.journal import Journal
-from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_parts"
 KEY: Final = "key_parts_do_not_show"

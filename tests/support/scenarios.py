@@ -12,13 +12,11 @@ from typing import Any, Final
 import attrs
 from support.runs import OptedOut
 
-from outreach_async import Outcome
-from outreach_async._wire_words import DuplicatePolicy
-from outreach_async.bulk._outcomes import Order
-from outreach_async.bulk._rows import WHOLE_INPUT, Repeats
+from outreach_async import DuplicatePolicy, Outcome, Request, Response
+from outreach_async._plumbing import WHOLE_INPUT
+from outreach_async.bulk import Order, Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.faults import Exchange, Fault, inject
-from outreach_async.transport._wire import Request, Response
 
 SPACE: Final = "space_1"
 KEY: Final = "key_of_the_owner"

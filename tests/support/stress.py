@@ -17,9 +17,18 @@ from support.flaky_server import PAGES, FlakyBehaviour, arrived, deliveries, mai
 from support.listener import Listener
 from support.transports import Make
 
-from outreach_async import ContactOutcome, NewContact, Outcome, OutreachClient, OutreachError, RetryPolicy
+from outreach_async import (
+    ContactOutcome,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    Request,
+    RetryPolicy,
+    Transport,
+)
 from outreach_async.errors import TransportError
-from outreach_async.transport._wire import Progress, Request, Transport
 
 POOL: Final = 4
 WORKERS: Final = 8

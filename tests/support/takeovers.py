@@ -24,11 +24,21 @@ from support.processes import Process
 from support.scenarios import HEADERS, KEY, SPACE, Scenario, World
 from support.time import jump
 
-from outreach_async import BulkError, ContactOutcome, Ledger, ObjectJournal, Outcome, OutreachClient, RetryPolicy
-from outreach_async._files.objects import Objects
+from outreach_async import (
+    BulkError,
+    ContactOutcome,
+    Ledger,
+    ObjectJournal,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async._plumbing import Objects
 from outreach_async.errors import JournalError, TransportError
 from outreach_async.testing import VirtualTime
-from outreach_async.transport._wire import Progress, Request, Response
 
 HEARTBEAT: Final = 5.0
 """Seconds for which a run may send after the start of its last successful write."""

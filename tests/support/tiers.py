@@ -148,7 +148,7 @@ def used_cpu() -> float:
 
 def yardstick() -> float:
     """Return the CPU seconds of a fixed piece of work, which depend on the machine, its load and the coverage tracer."""
-    from outreach_async.bulk._contact_keys import order_key
+    from outreach_async._plumbing import order_key
 
     before = used_cpu()
     for number in range(2_000):

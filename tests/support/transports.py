@@ -16,11 +16,8 @@ import httpx2
 import pytest
 from support.listener import Behaviour, Listener
 
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Request, Transport
 from outreach_async.errors import TransportError
-from outreach_async.transport._aiohttp import AiohttpTransport
-from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress, Request, Transport
 
 Make = Callable[..., Transport]
 _Made = TypeVar("_Made", bound=Transport)

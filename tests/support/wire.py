@@ -12,24 +12,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
-from outreach_async._wire_words import (
-    CampaignStatus,
-    MailboxStatus,
-    MailboxType,
-    OpenEnum,
-    Outcome,
-    StepStatus,
-    StepType,
-    TemplateStatus,
-)
+from outreach_async import Outcome
+from outreach_async._wire_words import OpenEnum
 from outreach_async.models import (
     Campaign,
+    CampaignStatus,
     CampaignSteps,
     CreateContactResponse,
     Mailbox,
+    MailboxStatus,
+    MailboxType,
     Page,
     Step,
+    StepStatus,
+    StepType,
     Template,
+    TemplateStatus,
     WorkspaceField,
     WorkspaceFields,
 )

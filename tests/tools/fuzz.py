@@ -29,10 +29,10 @@ def answer(data: bytes) -> None:
     """Parse a body as a response of each operation, as a success and as an error."""
     from support.fuzz import KEY, every_operation
 
+    from outreach_async import Response
     from outreach_async._core.operations import AttemptInfo
     from outreach_async._core.responses import build_status_error
     from outreach_async.errors import BODY_LIMIT, OutreachError
-    from outreach_async.transport._wire import Response
 
     chosen, body = (data[0], data[1:]) if data else (0, b"")
     response = Response(_STATUSES[chosen % len(_STATUSES)], {}, body)
@@ -50,7 +50,8 @@ def fields(data: bytes) -> None:
     """Decode header fields as a backend passes them on, parse `Retry-After`, and mask the key."""
     from support.fuzz import KEY
 
-    from outreach_async._core.responses import mask_headers, parse_retry_after
+    from outreach_async._core.responses import mask_headers
+    from outreach_async._plumbing import parse_retry_after
     from outreach_async.transport._response_reader import decode_headers
 
     lines = [line.partition(b":") for line in data.split(b"\n")]
@@ -78,8 +79,8 @@ def intake(data: bytes) -> None:
 def request(data: bytes) -> None:
     """Build a request from the input. If the client accepts it, a transport must send it unchanged."""
     from outreach_async._core import operations
-    from outreach_async._core.arguments import require_headers
     from outreach_async._core.operations import RequestDefaults
+    from outreach_async._plumbing import require_headers
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport._sending import merge_headers as fields_to_send
     from outreach_async.transport._sending import require_origin_form
@@ -99,10 +100,10 @@ def request(data: bytes) -> None:
 
 def base_url(data: bytes) -> None:
     """Parse a base URL, and open the connection pools for it."""
+    from outreach_async._plumbing import parse_base_url
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport._aiohttp_session import encode_prefix
     from outreach_async.transport._httpx_pool import HttpxPool
-    from outreach_async.transport._urls import parse_base_url
 
     with suppress(InvalidRequest):
         base = parse_base_url(data.decode(errors="replace"))

@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from outreach_async._files.objects import is_url
-from outreach_async._wire_words import Outcome
-from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async import ContactOutcome, Outcome
+from outreach_async._plumbing import is_url
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.store.journal import Identity, JournalWriter, ObjectJournal
 from outreach_async.store.journal._file_journal import open_file

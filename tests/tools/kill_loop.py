@@ -38,14 +38,13 @@ from support.runs import OptedOut
 from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, Late, Scenario, new_fake, seeded
 
-from outreach_async import ContactOutcome, OutreachClient, RetryPolicy
+from outreach_async import ContactOutcome, OutreachClient, Request, RetryPolicy
 from outreach_async._wire_words import DUPLICATE_POLICIES
-from outreach_async.bulk._rows import Repeats
+from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.faults import Exchange, inject
 from outreach_async.store.journal import journal_at
 from outreach_async.store.ledger import Ledger
-from outreach_async.transport._wire import Request
 
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]
 Place = Literal["before a request", "after a request", "before a late request", "after a write", "at a random time"]

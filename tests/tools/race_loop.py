@@ -31,10 +31,9 @@ import anyio
 from support.listener import Gone, Listener, Peer
 from support.scenarios import KEY, SPACE
 
-from outreach_async import BulkError, OutreachClient, RetryPolicy
+from outreach_async import BulkError, HttptoolsTransport, OutreachClient, RetryPolicy
 from outreach_async.errors import JournalError
 from outreach_async.store.ledger import Ledger
-from outreach_async.transport._httptools import HttptoolsTransport
 
 Kind = Literal["goes on", "stopped", "stopped for long", "killed", "killed, file"]
 _ROWS: Final = 48

@@ -19,8 +19,7 @@ import trio
 from support.listener import OK, Listener, hang_after, refused_port, serve
 from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, connected, over, own_client, pairs
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, TransportError
-from outreach_async.transport._wire import Progress, Request
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, Progress, Request, TransportError
 
 CLOSING: Final = OK.replace(b"content", b"connection: close\r\ncontent", 1)
 

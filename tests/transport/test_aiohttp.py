@@ -17,10 +17,9 @@ import pytest
 from support.listener import OK, Listener, Peer, answer_once, hang, in_order, serve
 from support.transports import GET, LOOPS, POST, connected
 
+from outreach_async import AiohttpTransport, Progress, Request
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._aiohttp import AiohttpTransport
 from outreach_async.transport._aiohttp_session import SocketFactory
-from outreach_async.transport._wire import Progress, Request
 
 
 @pytest.fixture(params=[LOOPS["asyncio"]], ids=["asyncio"])

@@ -11,7 +11,7 @@ from support.listener import OK, Behaviour, Listener, answer_once, drip, hang, h
 from support.stress import bursts, points, storm
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
 
-from outreach_async.transport._wire import Progress, Request
+from outreach_async import Progress, Request
 
 HANGS: dict[str, Behaviour] = {
     "before the answer": hang,

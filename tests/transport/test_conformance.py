@@ -18,13 +18,11 @@ import starlette.requests
 import starlette.responses
 from support.transports import ALL, LOOPS, MAKERS, OWN, Make, fail, over
 
+from outreach_async import HttpxTransport, Progress, Request, Response, Transport
 from outreach_async.errors import InvalidRequest, OutreachError, TransportError
-from outreach_async.fake import FakeService, faults
-from outreach_async.fake._transport import FakeTransport
+from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.fake.faults import Exchange, Service, WireFault, WireFaultKind
 from outreach_async.fake.server import serve
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress, Request, Response, Transport
 
 NOWHERE: Final = "http://service.example"
 

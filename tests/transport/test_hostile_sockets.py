@@ -18,9 +18,9 @@ from support.listener import Behaviour, Listener, Peer, answer_once
 from support.transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
 from support.wire import unhurried
 
+from outreach_async import Progress, Response
 from outreach_async.errors import TransportError
 from outreach_async.transport._response_reader import BodyReader
-from outreach_async.transport._wire import Progress, Response
 
 LIMIT: Final = 500_000
 """Maximum size of a response, in bytes."""

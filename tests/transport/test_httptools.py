@@ -15,9 +15,8 @@ from support.certificates import certificates
 from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, in_order, serve
 from support.transports import EVERY_LOOP, GET, POST, Make, connected, fail, over
 
+from outreach_async import HttptoolsTransport, Progress, Request
 from outreach_async.errors import TransportError
-from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._wire import Progress, Request
 
 everywhere = over("httptools", loops=EVERY_LOOP)
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)

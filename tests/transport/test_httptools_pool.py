@@ -13,8 +13,8 @@ from support.listener import Listener, hang, serve
 from support.time import virtual_time
 from support.transports import POST, connected
 
+from outreach_async import HttptoolsTransport, Progress, Response
 from outreach_async.errors import TransportError
-from outreach_async.transport._httptools import HttptoolsTransport
 from outreach_async.transport._httptools_pool import (
     Origin,
     ProtocolConnection,
@@ -23,7 +23,6 @@ from outreach_async.transport._httptools_pool import (
     interleave_families,
 )
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY
-from outreach_async.transport._wire import Progress, Response
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

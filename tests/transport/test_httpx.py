@@ -14,9 +14,8 @@ from support.certificates import certificates
 from support.listener import Listener, ignore_greeting
 from support.transports import GET, NOWHERE, POST, fail
 
+from outreach_async import HttpxTransport, Progress
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress
 
 LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
 both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)

@@ -15,10 +15,8 @@ from support.certificates import certificates
 from support.listener import PATIENCE, Listener, Peer, send_while_idle, wait_readable
 from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
 
+from outreach_async import AiohttpTransport, HttpxTransport, Progress, Request, Transport
 from outreach_async.errors import TransportError
-from outreach_async.transport._aiohttp import AiohttpTransport
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._wire import Progress, Request, Transport
 
 CLIENTS: Final = ("httpx_client", "httpx2_client")
 everywhere = over(*ALL, loops=EVERY_LOOP)

@@ -20,11 +20,10 @@ from support.certificates import certificates
 from support.listener import Listener, Peer, in_order
 from support.transports import LOOPS, NOWHERE
 
+from outreach_async import HttpxTransport, Progress, Request
 from outreach_async.errors import TransportError
-from outreach_async.transport._httpx import HttpxTransport
 from outreach_async.transport._httpx_pool import HttpxPool, _HttpxConnection, warn_of_unknown_state
 from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
-from outreach_async.transport._wire import Progress, Request
 
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

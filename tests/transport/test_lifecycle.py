@@ -13,9 +13,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from outreach_async import Progress, Response
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
-from outreach_async.transport._wire import Progress, Response
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,7 @@ import pytest
 from support.listener import Listener, Peer, refused_port
 from support.transports import MAKERS, OWN, PROXYING, Make, over
 
-from outreach_async import OutreachClient, OutreachError, RetryPolicy
-from outreach_async.transport._aiohttp import AiohttpTransport
-from outreach_async.transport._httpx import HttpxTransport
+from outreach_async import AiohttpTransport, HttpxTransport, OutreachClient, OutreachError, RetryPolicy
 from outreach_async.transport._urls import header_secrets, url_secrets
 
 WORD = "hunter2é"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from outreach_async import Progress, Request, Response
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._sending import describe_cause, mark_handed_over, mark_unsent, merge_headers
 from outreach_async.transport._urls import require_positive
-from outreach_async.transport._wire import Progress, Request, Response
 
 POST = Request("POST", "/contacts", {"Content-Type": "application/json"}, b"{}")
 

@@ -16,9 +16,8 @@ import pytest
 from support.listener import Listener, serve
 from support.transports import MAKERS, OWN, POST
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Transport
 from outreach_async.transport._lifecycle import LoopLocal
-from outreach_async.transport._wire import Progress, Transport
 
 ROUNDS: Final = 5
 PATIENCE: Final = 10

@@ -13,10 +13,10 @@ from support.certificates import certificates, mutual
 from support.listener import Listener, over_tls, refused_port, serve, tunnel
 from support.transports import ALL, LOOPS, MAKERS, NOWHERE, OWN, POST, PROXYING, Make, connected, fail, over, own_client, pairs
 
+from outreach_async import Progress
+from outreach_async._plumbing import Backend
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._backends import Backend
 from outreach_async.transport._base import load_context
-from outreach_async.transport._wire import Progress
 
 LIBRARIES = get_args(Backend)
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport
+from outreach_async._plumbing import parse_base_url
 from outreach_async.errors import InvalidRequest
-from outreach_async.transport._aiohttp import AiohttpTransport
 from outreach_async.transport._backends import require_library
-from outreach_async.transport._httptools import HttptoolsTransport
-from outreach_async.transport._httpx import HttpxTransport
-from outreach_async.transport._urls import choose_environment_proxy, choose_proxy, parse_base_url
+from outreach_async.transport._urls import choose_environment_proxy, choose_proxy
 
 NOWHERE = "http://service.example"
 PROXY = "http://proxy.example:3128"

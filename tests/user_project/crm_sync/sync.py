@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from outreach_async import BulkProgress, BulkReport, ContactOutcome, HttpxTransport, OutreachClient, Transport
-from outreach_async._wire_words import DuplicatePolicy
+from outreach_async import BulkProgress, BulkReport, ContactOutcome, DuplicatePolicy, HttpxTransport, OutreachClient, Transport
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError
 
 from crm_sync.metrics import Metrics
