@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     )
     from outreach_async._core.limits import (
         CubicLimit,  # a limit that is learned from refusals
+        Rate,  # the protocol of a shared rate
+        RateShare,  # what a client may send
+        RateUsage,  # what a client has sent
     )
     from outreach_async._core.operations import (
         order_fields,  # codes of fields in the order of the wire
@@ -185,7 +188,7 @@ _HOMES: Final = {
         "similar_names trim type_name"
     ),
     "_core.events": "configure_logging",
-    "_core.limits": "CubicLimit",
+    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.operations": "order_fields",
     "_core.responses": "mask_string parse_date parse_retry_after secret_parts",
     "_core.retry": "is_denied is_permanent_rejection",
