@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 from support.cli import PROGRAM, VARIABLE, Shell, complete
 
-from outreach_async._wire_words import DUPLICATE_POLICIES
+from outreach_async import DuplicatePolicy
 from outreach_async.bulk import Repeats
 from outreach_async.importer import FORMATS
 
@@ -93,7 +93,7 @@ def test_bash_inserts_a_name_as_one_word_in_any_quotes(tmp_path: Path, monkeypat
         (["--b"], ["--base-url", "--backend"]),
         (["contacts", ""], ["create"]),
         (["contacts", "create", "--dup"], ["--duplicates"]),
-        (["import", "--duplicates", ""], list(DUPLICATE_POLICIES)),
+        (["import", "--duplicates", ""], list(get_args(DuplicatePolicy))),
         (["import", "--repeats", ""], list(get_args(Repeats))),
         (["import", "--format", ""], list(FORMATS)),
         (["audit", "--fail-on", "w"], ["warning"]),

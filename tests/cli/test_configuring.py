@@ -12,8 +12,7 @@ import pytest
 from support.cli import KEY, Shell, complete, serve_in_thread, small_service
 
 from outreach_async import Request
-from outreach_async._cli.values import Options
-from outreach_async.config import Config, FoundFile, load_config
+from outreach_async.config import FoundFile, load_config
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
 
@@ -70,7 +69,7 @@ def config(folder: Path, agency_url: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["base_url", "owner_key", "rate", "workspace", "backend", "timeout"])
-def test_a_flag_beats_the_environment_which_beats_profile_and_file(folder: Path, name: str) -> None:
+def test_a_flag_beats_the_environment_which_beats_profile_and_file(shell: Shell, folder: Path, name: str) -> None:
     write(
         folder / "outreach.toml",
         """
@@ -88,15 +87,15 @@ def test_a_flag_beats_the_environment_which_beats_profile_and_file(folder: Path,
         timeout = 12
         """,
     )
-    flags = {"base_url": "https://flag.example", "owner_key": "key_flag", "rate": 4.0, "workspaces": ("space_flag",)}
-    flags |= {"backend": "httptools", "timeout": 14.0}
+    flags = ["--base-url", "https://flag.example", "--owner-key", "key_flag", "--rate", "4", "--workspace", "space_flag"]
+    flags += ["--backend", "httptools", "--timeout", "14"]
     variables = {"OUTREACH_BASE_URL": "https://env.example", "OUTREACH_OWNER_KEY": "key_env", "OUTREACH_RATE": "3"}
     variables |= {"OUTREACH_WORKSPACE": "space_env"}
     expected: dict[str, list[object]] = {
         "base_url": ["https://flag.example", "https://env.example", "https://file.example", "https://file.example"],
-        "owner_key": ["key_flag", "key_env", None, None],  # the file only refers to a key
+        "owner_key": ["***", "***", *["environment variable FILE_KEY"] * 2],  # the file only refers to a key
         "rate": [4, 3, 2, 1],
-        "workspace": ["space_flag", "space_env", "space_profile", "space_file"],
+        "workspace": ["space_flag", "space_env", "own", "file"],
         "backend": ["httptools", "aiohttp", "aiohttp", "httpx2"],
         "timeout": [14, 12, 12, 11],
     }
@@ -105,31 +104,36 @@ def test_a_flag_beats_the_environment_which_beats_profile_and_file(folder: Path,
         sources[1] = sources[2]  # they have no variable
     if name in {"base_url", "owner_key"}:
         sources[2] = sources[3]  # the profile does not set them
-    absent = {"config": None, "profile": None, **dict.fromkeys(flags)}
-    layers = [({**absent, **flags}, variables), (absent, variables), (absent, {}), (absent, {})]
-    for place, (values, environment) in enumerate(layers):
-        profile = {} if place == 3 else {"OUTREACH_PROFILE": " own\n"}
-        options = Options.of(values, {**environment, **profile})
-        assert (getattr(options, name), options.sources[name]) == (expected[name][place], sources[place])
+    for place in range(4):
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in {
+                **(variables if place < 2 else {}),
+                "OUTREACH_PROFILE": " own\n" if place < 3 else "",
+            }.items():
+                patch.setenv(variable, value)
+            _, shown = shell.json("config", "show", *(flags if place == 0 else []))
+        assert shown["values"][name] == {"value": expected[name][place], "from": sources[place]}
 
 
-def test_the_first_file_is_used_and_a_given_one_must_exist(folder: Path) -> None:
+def test_the_first_file_is_used_and_a_given_one_must_exist(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {
         "flag": write(folder / "flag.toml", "timeout = 1"),
         "variable": write(folder / "variable.toml", "timeout = 2"),
         "here": write(folder / "outreach.toml", "timeout = 3"),
         "user": write(folder / "home" / "outreach-async" / "outreach.toml", "timeout = 4"),
     }
-    variable = {"OUTREACH_CONFIG": str(found["variable"])}
-    absent: dict[str, object] = {"config": None, "profile": None}
-    assert Options.of({**absent, "config": found["flag"]}, variable).timeout == 1
-    assert Options.of(absent, variable).timeout == 2
-    assert Options.of(absent, {}).timeout == 3
+
+    def timeout(*options: str) -> object:
+        return shell.json("config", "show", *options)[1]["values"]["timeout"]["value"]
+
+    monkeypatch.setenv("OUTREACH_CONFIG", str(found["variable"]))
+    assert (timeout("--config", str(found["flag"])), timeout()) == (1, 2)
+    monkeypatch.delenv("OUTREACH_CONFIG")
+    assert timeout() == 3
     found["here"].unlink()
-    pytest.importorskip("platformdirs")  # of the extra `cli`
-    assert Options.of(absent, {}).timeout == 4
+    assert timeout() == 4
     found["user"].unlink()
-    assert Options.of(absent, {}).config == Config()
+    assert shell.json("config", "show")[1]["path"] is None
 
 
 def test_the_embedded_service_ignores_the_file(shell: Shell, folder: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import click
 import pytest
 from support.cli import KEY, Served, Shell
 
-from outreach_async._cli.commands.creating import build_contact
-from outreach_async.fake.faults import commit_then, reset, status
-from outreach_async.models import WorkspaceField
+from outreach_async.fake.faults import Fault, commit_then, drift, reset, status
 
 CREATE = ("contacts", "create", "--email", "ann@a.example")
 
@@ -27,21 +24,22 @@ def test_fields_are_requested_only_for_names_that_are_no_codes(served: Served) -
     assert [request.operation for request in served.service.requests] == ["create_contact"]
 
 
-def field(code: str, label: str) -> WorkspaceField:
-    return WorkspaceField(code=code, label=label, searchable=[])
+def fields(**labels: str) -> Fault:
+    return drift("data", [{"code": code, "label": label, "searchable": []} for code, label in labels.items()])
 
 
-def test_a_field_that_is_neither_standard_nor_custom_is_sent_by_its_code() -> None:
-    fields = [field("linkedin", "LinkedIn"), field("x_handle", "X")]
-    contact = build_contact("a@a.example", {"linkedin": "ann", "x": "@ann", "title": "Dr"}, fields)
-    assert contact == {"email": "a@a.example", "title": "Dr", "extra": {"linkedin": "ann", "x_handle": "@ann"}}
+def test_a_field_that_is_neither_standard_nor_custom_is_sent_by_its_code(served: Served) -> None:
+    served.service.faults.script("list_fields", fields(linkedin="LinkedIn", x_handle="X"))
+    served(*CREATE, "--set", "linkedin=ann", "--set", "x=@ann", "--set", "title=Dr", *served.options)
+    body = served.service.requests[-1].json
+    assert body is not None
+    assert (body["title"], body["linkedin"], body["x_handle"]) == ("Dr", "ann", "@ann")
 
 
-def test_a_label_of_several_fields_is_ambiguous() -> None:
+def test_a_label_of_several_fields_is_ambiguous(served: Served) -> None:
+    served.service.faults.script("list_fields", fields(custom_1="Plan", custom_2="Plan"))
     message = "--set: several fields have the label 'plan'; pass one of their codes: custom_1, custom_2."
-    with pytest.raises(click.UsageError) as caught:
-        build_contact("a@a.example", {"plan": "Gold"}, [field("custom_1", "Plan"), field("custom_2", "Plan")])
-    assert caught.value.message == message
+    assert message in served.refused(*CREATE, "--set", "plan=Gold", *served.options)
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("skip", ("skipped", "Old")), ("overwrite", ("overwriten", "Ann"))])

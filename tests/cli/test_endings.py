@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sqlite3
-import sys
-import tomllib
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from errno import ECONNREFUSED
-from functools import partial
-from io import BytesIO, StringIO, TextIOWrapper
+from contextlib import redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from ssl import SSLCertVerificationError, SSLError
 from typing import Any
 
-import anyio
-import click
 import pytest
-from rich.console import Console
 from support.cli import KEY, Served, Shell, run, save_contacts
-
-from outreach_async._cli.connection import _client_arguments
-from outreach_async._cli.files import explain_write_errors
-from outreach_async._cli.messages import translate_arguments, wrap_error
-from outreach_async._cli.output import Screen
-from outreach_async._cli.process import exit_code, format_error, run_async
-from outreach_async._cli.values import Options
-from outreach_async.errors import (
-    BulkStopped,
-    BulkSuspended,
-    DeadlineExceeded,
-    InvalidRequest,
-    OutreachError,
-    RateLimited,
-    StatusError,
-    TransportError,
-    UnexpectedResponse,
-)
 
 FAKE = ("--base-url", "fake:")
 BACKENDS = ("httpx", "httpx2", "aiohttp", "httptools")
@@ -61,16 +31,6 @@ def test_every_backend_reaches_the_service(served: Served, backend: str) -> None
     assert served.json("fields", "--backend", backend, *served.options)[1]["count"] == 37
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_every_backend_allows_the_concurrency_of_the_command(backend: str) -> None:
-    values = dict.fromkeys(("owner_key", "as_json", "timeout", "rate")) | {"workspaces": (), "headers": ()}
-    options = Options.of({**values, "base_url": "http://127.0.0.1:1", "backend": backend}, {})
-    transport: Any = _client_arguments(options, None, 200, writes=False)["transport"]
-    await transport.aclose()
-    assert transport.max_in_flight == 200
-
-
 def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example")
     done = shell("fields", "--backend", "httptools", "--base-url", "https://api.example", "--workspace", "space_1")
@@ -81,18 +41,14 @@ def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypa
     assert "secret" not in done.err
 
 
-def test_the_embedded_service_ignores_the_environment() -> None:
-    defaults = dict.fromkeys(("base_url", "owner_key", "as_json", "backend", "timeout", "rate")) | {
-        "workspaces": (),
-        "headers": (),
-    }
-    around = {"OUTREACH_BASE_URL": "https://a.example", "OUTREACH_WORKSPACE": "space_9", "OUTREACH_OWNER_KEY": KEY}
-    around["OUTREACH_RATE"] = "5"
-    real, fake = Options.of(defaults, around), Options.of({**defaults, "base_url": "fake:"}, around)
-    assert (real.base_url, real.workspaces, real.owner_key) == ("https://a.example", ("space_9",), KEY)
-    assert (fake.base_url, fake.workspaces, fake.owner_key) == ("fake:", (), None)
-    assert (real.rate, fake.rate) == (5.0, 5.0)  # a rate applies to any service
-    assert KEY not in repr(real)
+def test_the_embedded_service_ignores_the_environment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    around = {"BASE_URL": "https://a.example", "WORKSPACE": "space_9", "OWNER_KEY": KEY, "RATE": "5"}
+    for name, value in around.items():
+        monkeypatch.setenv(f"OUTREACH_{name}", value)
+    names = ("base_url", "workspace", "owner_key", "rate")
+    real, fake = ([shell.json("config", "show", *each)[1]["values"][name]["value"] for name in names] for each in ((), FAKE))
+    assert real == ["https://a.example", "space_9", "***", 5.0]
+    assert fake == ["fake:", None, None, 5.0]  # a rate applies to any service
 
 
 @pytest.mark.parametrize(
@@ -188,133 +144,6 @@ def test_no_arguments_print_the_help(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (click.UsageError("x"), 2),
-        (KeyboardInterrupt(), 130),
-        (InvalidRequest("x"), 2),
-        *((StatusError("x", status_code=number), 77) for number in (401, 403)),
-        *((StatusError("x", status_code=number), 1) for number in (307, 404, 501)),
-        *((StatusError("x", status_code=number), 3) for number in (408, 503)),
-        (RateLimited("x", status_code=429), 3),
-        (BulkStopped("x", status_code=404), 3),
-        (BulkStopped("x", status_code=401), 77),
-        (TransportError("x"), 3),
-        (DeadlineExceeded("x"), 3),
-        (UnexpectedResponse("x", status_code=200), 3),
-        (OSError(98, "Address already in use"), 2),
-    ],
-)
-def test_every_expected_error_has_its_exit_code(error: BaseException, code: int) -> None:
-    assert exit_code(error) == code
-
-
-def test_an_error_is_one_line_without_control_characters_or_keys() -> None:
-    assert format_error(StatusError(f"a\nb\x1b[31m {KEY} \u202e")) == "outreach-async: a\\nb\\x1b[31m key_*** \\u202e"
-    assert format_error(OSError(98, "Address already in use")) == "outreach-async: Address already in use"
-    assert format_error(OSError(2, "No such file", "x.csv")) == "outreach-async: x.csv: No such file"
-    assert format_error(KeyboardInterrupt()) == "outreach-async: interrupted"
-    assert format_error(OSError("odd")) == "outreach-async: odd"
-    assert format_error(click.ClickException("odd")) == "outreach-async: odd"
-
-
-@pytest.mark.parametrize(
-    ("library", "command"),
-    [
-        ("base_url: a query; encode it with urllib.parse.quote", "--base-url: a query; percent-encode it"),
-        ("headers['x']: expected ASCII", "--header['x']: expected ASCII"),
-        ("max_in_flight: expected at most 1", "--concurrency: expected at most 1"),
-        ("policy p.toml: expected TOML", "--policy p.toml: expected TOML"),
-        ("journal run.db is damaged", "journal run.db is damaged"),
-        ("workspace: got None; pass workspace= or set X", "--workspace: got nothing; pass --workspace or set X"),
-        (
-            'earlier: needs a journal, got None; pass journal="run.db"',
-            "--earlier: needs a journal, got nothing; pass --journal run.db",
-        ),
-        ("fix the cause and rerun with resume=True", "fix the cause and rerun with --resume"),
-        (
-            'restore it, or resume with earlier="unknown" (on the command line: --resume --earlier unknown), which helps',
-            "restore it, or run the import with --resume --earlier unknown, which helps",
-        ),
-        ("warn or off (repeats='error')", "warn or off (--repeats error)"),
-        ("journal: strict_validation was true", "--journal: --strict was true"),
-        ("a.xlsx: not a readable workbook (Cannot detect it): save it", "a.xlsx: not a readable workbook: save it"),
-        ("mend that, or pass stop_after_rejects=None to go on", "mend that, or pass --stop-after-rejects never to go on"),
-        ("stop_after_rejects: expected 1", "--stop-after-rejects: expected 1"),
-    ],
-)
-def test_a_message_of_the_library_names_options_instead_of_arguments(library: str, command: str) -> None:
-    assert translate_arguments(library) == command
-    assert format_error(InvalidRequest(library)) == f"outreach-async: {command}"
-
-
-def caused(message: str, *causes: Exception) -> OutreachError:
-    error = OutreachError(message)
-    link: Exception = error
-    for cause in causes:
-        link.__cause__ = cause
-        link = cause
-    return error
-
-
-def refused_by(parse: Callable[[str], object], text: str) -> Exception:
-    try:
-        parse(text)
-    except ValueError as error:
-        return error
-    pytest.fail("it was parsed")
-
-
-def certificate_error() -> SSLCertVerificationError:
-    error = SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1006)")
-    error.verify_message = "self-signed certificate"
-    return error
-
-
-def sqlite_error(text: str, name: str) -> sqlite3.Error:
-    error = sqlite3.OperationalError(text)
-    error.sqlite_errorname = name
-    return error
-
-
-@pytest.mark.parametrize(
-    ("message", "causes", "line"),
-    [
-        ("no way: OSError: all failed", [OSError("all failed"), OSError(ECONNREFUSED, "odd")], "no way: Connection refused"),
-        ("no answer from x: EOFError: gone; no more", [EOFError("gone")], "no answer from x; no more"),
-        ("no answer from x: EOFError", [EOFError()], "no answer from x"),
-        ("no way: OSError: [Errno -2] unknown", [OSError(-2, "Name not known")], "no way: Name not known"),
-        ("no way: x", [OSError("x"), certificate_error()], "no way: the certificate is not trusted (self-signed certificate)"),
-        ("no way: x", [OSError("x"), SSLError(1, "y")], "no way: TLS failed (unknown error)"),
-        ("damaged gzip (cut off); fetch it", [EOFError("cut off")], "damaged gzip; fetch it"),
-        ("run.db: disk I/O error", [OSError(5, "disk I/O error")], "run.db: Input/output error"),
-        ("run.db: locked; wait", [sqlite_error("locked", "SQLITE_BUSY_SNAPSHOT")], "run.db: another process is using it; wait"),
-        ("run.db: malformed; restore it", [sqlite_error("malformed", "SQLITE_CORRUPT")], "run.db; restore it"),
-        ("run.db: malformed", [sqlite3.Error("malformed")], "run.db"),
-        ("a: No such file or directory; b", [OSError(2, "No such file or directory")], "a: No such file or directory; b"),
-        ("a: it says so", [ValueError("something else")], "a: it says so"),
-        ("a: expected b", [ValueError("expected b")], "a: expected b")
-    ]
-)  # fmt: skip
-def test_messages_of_other_libraries_are_not_printed(message: str, causes: list[Exception], line: str) -> None:
-    assert format_error(caused(message, *causes)) == f"outreach-async: {line}"
-
-
-@pytest.mark.parametrize(
-    ("parse", "text", "reason"),
-    [
-        (json.loads, "[\n [", "invalid JSON at line 2, column 3"),
-        (tomllib.loads, "a = 1\nb c", "invalid TOML at line 2, column 3"),
-        (tomllib.loads, "a = ", "invalid TOML at end of document"),
-        (lambda text: text.encode("latin-1").decode(), "a\xff", "byte 2 is not valid UTF-8"),
-    ],
-)
-def test_a_parse_error_is_reported_by_its_position(parse: Callable[[str], object], text: str, reason: str) -> None:
-    error = refused_by(parse, text)
-    assert format_error(caused(f"x.json: {error}; mend it", error)) == f"outreach-async: x.json: {reason}; mend it"
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("audit", *FAKE, "--output", f"{LONG}.json"), ".json: File name too long; "),
@@ -353,77 +182,6 @@ def test_a_full_disk_is_reported_with_the_option(shell: Shell, tmp_path: Path) -
     ended = shell("import", save_contacts(tmp_path, "email\na@a.example\n"), *FAKE, "--rejects", "/dev/full", "--dry-run")
     message = "--rejects /dev/full: No space left on device; free disk space, or pass another path that can be written"
     assert (ended.code, ended.err) == (2, f"outreach-async: {message}\n")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-def test_a_long_error_is_wrapped_on_a_terminal_but_not_an_option_to_copy() -> None:
-    option = f"  --map '{'x' * 90}=email'"
-    ours, theirs = os.openpty()
-    with os.fdopen(theirs, "w") as terminal, redirect_stderr(terminal):
-        lines = wrap_error(f"outreach-async: {'word ' * 25}\n{option}").splitlines()
-    os.close(ours)
-    assert (len(lines), lines[-1]) == (3, option)
-    assert all(len(line) <= 80 for line in lines[:-1])
-    assert lines[1].startswith("  word")
-
-
-def test_a_closed_stdout_is_not_an_error_of_an_output_file() -> None:
-    with pytest.raises(BrokenPipeError), explain_write_errors("--output", Path("/dev/stdout")):
-        raise BrokenPipeError
-
-
-@pytest.mark.parametrize(
-    ("status", "operation", "remedy"),
-    [
-        (401, "create_contact", "check --owner-key or OUTREACH_OWNER_KEY"),
-        (403, "create_contact", "check --owner-key or OUTREACH_OWNER_KEY: the key must"),
-        (404, "create_contact", "check --workspace, --campaign and --base-url"),
-        (404, "list_steps", "check the campaign id (the command 'campaigns' lists the ids) and --base-url"),
-        (401, "list_fields", "if the service needs an authorization header, pass --header"),
-        (403, "list_mailboxes", "check --workspace or OUTREACH_WORKSPACE; if the service"),
-        (404, "list_campaigns", "check --workspace or OUTREACH_WORKSPACE, and --base-url"),
-    ],
-)
-def test_an_error_of_the_service_names_a_remedy(status: int, operation: str, remedy: str) -> None:
-    assert f"; {remedy}" in format_error(StatusError("x", status_code=status, operation=operation))
-
-
-@pytest.mark.parametrize("error", [TransportError("x"), BulkSuspended.over(TransportError("y"), "x")])
-def test_a_failed_connection_names_a_remedy(error: OutreachError) -> None:
-    assert "; check --base-url or OUTREACH_BASE_URL, and check that the service is running" in format_error(error)
-
-
-@pytest.mark.parametrize(
-    "error", [TransportError("x", maybe_sent=True), StatusError("x", status_code=500), BulkStopped("x"), DeadlineExceeded("x")]
-)
-def test_an_error_that_no_option_causes_names_no_option(error: OutreachError) -> None:
-    assert format_error(error) == "outreach-async: x"
-
-
-async def signalled(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
-    await anyio.sleep_forever()
-
-
-def test_ctrl_c_and_sigterm_cancel_the_running_command() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt):
-        run_async(partial(signalled, signal.SIGINT))
-    assert run_async(partial(signalled, signal.SIGTERM)) == 130
-    assert run_async(partial(signalled, signal.SIGTERM), terminated=0) == 0
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_a_terminal_shows_escape_sequences_instead_of_executing_them() -> None:
-    shown = StringIO()
-    screen = Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=60, color_system=None))
-    screen.print_table(("name", "sent"), [["[red]\x1b[2J", 3], ["b", 14]])
-    screen.print_line("[bold]x")
-    screen.print_footer("2 things")
-    screen.print_result({})
-    lines = [line.split() for line in shown.getvalue().splitlines() if line.strip()]
-    assert lines[0] == ["name", "sent"]
-    assert lines[2:] == [["[red]\\x1b[2J", "3"], ["b", "14"], ["[bold]x"], ["2", "things"]]
 
 
 class DefectiveOutput(TextIOWrapper):

@@ -13,7 +13,7 @@ import pytest
 from support.cli import Shell
 from support.histories import append_days
 
-from outreach_async.audit.history._tables import TABLES, VIEWS
+from outreach_async.audit.history import History
 
 _QUERY = """
 import duckdb, json, sys
@@ -63,7 +63,8 @@ def test_duckdb_and_pandas_read_an_export(shell: Shell, path: str, tmp_path: Pat
     ended = shell("history", "export", path, str(folder))
 
     assert (ended.code, ended.err) == (0, "")
-    assert sorted(each.name for each in folder.iterdir()) == sorted(f"{name}.parquet" for name in (*TABLES, *VIEWS))
+    with History(path).tables() as tables:
+        assert {each.name for each in folder.iterdir()} == {f"{name}.parquet" for name in tables}
     found = subprocess.run([sys.executable, "-c", _QUERY, str(folder)], capture_output=True, text=True, check=True)
     assert json.loads(found.stdout) == [["2026-03-02", None], ["2026-03-03", 10], ["2026-03-04", 10]]
     frames = {each.stem: pd.read_parquet(each) for each in folder.iterdir()}

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
 from support.cli import Ended, Served, Shell, on_terminal
-
-from outreach_async._cli.commands import lists
-from outreach_async._cli.messages import format_moment, format_period, format_seconds, wrap_line
-from outreach_async._cli.output import Screen
 
 FAKE = ("--base-url", "fake:")
 
@@ -43,7 +35,8 @@ def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
     assert (campaign["created"], campaign["created_utc"]) == ("1768208400", "2026-01-12 09:00:00Z")
     assert (campaign["days_left_date"], campaign["days_left_date_utc"]) == ("1773478800", "2026-03-14 09:00:00Z")
     mailbox = table(shell("mailboxes", *FAKE, "--columns", "created_at,created_at_utc").out)[0]
-    assert mailbox["created_at_utc"] == format_moment(int(mailbox["created_at"]))
+    at = datetime.fromtimestamp(int(mailbox["created_at"]), UTC)
+    assert mailbox["created_at_utc"] == f"{at:%Y-%m-%d %H:%M:%SZ}"
     step = table(shell("steps", "camp_spring", *FAKE).out)[-1]
     assert (step["wait_time"], step["wait"]) == ("259200000", "3 days")
 
@@ -53,13 +46,18 @@ def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
     [
         ("campaigns", "name,created_utc", "name\tcreated_utc"),
         ("campaigns", " Name , id,name", "name\tid"),
-        ("campaigns", "all", "\t".join(lists._CAMPAIGNS.all)),
+        (
+            "campaigns",
+            "all",
+            "id\tstatus\tname\tsteps\tcontacts\topens\treplies\tbounces\tdays_left_display",
+        ),
         ("fields", "searchable,code", "searchable\tcode"),
     ],
 )
 def test_columns_are_printed_as_chosen(shell: Shell, command: str, columns: str, header: str) -> None:
     ended = shell(command, *FAKE, "--columns", columns)
-    assert (ended.code, ended.out.splitlines()[0]) == (0, header)
+    assert ended.code == 0
+    assert f"{ended.out.splitlines()[0]}\t".startswith(f"{header}\t")
 
 
 @pytest.mark.parametrize(
@@ -83,50 +81,11 @@ def test_unusable_columns_are_refused(served: Served, options: tuple[str, ...], 
 
 
 @pytest.mark.thorough
-def test_a_terminal_names_the_columns_that_it_hides() -> None:
+def test_a_terminal_names_the_columns_that_it_hides(shell: Shell) -> None:
     shown = " ".join(on_terminal("campaigns", *FAKE).err.replace("\x1b[0m", "").replace("\x1b[2m", "").split())
-    hidden = [name for name in lists._CAMPAIGNS.all if name not in lists._CAMPAIGNS.brief]
+    brief = {"id", "status", "name", "contacts", "opens", "replies", "days_left_display"}
+    hidden = [name for name in shell("campaigns", *FAKE).out.splitlines()[0].split("\t") if name not in brief]
     assert f"{len(hidden)} more columns: {', '.join(hidden)}; --columns steps,bounces or --columns all shows them" in shown
-
-
-def on_screen(width: int, show: Callable[[Screen], object]) -> list[str]:
-    """Return the lines that a terminal of this width shows."""
-    shown = StringIO()
-    show(Screen(as_json=False, console=Console(file=shown, force_terminal=True, width=width, color_system=None)))
-    return [line.rstrip() for line in shown.getvalue().splitlines() if line.strip()]
-
-
-def printed(width: int, row: dict[str, Any]) -> list[str]:
-    return on_screen(width, lambda screen: screen.print_table(tuple(row), [tuple(row.values())]))
-
-
-def test_a_table_wider_than_the_terminal_is_printed_as_blocks() -> None:
-    row = {"name": "x" * 20, "sent": 10**9, "note": None}
-    assert printed(30, row) == [f"name  {'x' * 20}", "sent  1,000,000,000", "note"]
-    assert printed(40, row)[0].split() == ["name", "sent", "note"]
-
-
-def test_numbers_have_thousands_separators_on_a_terminal_only(shell: Shell) -> None:
-    row = {"contacts": 12345, "opens": 1234.5, "created": 1772442000, "name": "2000"}
-    assert printed(80, row)[3].split() == ["12,345", "1,234.5", "1772442000", "2000"]
-    assert "," not in shell("campaigns", *FAKE, "--columns", "contacts,created").out
-
-
-def test_a_heading_on_a_terminal_has_the_unit_of_a_percentage() -> None:
-    lines = on_screen(80, lambda screen: screen.print_table(("name", "opens"), [("Spring", 50.9)]))
-    assert [line.split() for line in lines[:2]] == [["opens"], ["name", "%"]]
-
-
-@given(st.text("ab -", min_size=1).filter(str.strip), st.integers(10, 30))
-def test_a_wrapped_line_has_the_same_words_and_fits(text: str, width: int) -> None:
-    lines = wrap_line(text, width).splitlines()
-    assert " ".join(lines).split() == text.split()
-    assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
-
-
-def test_a_line_to_copy_is_never_wrapped() -> None:
-    assert on_screen(12, lambda screen: screen.print_line("  some words to read")) == ["  some words", "    to read"]
-    assert on_screen(12, lambda screen: screen.print_line("a command to copy", wrap=False)) == ["a command to copy"]
 
 
 @pytest.mark.thorough
@@ -139,40 +98,6 @@ def test_a_terminal_breaks_an_error_between_words_and_never_an_option() -> None:
 def test_a_number_that_is_none_is_named_in_plain_words(shell: Shell) -> None:
     assert "--rate': 'x' is not a number." in shell("campaigns", *FAKE, "--rate", "x").err
     assert "--port': 'x' is not a whole number" in shell("serve", "--port", "x").err
-
-
-@given(st.integers(-(10**12), 10**12))
-def test_a_moment_is_the_unix_time_in_utc(seconds: int) -> None:
-    text = format_moment(seconds)
-    assert not text or (len(text), text[-1]) == (20, "Z")
-
-
-@pytest.mark.parametrize("value", [True, "Complete", None, 10**30, float("nan"), float("inf")])
-def test_what_is_no_unix_time_has_no_date(value: object) -> None:
-    assert format_moment(value) == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 seconds"),
-        (0.25, "0.25 seconds"),
-        (90, "1 minute 30 seconds"),
-        (3601, "1 hour"),
-        (86_400 * 3, "3 days"),
-        (86_400 + 7200, "1 day 2 hours"),
-        (86_400 * 1234, "1,234 days"),
-        (-5, "-5 seconds"),
-        (1e300, ""),
-        (float("nan"), ""),
-    ],
-)
-def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, text: str) -> None:
-    assert format_period(seconds) == text
-
-
-def test_seconds_get_larger_units_from_a_minute_on() -> None:
-    assert [format_seconds(seconds) for seconds in (12.34, 4321)] == ["12.3 s", "4,321.0 s (1 hour 12 minutes)"]
 
 
 STEPS = ("steps", "camp_spring")

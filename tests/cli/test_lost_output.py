@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable
@@ -12,11 +11,6 @@ from typing import Final, TextIO
 
 import pytest
 from support.cli import COMMAND, KEY, Served, run, save_contacts, start_command, wait_for_end
-
-from outreach_async import Progress
-from outreach_async._cli.process import exit_code, format_error
-from outreach_async.errors import BulkSuspended, TransportError
-from outreach_async.transport._base import build_failure
 
 FAKE: Final = ("--base-url", "fake:", "--workspace", "space_demo")
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
@@ -89,23 +83,6 @@ def test_the_exit_code_is_the_same_if_stderr_is_full(tmp_path: Path, file: str, 
         assert run(["import", str(tmp_path / file), *FAKE, "--owner-key", "key_demo"]) == code
         sys.stdout.close()
         sys.stderr.close()
-
-
-def test_too_many_open_files_are_named_and_are_no_fault_of_a_file() -> None:
-    progress = Progress()
-    progress.sent = False
-    failure = build_failure(
-        "https://api.example", "all attempts failed", progress, ExceptionGroup("", [OSError(errno.EMFILE, "x")])
-    )
-    remedy = "too many open files; raise the limit (ulimit -n), or send fewer requests at once"
-    assert format_error(failure) == f"outreach-async: no connection to https://api.example: {remedy}"
-    suspended = BulkSuspended(f"run suspended: {failure}")
-    suspended.__cause__ = failure
-    suspended.resumable = True
-    assert format_error(suspended).endswith(f"{remedy}; pass a smaller --concurrency")
-    assert isinstance(failure, TransportError)
-    codes = [exit_code(error) for error in (failure, suspended, OSError(errno.EMFILE, "x"), ConnectionResetError(), OSError("x"))]
-    assert codes == [3, 75, 3, 3, 2]
 
 
 @pytest.mark.nightly

@@ -19,6 +19,7 @@ import attrs
 import pytest
 from support.cli import (
     COMMAND,
+    LOGGER,
     Ended,
     Shell,
     Watched,
@@ -33,9 +34,6 @@ from support.cli import (
 )
 
 from outreach_async import Journal
-from outreach_async._cli.commands.demo import program_name
-from outreach_async._cli.commands.serving import find_entry_ids, format_exports, load_world
-from outreach_async._core.events import LOGGER
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
 
@@ -90,15 +88,6 @@ def test_a_verbose_demo_shows_the_whole_brief_both_imports_and_the_audit(shell: 
     assert "\nadded\t2819\noverwritten\t160\nrejected\t65\n3,044 rows" in done.out
     assert "\nledger: 45 new, 20 changed, 2,959 unchanged\n" in done.out
     assert done.out.count("\nrejected: 21 rows: email must be an e-mail address (the service answered 422)\n") == 2
-
-
-def test_suggested_commands_use_the_name_the_program_was_called_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = tmp_path / "outreach-async"
-    installed.touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert program_name(str(installed)) == "outreach-async"
-    assert program_name(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
-    assert program_name("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
 
 
 @pytest.mark.nightly
@@ -309,8 +298,12 @@ def test_serve_prints_lines_that_a_shell_can_execute() -> None:
     assert "camp_spring" in done.stdout.splitlines()
 
 
+@pytest.mark.thorough
+@pytest.mark.covers
 def test_serve_exports_only_what_the_world_has(tmp_path: Path) -> None:
     (world := tmp_path / "world.json").write_text(FakeService().dump(), encoding="utf-8")
-    assert find_entry_ids(load_world(world)) == {"workspace": None, "owner_key": None, "campaign": None}
-    values = {"base_url": "http://127.0.0.1:80", "workspace": None, "owner_key": "key_a b", "campaign": None}
-    assert format_exports(values) == "export OUTREACH_BASE_URL=http://127.0.0.1:80\nexport OUTREACH_OWNER_KEY='key_a b'\n"
+    with start_command("serve", "--world", str(world)) as process:
+        assert process.stdout is not None
+        assert re.fullmatch(r"export OUTREACH_BASE_URL=http://127\.0\.0\.1:\d+\n", process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == ""

@@ -11,8 +11,8 @@ import click
 import pytest
 from support.cli import COMMANDS
 
+from outreach_async import DuplicatePolicy
 from outreach_async._plumbing import Backend, Earlier
-from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
@@ -78,8 +78,8 @@ def choices(name: str, option: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("name", "option", "expected"),
     [
-        ("import", "--duplicates", DUPLICATE_POLICIES),
-        ("contacts create", "--duplicates", DUPLICATE_POLICIES),
+        ("import", "--duplicates", get_args(DuplicatePolicy)),
+        ("contacts create", "--duplicates", get_args(DuplicatePolicy)),
         ("import", "--repeats", get_args(Repeats)),
         ("import", "--changed", get_args(Changed)),
         ("import", "--earlier", get_args(Earlier)),
