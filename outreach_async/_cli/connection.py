@@ -64,7 +64,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
     transport: Transport
     owner_key: Any
     if options.base_url == FAKE:
-        from outreach_async._cli._demo_world import OWNER_KEY, create_demo_world
+        from outreach_async._cli.demo_data import OWNER_KEY, create_demo_world
         from outreach_async.fake import FakeTransport
 
         transport, owner_key = FakeTransport(create_demo_world()), options.owner_key or OWNER_KEY
@@ -117,7 +117,7 @@ def workspaces_of(options: Options) -> list[str]:
 def _embedded_workspaces(options: Options) -> tuple[str, ...]:
     if options.base_url != FAKE:
         return ()
-    from outreach_async._cli._demo_world import WORKSPACES  # imported on demand: the embedded service takes time to load
+    from outreach_async._cli.demo_data import WORKSPACES  # imported on demand: the embedded service takes time to load
 
     return WORKSPACES
 

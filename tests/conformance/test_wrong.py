@@ -14,7 +14,7 @@ from support.fake import page
 from support.transports import LOOPS
 
 from outreach_async import Progress, Request, Response, Transport
-from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.conformance import Access, check
 from outreach_async.conformance._interface_rules import RULES
 from outreach_async.conformance._item_rules import SHAPES

@@ -37,7 +37,7 @@ from support.audit import mailboxes, reading, report
 from support.audit_reports import AT, HOSTILE, finding, fleet, group, make_report, row
 from support.campaigns import row as campaign_row
 
-from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES, create_demo_world
+from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import write, write_brief

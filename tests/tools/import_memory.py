@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
-from outreach_async._cli._demo_world import OWNER_KEY, WORKSPACES
+from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES
 from outreach_async.importer import map_columns, open_file
 from outreach_async.parts import Connection, import_part, plan
 

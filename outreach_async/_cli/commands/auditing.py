@@ -348,6 +348,6 @@ def clock_of(options: Options) -> Callable[[], float] | None:
     """Return the clock of an audit of the embedded service, which has a fixed time; `None` for any other service."""
     if options.base_url != FAKE:
         return None
-    from outreach_async._cli._demo_world import create_demo_world
+    from outreach_async._cli.demo_data import create_demo_world
 
     return lambda: create_demo_world().now

@@ -7,6 +7,7 @@ import os
 import shlex
 from contextlib import suppress
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Final, get_args
 
@@ -24,33 +25,6 @@ from outreach_async.config import FILE_NAME, ConfiguredWorkspace, FoundFile, rea
 from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.models import Number
 
-_TEMPLATE: Final = """\
-# Configuration of outreach-async. Each value can be replaced by an option of a command or by an environment variable.
-# Guide: python -m pydoc outreach_async.config
-
-# Address of the service.
-{base_url}
-
-# Where the API key for creating contacts is; never the key itself. One of:
-# owner_key = {{ env = "ACME_KEY" }}
-# owner_key = {{ file = "/run/secrets/acme" }}
-# owner_key = {{ command = ["op", "read", "op://vault/acme/key"] }}
-
-# backend = {backend}   # the HTTP library: {backends}; the first is the default
-# rate = 20               # requests per second
-# timeout = 30            # seconds for each attempt
-# workspace = "all"       # what commands work in without --workspace: names, ids, groups or "all"
-
-# Workspaces by name. Commands accept --workspace NAME, GROUP or all. A workspace may have its own owner_key and rate.
-[workspaces]
-{workspaces}
-
-# Values of a profile replace those above: --profile staging. With its own base_url, it inherits no key and no workspace.
-# [profile.staging]
-# base_url = "https://staging.example"
-# workspaces.acme = {{ id = "space_..." }}
-"""
-
 _BACKENDS: Final = {"backend": json.dumps(get_args(Backend)[-1]), "backends": ", ".join(get_args(Backend))}
 
 
@@ -67,10 +41,11 @@ def init(options: Options) -> int:
     names = {id_: id_.removeprefix("space_") for id_ in ids if id_.startswith("space_") and id_.isascii()}
     lines = [f'{name} = {{ id = "{id_}" }}' for id_, name in names.items() if name.replace("_", "").isalnum()]
     lines.append('# acme = { id = "space_...", groups = ["retail"] }')
+    template = (files("outreach_async._cli") / "data" / "outreach-template.txt").read_text(encoding="utf-8")
     try:
         # Only the owner may write the file, regardless of the umask, because the command refuses all others.
         with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
-            file.write(_TEMPLATE.format(base_url=address, workspaces="\n".join(lines), **_BACKENDS))
+            file.write(template.format(base_url=address, workspaces="\n".join(lines), **_BACKENDS))
     except FileExistsError:
         remedy = "pass another path with --config, or edit the file"
         raise click.UsageError(f"--config {path}: the file exists, and is not overwritten; {remedy}.") from None

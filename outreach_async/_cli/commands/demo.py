@@ -12,12 +12,11 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async._cli._demo_contacts import change_contacts, demo_contacts
-from outreach_async._cli._demo_world import CAMPAIGN, OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async._cli.commands.auditing import show
 from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._cli.commands.import_report import FailedRows, list_outcomes, print_report
 from outreach_async._cli.commands.importing import run_import
+from outreach_async._cli.demo_data import CAMPAIGN, OWNER_KEY, WORKSPACES, change_contacts, create_demo_world, demo_contacts
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options

@@ -15,7 +15,7 @@ import attrs
 import click
 
 from outreach_async import Request
-from outreach_async._cli._demo_world import NOW, SEED, create_demo_world
+from outreach_async._cli.demo_data import NOW, SEED, create_demo_world
 from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.process import OK, run_async

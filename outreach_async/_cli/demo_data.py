@@ -1,13 +1,57 @@
-"""The contacts of the demo: invented people at reserved domains, with the errors of real lists, always the same."""
+"""The embedded service and the contacts of the demo, from data files, the same each time."""
 
 from __future__ import annotations
 
 import csv
 import io
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from importlib.resources import files
 from random import Random
-from typing import Final
+from typing import Any, Final
+
+from outreach_async.fake import Behaviour, FakeService
+
+WORKSPACES: Final = ("space_demo", "space_demo_eu")
+OWNER_KEY: Final = "key_demo"
+CAMPAIGN: Final = "camp_spring"
+
+SEED: Final = 7
+NOW: Final = "2026-03-02T09:00:00Z"
+_WEBSITE_IP: Final = "198.51.100.20"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("outreach_async._cli") / "data" / name).read_text(encoding="utf-8"))
+
+
+def create_demo_world(seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
+    """Return the service of the demo and of `--base-url fake:`."""
+    service, world = FakeService(seed, behaviour, NOW), _read("world.toml")
+    for workspace in world["workspaces"]:
+        service.add_workspace(workspace["id"], custom_fields=["Plan", "Account manager"])
+        boxes: list[str] = []
+        for group in workspace["mailboxes"]:
+            domain, count, size = group.pop("domain"), group.pop("count"), group.pop("per_domain", 4)
+            fields = {"domain_ip": _WEBSITE_IP, **{name: _to_json(value) for name, value in group.items()}}
+            for number, first in enumerate(range(0, count, size), 1):
+                fields["domain"] = f"{domain}{number if number > 1 else ''}.example"
+                boxes += service.add_mailboxes(workspace["id"], min(size, count - first), **fields)
+        for campaign in workspace["campaigns"]:
+            service.add_campaign(workspace["id"], mailboxes=boxes, **{name: _to_json(value) for name, value in campaign.items()})
+    service.add_owner_key(*WORKSPACES, key=OWNER_KEY)
+    service.add_contacts(WORKSPACES[0], 120, campaign="camp_renewals")
+    return service
+
+
+def _to_json(value: Any) -> Any:
+    """Convert a TOML value to JSON: a time becomes Unix seconds, and an empty string becomes `None`, because TOML has no null."""
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    return None if value == "" else value
+
 
 _HEADER: Final = (
     *("E-mail", "First Name", "Last Name", "Title", "Company Name", "Company Industry", "Work Phone", "Website"),
@@ -20,45 +64,6 @@ _REPEATS: Final = 160
 _FAULTS_EACH: Final = 7
 
 _Record = dict[str, str]
-
-# City, state, country, time zone, and telephone numbers that the regulator reserves for fiction; `#` stands for any digit.
-_PLACES: Final = (
-    ("New York", "NY", "US", "America/New_York", "+1 212 555 01##"),
-    ("Chicago", "Illinois", "United States", "America/Chicago", "(312) 555-01##"),
-    ("Toronto", "ON", "CA", "America/Toronto", "+1 416 555 01##"),
-    ("London", "", "GB", "Europe/London", "+44 20 7946 0###"),
-    ("Manchester", "", "United Kingdom", "Europe/London", "+44 161 496 0###"),
-    ("Berlin", "", "DE", "Europe/Berlin", "+49 30 23125 ###"),
-    ("München", "Bayern", "Germany", "Europe/Berlin", "+49 89 99998 ###"),
-    ("Lyon", "", "France", "Europe/Paris", "+33 1 99 00 ## ##"),
-    ("Sydney", "NSW", "AU", "Australia/Sydney", "+61 2 5550 ####"),
-    ("Dublin", "", "Ireland", "Europe/Dublin", "+353 20 91# ####"),
-)
-_FIRST: Final = (
-    "Ada Aisha Alejandro Amélie Anders Anjali Ben Björn Camille Chloé Clara Daniel Divya Elena Emeka Fatima Felix Freya Grace "
-    "Hannah Hiroshi Ingrid Jack Jürgen Kofi Leila Lucía Maja Marco Mei Mohamed Nadia Noah Olga Omar Priya Rosa Sofía Tariq Zoë"
-)
-_LAST: Final = (
-    "Abara Adler Almeida Andersson Bakker Banerjee Byrne Castillo Chen Clarke Costa Dubois Eriksen Fischer García Gupta Haddad "
-    "Hansen Ibrahim Ivanova Jansen Kaya Kimura Kowalski Lefèvre López Mäkinen Mensah Moreau Müller Nguyen O'Brien Okafor Patel "
-    "Reyes Rossi Santos Schäfer Singh Sørensen Tanaka Vega Walsh Yilmaz Zhang"
-)
-_COMPANIES: Final = (
-    "Alpine Bluebird Cedar Copper Delta Ember Falcon Granite Harbor Horizon Lantern Maple Nimbus Pioneer Quartz Zephyr"
-)
-_TRADES: Final = {
-    "Analytics": "Software",
-    "Dental": "Healthcare",
-    "Foods": "Food and Beverage",
-    "Freight": "Logistics",
-    "Insurance": "Insurance",
-    "Robotics": "Manufacturing",
-    "Solar": "Energy",
-}
-_TITLES: Final = (
-    "CFO|Chief of Staff|CTO|Founder|Growth Lead|Head of Marketing|Head of Sales|Office Manager|Product Manager|VP Sales"
-)
-_PLANS: Final = ("", "", "Free", "Starter", "Team", "Business, annual")
 _FAULTS: Final[dict[str, tuple[str, Callable[[_Record], str]]]] = {
     "no e-mail": ("E-mail", lambda _: ""),
     "blank e-mail": ("E-mail", lambda _: "   "),
@@ -75,19 +80,20 @@ _FAULTS: Final[dict[str, tuple[str, Callable[[_Record], str]]]] = {
 }
 
 
-def _people(rng: Random) -> Iterator[_Record]:
+def _people(rng: Random, words: dict[str, Any]) -> Iterator[_Record]:
     """Yield random people with unique e-mail addresses, without end."""
     used: set[str] = set()
+    firsts, lasts, companies = (words[name].split() for name in ("first_names", "last_names", "companies"))
     while True:
-        place, trade = rng.choice(_PLACES), rng.choice(list(_TRADES))
-        first, last, company = rng.choice(_FIRST.split()), rng.choice(_LAST.split()), f"{rng.choice(_COMPANIES.split())} {trade}"
+        place, trade = rng.choice(words["places"]), rng.choice(list(words["trades"]))
+        first, last, company = rng.choice(firsts), rng.choice(lasts), f"{rng.choice(companies)} {trade}"
         domain = f"{company.lower().replace(' ', '-')}.example"
         email = f"{_plain(first)}.{_plain(last)}@{domain}"
         if email not in used:
             used.add(email)
             phone = "".join(str(rng.randrange(10)) if sign == "#" else sign for sign in place[4])
-            known = (email, first, last, rng.choice(_TITLES.split("|")), company, _TRADES[trade], phone)
-            record = zip(_HEADER, (*known, f"https://www.{domain}", *place[:4], rng.choice(_PLANS)), strict=True)
+            known = (email, first, last, rng.choice(words["titles"]), company, words["trades"][trade], phone)
+            record = zip(_HEADER, (*known, f"https://www.{domain}", *place[:4], rng.choice(words["plans"])), strict=True)
             yield {name: "" if name in _MAY_MISS and rng.random() < _MISSING else text for name, text in record}
 
 
@@ -98,12 +104,12 @@ def _plain(name: str) -> str:
 
 def demo_contacts() -> str:
     """Return a CSV file of people, duplicates and errors in random order. One row has too few cells, one has too many."""
-    rng = Random(7)  # noqa: S311 - reproducible, not secret
-    source = _people(rng)
+    rng, words = Random(7), _read("people.toml")  # noqa: S311 - reproducible, not secret
+    source = _people(rng, words)
     known = [next(source) for _ in range(_PEOPLE)]
     respellings: list[Callable[[str], str]] = [str, str.upper, str.title, " {}".format]
     twice = [
-        person | {"E-mail": rng.choice(respellings)(person["E-mail"]), "Title": rng.choice(_TITLES.split("|"))}
+        person | {"E-mail": rng.choice(respellings)(person["E-mail"]), "Title": rng.choice(words["titles"])}
         for person in rng.sample(known, _REPEATS)
     ]
     damaged = [(next(source), fault) for fault in _FAULTS.values() for _ in range(_FAULTS_EACH)]
