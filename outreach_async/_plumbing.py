@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         require_rate,  # requests per second
         require_seconds,  # a time limit in seconds, or `None`
         require_upload_options,  # the options of requests that create contacts
+        require_workspace_ids,  # ids of workspaces, each once
         show_name,  # a name in a message, cut and without keys
         similar_names,  # the most similar names
         trim,  # a text or secret without whitespace around it
@@ -184,8 +185,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "_core.arguments": (
         "TARGET_FIELDS checked_contact hint_similar read_rate require_choice require_encodable require_headers "
-        "require_id require_number require_plain require_rate require_seconds require_upload_options show_name "
-        "similar_names trim type_name"
+        "require_id require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
+        "show_name similar_names trim type_name"
     ),
     "_core.events": "configure_logging",
     "_core.limits": "CubicLimit Rate RateShare RateUsage",

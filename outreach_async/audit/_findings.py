@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from outreach_async.audit._values import table_row
+from outreach_async.audit._values import replace_unprintable, table_row
+from outreach_async.errors import shorten
 from outreach_async.models import Number
 
 Thresholds: TypeAlias = Mapping[str, float]
@@ -26,6 +27,7 @@ errors that occur while a workspace is read. `comparison` stands for a campaign 
 GroupKind = Literal["workspace", "domain", "type", "server_ip"]
 
 GROUP_KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
+_MAX_NAME_SHOWN: Final = 60  # characters of a campaign's name
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")  # reports show both `2%` and `2.0%` as `2 %`
 
 
@@ -125,6 +127,11 @@ class Rule:
     lack: str | None = None
 
     @property
+    def about_campaigns(self) -> bool:
+        """Whether only an audit of campaigns applies the rule: it is about them, their steps, or errors while reading them."""
+        return self.id.startswith(("OA2", "OA91"))
+
+    @property
     def severities(self) -> list[Severity]:
         """Severities that a finding of the rule can have, mildest first."""
         known = {self.severity, *self.others}
@@ -214,6 +221,20 @@ def build_finding(
         figures=violation.figures,
         **subject,
     )
+
+
+def subject_name(finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    return finding.email or finding.mailbox or group_name(finding, names)
+
+
+def group_name(finding: Finding, names: Mapping[str, str]) -> str:
+    if finding.campaign is not None:
+        return campaign_label(finding.campaign_name, finding.campaign)
+    return finding.domain or finding.server_ip or names.get(finding.workspace, finding.workspace)
+
+
+def campaign_label(name: str | None, campaign: str) -> str:
+    return replace_unprintable(shorten(name or campaign, _MAX_NAME_SHOWN))
 
 
 @lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string

@@ -12,7 +12,7 @@ import msgspec
 
 from outreach_async._plumbing import type_name
 from outreach_async.audit._evaluation import compare_campaigns
-from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity
+from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, subject_name
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._scoring import Scores
 from outreach_async.audit._values import to_json_values
@@ -93,6 +93,16 @@ class Report:
             ```
         """
         return self.names.get(workspace, workspace)
+
+    def subject_of(self, finding: Finding) -> str:
+        """Return what a finding is about: an address, or the name of a campaign, domain, server or workspace.
+
+        Example:
+            ```python
+            print(report.subject_of(report.findings[0]))  # -> bob@north.example
+            ```
+        """
+        return subject_name(finding, self.names)
 
     @property
     def incomplete(self) -> bool:

@@ -54,7 +54,7 @@ Example:
 ) = READING_RULES  # fmt: skip
 
 INCOMPLETE: Final = frozenset(rule.id for rule in READING_RULES)
-ABOUT_CAMPAIGNS: Final = frozenset(name for name in CATALOGUE if name.startswith(("OA2", "OA91")))
+ABOUT_CAMPAIGNS: Final = frozenset(rule.id for rule in CATALOGUE.values() if rule.about_campaigns)
 """Ids of the rules about campaigns, their steps and errors while reading them. Only an audit of campaigns applies these rules."""
 
 

@@ -16,13 +16,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from outreach_async._plumbing import (
-    ID_PREFIXES,
     MAX_MAILBOX_DISPLAY,
     require_number,
-    require_plain,
     require_seconds,
-    trim,
-    type_name,
+    require_workspace_ids,
 )
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
@@ -99,20 +96,6 @@ def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[
         ```
     """
     return AuditRun(client, workspaces, **options)
-
-
-def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
-    ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
-    if not ids:
-        raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
-    if others := [workspace for workspace in ids if not isinstance(workspace, str)]:
-        raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
-    spaces = [trim(workspace) or "" for workspace in ids]
-    if any(workspace.startswith(ID_PREFIXES["owner_key"]) for workspace in spaces):  # findings would show the key
-        raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
-    for workspace in spaces:
-        require_plain("workspaces", workspace, "pass ids such as 'space_1'")
-    return list(dict.fromkeys(spaces))
 
 
 def _require_clients(clients: Mapping[str, OutreachClient] | None) -> Mapping[str, OutreachClient]:

@@ -172,3 +172,8 @@ def _parse_span(words: str) -> Interval | None:
     single, shortest, longest = _UNITS[unit]
     # The count was rounded either to the nearest number or down.
     return single if article else Interval(max(0.0, (int(count) - 0.5) * shortest), (int(count) + 1) * longest)
+
+
+def replace_unprintable(text: str) -> str:
+    """Replace unprintable characters with `?`, because strings from the service may contain control characters."""
+    return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)

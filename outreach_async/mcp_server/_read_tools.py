@@ -13,12 +13,9 @@ import attrs
 from pydantic import Field
 
 from outreach_async.audit import CATALOGUE, Finding, Report, audit, explain
-from outreach_async.audit._rules import ABOUT_CAMPAIGNS
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import require_rule
-from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, list_gaps
-from outreach_async.audit.reports._summary import Task, format_changes, format_counts, format_headline, subject_name, summarize
-from outreach_async.audit.reports._wording import format_time
+from outreach_async.audit.reports import Task, format_time, summarize
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
@@ -117,8 +114,8 @@ class ReadTools:
     ) -> str:
         spaces = self._choose_workspaces(workspaces)
         if rule is not None:
-            rule = require_rule(rule, _NO_RULE).id
-            campaigns = campaigns or rule in ABOUT_CAMPAIGNS
+            known = require_rule(rule, _NO_RULE)
+            rule, campaigns = known.id, campaigns or known.about_campaigns
         report = self._report if rule is not None or page > 1 else None
         if report is None or report.workspaces != spaces or (campaigns and report.campaigns is None):
             report = await self._audit(spaces, campaigns=campaigns)
@@ -218,7 +215,7 @@ class ReadTools:
         summary = summarize(report)
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{format_headline(AUDIT_TITLE, summary)} {summary.verdict} Findings: {format_counts(summary.counts)}.",
+            summary=f"{summary.headline} {summary.verdict} Findings: {summary.counted}.",
             workspaces=len(report.workspaces),
             unreadable=[self._workspaces.label_of(space) for space in report.unreadable[:PAGE_SIZE]],
             **cut_page("actions", summary.tasks, page, _describe_task),
@@ -235,15 +232,14 @@ class ReadTools:
         largest = {name: max(tasks[name], campaigns[name]) for name in ("pages", "total")}
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{format_headline(BRIEF_TITLE, brief)} {brief.verdict} {format_changes(brief)}",
-            not_up_to_date=[f"{name} {text}".strip() for name, text in list_gaps(brief)],
+            summary=f"{brief.headline} {brief.verdict} {brief.changed}",
+            not_up_to_date=[f"{name} {text}".strip() for name, text in brief.gaps],
             **{**resolved, **campaigns, **tasks, **largest},
         )
 
     def _write_findings(self, report: Report, name: str, page: int) -> str:
         def describe(finding: Finding) -> dict[str, Any]:
-            subject = subject_name(finding, report.names)
-            about = {"subject": subject, "severity": finding.severity.value, "message": finding.message}
+            about = {"subject": report.subject_of(finding), "severity": finding.severity.value, "message": finding.message}
             return {**self._workspaces.describe(finding.workspace), **about}
 
         found = [finding for finding in report.findings if finding.rule == name]

@@ -28,8 +28,7 @@ from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 
-from outreach_async._plumbing import require_seconds
-from outreach_async.audit._run import require_workspace_ids
+from outreach_async._plumbing import require_seconds, require_workspace_ids
 from outreach_async.errors import OutreachError
 from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
 from outreach_async.mcp_server._read_tools import MAX_CONTACTS, ReadTools

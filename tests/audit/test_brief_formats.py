@@ -17,8 +17,7 @@ from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async.audit import Report, Severity
-from outreach_async.audit.reports import brief_schema, write_brief
-from outreach_async.audit.reports._text import StyledReport
+from outreach_async.audit.reports import StyledReport, brief_schema, write
 from outreach_async.audit.reports._wording import format_span
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, ChangeCounts, WorkspaceBrief, build_brief
 
@@ -34,7 +33,7 @@ def earlier(*findings: Any, **about: Any) -> Report:
 
 
 def lines_of(brief: Brief) -> list[str]:
-    return write_brief(brief, "terminal").splitlines()
+    return write(brief, "terminal").splitlines()
 
 
 def test_an_empty_brief_has_only_a_head() -> None:
@@ -59,7 +58,7 @@ def test_a_changed_score_is_shown_with_the_earlier_one() -> None:
 def test_news_are_marked_and_located() -> None:
     old, other = finding("OA110"), finding("OA101")
     new = finding("OA110", mailbox="mailbox_9", email="zoe@new.example", domain="new.example")
-    text = write_brief(brief_of(old, new, other, finding("OA102"), since=earlier(old, other)), "terminal")
+    text = write(brief_of(old, new, other, finding("OA102"), since=earlier(old, other)), "terminal")
 
     assert "On blacklists: 2 mailboxes on 2 domains (1 new)\n" in text
     assert "            New: new.example (1)\n" in text
@@ -151,27 +150,27 @@ def test_a_span_is_in_minutes_hours_or_days(seconds: float, text: str) -> None:
 def test_a_terminal_of_any_width_shows_the_words_of_the_text(brief: Brief, width: int) -> None:
     page = io.StringIO()
     Console(file=page, width=width, color_system=None).print(StyledReport(brief))
-    assert "".join(page.getvalue().split()).casefold() == "".join(write_brief(brief, "terminal").split()).casefold()
+    assert "".join(page.getvalue().split()).casefold() == "".join(write(brief, "terminal").split()).casefold()
 
 
 @pytest.mark.thorough
 def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
     brief = build_brief(fleet(300, sick=0.5), attrs.evolve(fleet(300, sick=0.5, seed=2), at=AT - DAY))
-    words = Page(write_brief(brief, "html")).text
+    words = Page(write(brief, "html")).text
 
     assert "What to do, most urgent first" in words
     assert brief.changes is not None
     assert f"{brief.changes.new:,} new, {brief.changes.resolved:,} resolved" in words
     assert all(task.title in words for task in (*brief.tasks, *brief.resolved[:8]))
     assert "Missing or out of date" not in words
-    assert "is no longer covered." in Page(write_brief(attrs.evolve(brief, dropped=["space_9"]), "html")).text
+    assert "is no longer covered." in Page(write(attrs.evolve(brief, dropped=["space_9"]), "html")).text
 
 
 @pytest.mark.thorough
 @given(BRIEFS)
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
-    Draft202012Validator(brief_schema()).validate(json.loads(write_brief(brief, "json")))
+    Draft202012Validator(brief_schema()).validate(json.loads(write(brief, "json")))
 
 
 def campaign(**about: Any) -> CampaignBrief:
@@ -231,7 +230,7 @@ def test_sums_that_miss_something_are_marked_as_incomplete(about: dict[str, Any]
 def test_without_campaigns_nothing_is_said_about_them() -> None:
     brief = attrs.evolve(brief_of(since=earlier()), campaigns=[])
     assert "CAMPAIGNS" not in lines_of(brief)
-    assert "e-mails sent" not in write_brief(brief, "terminal") + Page(write_brief(brief, "html")).text
+    assert "e-mails sent" not in write(brief, "terminal") + Page(write(brief, "html")).text
 
 
 def test_campaigns_that_do_nothing_are_only_counted() -> None:
@@ -252,13 +251,13 @@ def test_ten_campaigns_are_shown_below_their_workspaces() -> None:
 
 def test_the_first_brief_has_no_sums() -> None:
     brief = attrs.evolve(brief_of(), campaigns=[campaign(status_before=None)])
-    assert "In " not in write_brief(brief, "terminal")
-    assert "figures so far" not in Page(write_brief(brief, "html")).text
+    assert "In " not in write(brief, "terminal")
+    assert "figures so far" not in Page(write(brief, "html")).text
 
 
 def test_the_page_has_a_table_of_campaigns() -> None:
     brief = attrs.evolve(brief_of(since=earlier()), campaigns=[campaign(), campaign(name="Early", status_before=None)])
-    shown = Page(write_brief(brief, "html"))
+    shown = Page(write(brief, "html"))
 
     assert "Spring space_1 15 1 0 0 ends 2026-03-11" in shown.text
     assert "Early space_1 · figures so far 80 8 2 100 ends 2026-03-11" in shown.text

@@ -23,7 +23,7 @@ from support.listener import Listener, refused_port, serve
 
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
 from outreach_async._plumbing import Secret
-from outreach_async.audit.reports import write_brief
+from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.guides import command_line
 
@@ -33,7 +33,7 @@ SYSTEMD = shutil.which("systemd-analyze") or ""
 
 
 def message(brief: Brief) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(write_brief(brief, "slack"))
+    made: dict[str, Any] = json.loads(write(brief, "slack"))
     return made
 
 

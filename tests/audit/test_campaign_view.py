@@ -17,8 +17,7 @@ from outreach_async.audit import Finding, Policy, Report, Scores, Severity
 from outreach_async.audit._evaluation import evaluate_campaign
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
-from outreach_async.audit.reports import schema, write
-from outreach_async.audit.reports._summary import summarize
+from outreach_async.audit.reports import schema, summarize, write
 
 FORMS = ("terminal", "markdown", "html")
 

@@ -16,7 +16,7 @@ from support.cli import Shell, serve_in_thread
 
 from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async.audit import Report, audit
-from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
 
@@ -84,6 +84,6 @@ async def test_a_service_that_denies_access_still_tells_the_time() -> None:
 @pytest.mark.parametrize("differs", [True, False])
 def test_reports_and_briefs_say_that_the_clocks_differ(form: str, differs: bool) -> None:
     found = make_report(service_clock=differs)
-    for text in (write(found, form), write_brief(build_brief(found), form)):
+    for text in (write(found, form), write(build_brief(found), form)):
         said = "by the service's clock, from which this computer's differs" in " ".join(text.split()).replace("&#39;", "'")
         assert said is differs

@@ -14,7 +14,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from support.audit import mailboxes, reading, report
-from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, row, with_history, written
+from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, row, with_history
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
@@ -41,7 +41,7 @@ OURS |= {tag for tag, _ in page(report(reading([], error=StatusError("refused"))
 @given(VIEWS)
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_no_string_becomes_an_element_or_reverses_the_page(view: Report | Brief) -> None:
-    text = written(view, "html")
+    text = write(view, "html")
     shown = Page(text)
 
     assert not shown.within
@@ -62,7 +62,7 @@ def test_every_injection_attempt_is_shown_as_plain_text() -> None:
 
 @pytest.mark.thorough
 def test_the_page_loads_nothing_from_elsewhere_and_its_links_point_into_it() -> None:
-    brief = Page(written(build_brief(fleet(300, sick=0.5, compared=True)), "html"))
+    brief = Page(write(build_brief(fleet(300, sick=0.5, compared=True)), "html"))
     for shown in (COMPARED, brief):
         ids = [attributes["id"] for _, attributes in shown.elements if "id" in attributes]
         addresses = {value or "" for _, each in shown.elements for name, value in each.items() if name in LOADING}

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, written
+from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import MARKDOWN_TOKENS, tokens
 
@@ -20,7 +20,7 @@ from outreach_async.audit.reports.brief import Brief
 @given(VIEWS)
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_no_string_becomes_markup(view: Report | Brief) -> None:
-    assert {token.type for token in tokens(written(view, "markdown"))} <= MARKDOWN_TOKENS
+    assert {token.type for token in tokens(write(view, "markdown"))} <= MARKDOWN_TOKENS
 
 
 def test_every_name_renders_unchanged() -> None:

@@ -15,7 +15,7 @@ from support.audit_reports import finding, make_report
 
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, audit
-from outreach_async.audit.reports import REPORT_FORMATS, brief_schema, schema, write, write_brief
+from outreach_async.audit.reports import REPORT_FORMATS, brief_schema, schema, write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService, FakeTransport
 
@@ -45,7 +45,7 @@ async def test_a_report_has_the_names_of_its_workspaces_only() -> None:
     assert [report.name_of(space) for space in AUDITED] == ["Acme | GmbH", "zenith", "space_gone"]
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
     Draft202012Validator(schema()).validate(report.to_dict())
-    Draft202012Validator(brief_schema()).validate(json.loads(write_brief(build_brief(report), "json")))
+    Draft202012Validator(brief_schema()).validate(json.loads(write(build_brief(report), "json")))
 
 
 async def test_names_change_nothing_else_in_a_report() -> None:
@@ -55,7 +55,7 @@ async def test_names_change_nothing_else_in_a_report() -> None:
 @pytest.mark.parametrize("form", sorted({*REPORT_FORMATS} - {"csv", "prometheus"}))
 async def test_every_view_names_the_workspaces_that_it_shows(form: str) -> None:
     report = await audited(names={"space_gone": "Bolt", **NAMES})
-    page, brief = write(report, form), write_brief(build_brief(report), form)
+    page, brief = write(report, form), write(build_brief(report), form)
     assert ("Bolt" in page, "someone else" in page + brief) == (True, False)
     if form != "json":
         assert "Bolt (space_gone)" in page

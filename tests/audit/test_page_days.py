@@ -20,7 +20,7 @@ from support.pages import Page
 from outreach_async.audit import CampaignResults, Report
 from outreach_async.audit.campaigns import CampaignTotals
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports import write
 from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, add_days, draw_days, index_days, last_days, total
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
@@ -169,7 +169,7 @@ def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(
 def test_a_task_says_since_when_it_is_open() -> None:
     found = audited().since(attrs.evolve(audited(), at=NOW - DAY))
     opened = {("space_1", "OA101", "error"): NOW - 20 * DAY, ("space_9", "OA101", "error"): NOW - 90 * DAY}
-    brief = write_brief(build_brief(audited(), attrs.evolve(audited(), at=NOW - DAY)), "html", opened=opened)
+    brief = write(build_brief(audited(), attrs.evolve(audited(), at=NOW - DAY)), "html", opened=opened)
 
     for text in (write(found, "html", opened=opened), brief):
         assert f'data-label="Since">{(datetime.fromtimestamp(NOW - 20 * DAY, UTC)):%-d %b}<' in text

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from rich.cells import cell_len
 from rich.console import Console
 from support.audit import REPORTS, mailbox, mailboxes, reading, report
-from support.audit_reports import AT, VIEWS, finding, fleet, make_report, written
+from support.audit_reports import AT, VIEWS, finding, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
-from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
+from outreach_async.audit.reports import StyledReport, write
+from outreach_async.audit.reports._text import render_markdown, render_text
 from outreach_async.audit.reports._view import list_figure_changes
 from outreach_async.audit.reports._wording import FIGURES
 from outreach_async.audit.reports.brief import Brief
@@ -62,7 +63,7 @@ def test_the_repr_of_a_report_shows_its_numbers_and_not_its_findings() -> None:
 @given(REPORTS | VIEWS)
 @settings(max_examples=scaled(40), phases=WITHOUT_SHRINKING)
 def test_text_has_at_most_80_columns_and_no_control_characters(view: Report | Brief) -> None:
-    lines = written(view, "terminal").split("\n")
+    lines = write(view, "terminal").split("\n")
     assert max(map(len, lines)) <= 80
     assert all(line.isprintable() for line in lines)
     assert max(map(cell_len, drawn(view).split("\n"))) <= 80
@@ -176,7 +177,7 @@ MORE_IS_WORSE = {
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
 def test_every_view_says_which_change_is_better(form: str) -> None:
     deltas = [delta(figure, 1, 2) for figure in ("score", "blacklists", "sent")]
-    text = joined_lines(written(moved(*deltas), form)).replace("→", "->")
+    text = joined_lines(write(moved(*deltas), form)).replace("→", "->")
     assert [text.count(f"1 -> 2 ({judged})") for judged in ("better", "worse")] == [1, 1]
 
 

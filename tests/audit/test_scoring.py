@@ -17,7 +17,7 @@ from outreach_async.audit import Finding, Policy, Report, Score, Severity, Viola
 from outreach_async.audit._conditions import email_domain
 from outreach_async.audit._values import valid_or_zero
 from outreach_async.audit.policy import rules_about
-from outreach_async.audit.reports._summary import summarize
+from outreach_async.audit.reports import summarize
 from outreach_async.models import Mailbox, Undecodable
 
 PERCENT = {"critical": 10, "error": 50, "warning": 90, "info": 100}

@@ -12,8 +12,7 @@ from support.cli import Shell, start_command, wait_for_end
 
 from outreach_async import OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.mcp_server import create_server
-from outreach_async.mcp_server import build_app
+from outreach_async.mcp_server import build_app, create_server
 
 START = {
     "jsonrpc": "2.0",

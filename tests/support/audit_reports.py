@@ -14,8 +14,7 @@ from outreach_async.audit import CATALOGUE, Delta, Diff, Finding, Group, History
 from outreach_async.audit._findings import GROUP_KINDS, GroupKind
 from outreach_async.audit._report import SubjectKind, history_point
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.reports import write, write_brief
-from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.audit.reports.brief import build_brief
 from outreach_async.models import Mailbox, MailboxType
 
 AT: Final = 1_772_438_400.0
@@ -241,11 +240,6 @@ HOSTILE_REPORTS = st.builds(
 BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.none() | HOSTILE_REPORTS)
 VIEWS = HOSTILE_REPORTS | BRIEFS
 """Reports and briefs with arbitrary strings."""
-
-
-def written(view: Report | Brief, form: str) -> str:
-    """Render a report or a brief."""
-    return write_brief(view, form) if isinstance(view, Brief) else write(view, form)
 
 
 def with_history(*scores: float | None, scope: str | None = None) -> Report:

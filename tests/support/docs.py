@@ -31,6 +31,7 @@ PACKAGES: Final = (
     "outreach_async",
     "outreach_async.audit",
     "outreach_async.audit.history",
+    "outreach_async.audit.reports",
     "outreach_async.audit.reports.brief",
     "outreach_async.bulk",
     "outreach_async.config",

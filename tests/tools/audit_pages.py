@@ -40,7 +40,7 @@ from support.campaigns import row as campaign_row
 from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports import write, write_brief
+from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -220,7 +220,7 @@ def audit_page(make: Callable[[], Report]) -> str:
 
 
 def brief_page(make: Callable[[], Report]) -> str:
-    return write_brief(build_brief(make()), "html")
+    return write(build_brief(make()), "html")
 
 
 def brief_of_the_next_day() -> str:
@@ -229,7 +229,7 @@ def brief_of_the_next_day() -> str:
     assert report.campaigns is not None
     rows = [attrs.evolve(row, sent=(row.sent or 0) + 40, replies_num=(row.replies_num or 0) + 3) for row in report.campaigns.rows]
     later = attrs.evolve(report, at=report.at + 86_400, campaigns=attrs.evolve(report.campaigns, rows=rows))
-    return write_brief(build_brief(later, report), "html")
+    return write(build_brief(later, report), "html")
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
@@ -237,7 +237,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
     "agency": lambda: write(agency(), "html", days=agency_days()),
-    "brief-agency": lambda: write_brief(build_brief(agency()), "html"),
+    "brief-agency": lambda: write(build_brief(agency()), "html"),
 }
 
 

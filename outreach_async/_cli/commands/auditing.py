@@ -26,24 +26,22 @@ from outreach_async._cli.output import Screen, follow_progress, show_current, sh
 from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
 from outreach_async._cli.settings import AuditSettings
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import Secret, atomic_write, require_module
-from outreach_async.audit._prometheus import PROMETHEUS
+from outreach_async._plumbing import Secret, atomic_write
 from outreach_async.audit.history import History, HistoryError, Readings
 from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import (
     BRIEF_FORMATS,
     REPORT_FORMATS,
     SUFFIXES,
+    StyledReport,
     brief_schema,
     format_of,
     has_format,
     iterate,
+    require_extra,
     schema,
+    summarize,
 )
-from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE
-from outreach_async.audit.reports._html_page import load_templates
-from outreach_async.audit.reports._summary import format_changes, format_counts, format_headline, summarize
-from outreach_async.audit.reports._text import StyledReport
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, format_count
@@ -73,8 +71,8 @@ def audit(
         *(files.FileUse.of("--compare", path) for path in existing),
         _folder_uses(output_folder, options),
     )
-    if "prometheus" in task.formats:
-        require_module(*PROMETHEUS)
+    for form in task.formats:
+        require_extra(form or "terminal")
     earlier = [load_report("--compare", path) for path in existing]
     for path in compares:
         if path not in existing:
@@ -208,10 +206,10 @@ class _Task:
                 atomic_write(path, text)
         if self.outputs or folder:
             note_applied(f"Written: {', '.join(map(str, [*self.outputs, *list(folder)[:1]]))}")
-            title, summary = (BRIEF_TITLE, view) if isinstance(view, Brief) else (AUDIT_TITLE, summarize(view))
-            screen.print_line(format_headline(title, summary), "bold")
-            changes = [format_changes(summary)] if summary.changes or isinstance(view, Brief) else []
-            for line in (summary.verdict, f"Findings: {format_counts(summary.counts)}.", *changes):
+            summary = view if isinstance(view, Brief) else summarize(view)
+            screen.print_line(summary.headline, "bold")
+            changes = [summary.changed] if summary.changes or isinstance(view, Brief) else []
+            for line in (summary.verdict, f"Findings: {summary.counted}.", *changes):
                 screen.print_line(line)
             for path in self.outputs:
                 screen.print_line(f"Written: {path}")
@@ -239,7 +237,7 @@ def _folder_uses(folder: Path | None, options: Options) -> list[files.FileUse]:
     """Create the folder of `--output-folder`, and return the files to write into it."""
     if folder is None:
         return []
-    load_templates()  # raises an error if the extra is missing
+    require_extra("html")
     if not folder.parent.is_dir():
         raise click.UsageError(f"--output-folder {folder}: the folder {str(folder.parent)!r} does not exist; create it first.")
     with files.explain_write_errors("--output-folder", folder):

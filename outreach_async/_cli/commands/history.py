@@ -15,12 +15,11 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import atomic_file, require_module
-from outreach_async.audit._values import DAY
-from outreach_async.audit.history import History, Kind
-from outreach_async.audit.history._tables import TABLES, TEXT_COLUMNS, VIEWS
-from outreach_async.audit.reports._wording import format_time
+from outreach_async.audit.history import TEXT_COLUMNS, History, Kind
+from outreach_async.audit.reports import format_time
 from outreach_async.errors import format_count
 
+_DAY: Final = 86_400.0  # seconds
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
 
 
@@ -47,10 +46,11 @@ def export(options: Options, file: Path, folder: Path, form: str, *, force: bool
     source = History(file)
     with files.explain_write_errors("FOLDER", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{name}.{form}" for name in (*TABLES, *VIEWS)}
-    if not force and (found := next((each for each in paths.values() if each.exists()), None)):
-        raise click.UsageError(f"FOLDER {folder}: {found.name} exists; pass a new folder, or overwrite its files with --force.")
     with source.tables() as tables:
+        paths = {name: folder / f"{name}.{form}" for name in tables}
+        if not force and (found := next((each for each in paths.values() if each.exists()), None)):
+            remedy = "pass a new folder, or overwrite its files with --force"
+            raise click.UsageError(f"FOLDER {folder}: {found.name} exists; {remedy}.")
         for name, (columns, rows) in tables.items():
             with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as draft:
                 if form == "parquet":
@@ -82,7 +82,7 @@ def prune(options: Options, file: Path, keep: float | None, after: float | None,
     if (keep is None) == (after is None) or (dry_run and after is None):
         wanted = "--after DATE with --dry-run" if dry_run else "either --keep AGE or --after DATE"
         raise click.UsageError(f"history prune: expected {wanted}; pass, for example, --keep 400d or --after 2026-03-31.")
-    if keep is not None and keep < DAY:
+    if keep is not None and keep < _DAY:
         raise click.UsageError(f"--keep: expected at least a day, got {keep:g} s; pass, for example, 400d.")
     screen, history, before = options.screen(), History(file), file.stat().st_size
     if after is not None:

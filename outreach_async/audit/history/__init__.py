@@ -118,6 +118,7 @@ from outreach_async.audit.history._tables import (
     APPLICATION_ID,
     FORMAT_VERSION,
     TABLES,
+    TEXT_COLUMNS,
     VIEWS,
     Readings,
     domain_sums,
@@ -126,7 +127,7 @@ from outreach_async.audit.history._tables import (
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
 
-__all__ = ["DayFigures", "History", "HistoryError", "Readings"]
+__all__ = ["TEXT_COLUMNS", "DayFigures", "History", "HistoryError", "Readings"]
 
 Kind = Literal["workspace", "campaign", "domain", "mailbox"]
 

@@ -70,6 +70,13 @@ FINDING_TEXTS: Final = (
 TEXT_COLUMNS: Final = frozenset(
     {*FINDING_TEXTS, "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
 )
+"""Names of the columns of `History.tables` that contain text, also if every cell is blank.
+
+Example:
+    ```python
+    print("email" in TEXT_COLUMNS, "sent_30days" in TEXT_COLUMNS)  # -> True False
+    ```
+"""
 
 # The primary key of entities begins with the snapshot: rows are appended, which fills the pages of the file.
 _KEYS: Final = {

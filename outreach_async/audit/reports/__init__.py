@@ -1,6 +1,25 @@
-"""Render a report or a brief as a string: `Path("audit.md").write_text(write(report, format_of("audit.md")))`.
+"""Render a report or a brief as text, Markdown, HTML, JSON or a message of Slack, or summarize it.
 
-The formats `html` and `prometheus` need the extras of the same names. `REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all.
+The formats `html` and `prometheus` need the extras of the same names. `REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all:
+
+```python
+from pathlib import Path
+
+import anyio
+from outreach_async import OutreachClient
+from outreach_async.audit import audit
+from outreach_async.audit.reports import format_of, summarize, write
+
+
+async def main() -> None:
+    async with OutreachClient() as client:
+        report = await audit(client, ["space_1"])
+    Path("audit.md").write_text(write(report, format_of("audit.md")))
+    print(summarize(report).verdict)  # -> Fix 1 mailbox on 1 domain today; nothing is critical.
+
+
+anyio.run(main)
+```
 """
 
 from __future__ import annotations
@@ -16,15 +35,17 @@ from typing import Any, Final
 
 import attrs
 
-from outreach_async._plumbing import escape_formula
+from outreach_async._plumbing import escape_formula, require_module
 from outreach_async.audit._findings import Finding
-from outreach_async.audit._prometheus import render_prometheus
+from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._html_page import Opened, iterate_html, render_brief_html
+from outreach_async.audit.reports._html_page import Opened, iterate_html, load_templates, render_brief_html
 from outreach_async.audit.reports._slack import render_brief_slack
-from outreach_async.audit.reports._text import render_markdown, render_text
+from outreach_async.audit.reports._summary import Summary, Task, summarize
+from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
+from outreach_async.audit.reports._wording import format_time
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
 
@@ -58,12 +79,24 @@ def render_json(report: Report) -> Iterator[str]:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`."""
+    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`.
+
+    Example:
+        ```python
+        print(schema()["type"])  # -> object
+        ```
+    """
     return _read_schema("report")
 
 
 def brief_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`."""
+    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`.
+
+    Example:
+        ```python
+        print(brief_schema()["type"])  # -> object
+        ```
+    """
     return _read_schema("brief")
 
 
@@ -77,11 +110,18 @@ __all__ = [
     "BRIEF_FORMATS",
     "REPORT_FORMATS",
     "SUFFIXES",
+    "StyledReport",
+    "Summary",
+    "Task",
     "brief_schema",
     "format_of",
+    "format_time",
+    "has_format",
+    "iterate",
+    "require_extra",
     "schema",
+    "summarize",
     "write",
-    "write_brief",
 ]
 
 _RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
@@ -104,7 +144,16 @@ _BRIEF_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
 def iterate(
     view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
 ) -> Iterable[str]:
-    """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string."""
+    """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string.
+
+    Raises:
+        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+
+    Example:
+        ```python
+        print(next(iter(iterate(report, "csv"))).partition(",")[0])  # -> rule
+        ```
+    """
     known = _BRIEF_RENDERERS if isinstance(view, Brief) else _RENDERERS
     if form not in known:
         raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
@@ -112,40 +161,72 @@ def iterate(
     return [made] if isinstance(made, str) else made
 
 
-def write(report: Report, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a report as a string.
+def write(view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
+    """Render a report or a brief as a string.
 
     Args:
-        report: The report of an audit.
-        form: Name of the format, one of `REPORT_FORMATS`.
+        view: The report of an audit, or a brief.
+        form: Name of the format, one of `REPORT_FORMATS` for a report, and of `BRIEF_FORMATS` for a brief.
         days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
         opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
 
     Raises:
         InvalidRequest: The format is unknown, or the extra it needs is not installed.
+
+    Example:
+        ```python
+        print(write(report, "markdown").splitlines()[0])  # -> # Mailbox audit
+        ```
     """
-    return "".join(iterate(report, form, days=days, opened=opened))
+    return "".join(iterate(view, form, days=days, opened=opened))
 
 
-def write_brief(brief: Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    """Render a brief as a string. The arguments are those of `write`; the formats are `BRIEF_FORMATS`.
+def require_extra(form: str) -> None:
+    """Check that the extra that a format needs is installed, before an audit of minutes is written in it.
 
     Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+        InvalidRequest: It is not installed.
+
+    Example:
+        ```python
+        require_extra("html")
+        ```
     """
-    return "".join(iterate(brief, form, days=days, opened=opened))
+    if form == "html":
+        load_templates()
+    elif form == "prometheus":
+        require_module(*PROMETHEUS)
 
 
 REPORT_FORMATS: Final = tuple(_RENDERERS)
-"""Names of the formats of a report. The format `terminal` is plain text of at most 80 columns."""
+"""Names of the formats of a report. The format `terminal` is plain text of at most 80 columns.
+
+Example:
+    ```python
+    print(*REPORT_FORMATS)  # -> terminal json csv markdown html prometheus
+    ```
+"""
 
 BRIEF_FORMATS: Final = tuple(_BRIEF_RENDERERS)
-"""Names of the formats of a brief. The format `slack` is the JSON of a message for an incoming webhook."""
+"""Names of the formats of a brief. The format `slack` is the JSON of a message for an incoming webhook.
+
+Example:
+    ```python
+    print(*BRIEF_FORMATS)  # -> terminal json markdown html slack
+    ```
+"""
 
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {".txt": "terminal", ".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown"}
     | {".html": "html", ".htm": "html", ".prom": "prometheus"}
 )
+"""Names of the formats by the suffix of a file.
+
+Example:
+    ```python
+    print(SUFFIXES[".md"])  # -> markdown
+    ```
+"""
 
 _FIRST_BYTES: Final = {
     Report: {
@@ -168,6 +249,14 @@ _HEAD_SIZE: Final = 4096
 
 
 def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
+    """Return whether a file begins like a report, or a brief, in a format, and may therefore be replaced by one.
+
+    Example:
+        ```python
+        Path("audit.md").write_text(write(report, "markdown"))
+        print(has_format("markdown", Path("audit.md")), has_format("csv", Path("audit.md")))  # -> True False
+        ```
+    """
     with path.open("rb") as file:
         return re.match(_FIRST_BYTES[model][form], file.read(_HEAD_SIZE), re.DOTALL) is not None
 
@@ -177,6 +266,11 @@ def format_of(name: str) -> str:
 
     Raises:
         InvalidRequest: The name's suffix belongs to no format.
+
+    Example:
+        ```python
+        print(format_of("audit.prom"))  # -> prometheus
+        ```
     """
     form = SUFFIXES.get(PurePath(name).suffix.lower())
     if form is None:

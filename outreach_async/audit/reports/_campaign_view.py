@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from outreach_async.audit._values import DAY, format_percent
+from outreach_async.audit._values import DAY, format_percent, replace_unprintable
 from outreach_async.audit.campaigns import LIVE, CampaignResults
-from outreach_async.audit.reports._wording import format_date, format_figure, format_span, replace_unprintable
+from outreach_async.audit.reports._wording import format_date, format_figure, format_span
 from outreach_async.audit.reports.brief import Brief, CampaignBrief
 from outreach_async.errors import format_count, shorten
 from outreach_async.models import Number

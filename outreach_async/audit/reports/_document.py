@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._findings import Severity
+from outreach_async.audit._findings import Severity, campaign_label
 from outreach_async.audit._report import Report
+from outreach_async.audit._values import replace_unprintable
 from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.reports._campaign_view import (
     describe_status,
@@ -26,10 +27,7 @@ from outreach_async.audit.reports._campaign_view import (
 from outreach_async.audit.reports._summary import (
     Summary,
     Task,
-    campaign_label,
     count_severity,
-    format_changes,
-    format_headline,
     summarize,
     workspace_label,
 )
@@ -44,19 +42,11 @@ from outreach_async.audit.reports._view import (
     list_unread,
     score_tone,
 )
-from outreach_async.audit.reports._wording import (
-    format_date,
-    format_figure,
-    format_time,
-    replace_unprintable,
-    split_code,
-)
-from outreach_async.audit.reports.brief import Brief, WorkspaceBrief
+from outreach_async.audit.reports._wording import format_date, format_figure, split_code
+from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 
-AUDIT_TITLE: Final = "Mailbox audit"
-BRIEF_TITLE: Final = "Outreach brief"
 CODE: Final = "code"
 STRONG: Final = "strong"
 SOFT: Final = "soft"
@@ -67,7 +57,6 @@ _MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
 _MAX_CAMPAIGNS: Final = 20
 _MAX_DOMAINS: Final = 50
-_MAX_GAPS: Final = 5  # workspaces that a brief lists as missing or out of date
 _COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
 
 
@@ -126,7 +115,7 @@ def build_document(view: Report | Brief) -> Iterator[Block]:
 
 def _report_blocks(report: Report) -> Iterator[Block]:
     summary, (unread, unread_names) = summarize(report), list_unread(report)
-    yield from _head(AUDIT_TITLE, summary, format_changes(summary) if summary.changes else "")
+    yield from _head(summary, summary.changed if summary.changes else "")
     if unread:
         others = [Entry([Span("and "), *_join([Span(name, CODE)] for name in unread_names)])] if unread_names else []
         yield from _section("Not read and not checked", Entries([*(_named(name, error) for name, error in unread), *others]))
@@ -144,13 +133,13 @@ def _report_blocks(report: Report) -> Iterator[Block]:
     yield from _section("What this audit cannot check", Entries(limits))
 
 
-def _head(title: str, summary: Summary, changes: str) -> Iterator[Block]:
+def _head(summary: Summary, changes: str) -> Iterator[Block]:
     counts = [
         Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
     findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
-    lines = [[Span(format_headline(title, summary))], [Span(summary.verdict, STRONG)], findings]
-    yield Title(1, [Span(title)])
+    lines = [[Span(summary.headline)], [Span(summary.verdict, STRONG)], findings]
+    yield Title(1, [Span(summary.title)])
     yield Paragraph([*lines, *([Span(text)] for text in (changes, summary.score_note) if text)])
 
 
@@ -272,8 +261,8 @@ def _domain_blocks(report: Report) -> Iterator[Block]:
 
 
 def _brief_blocks(brief: Brief) -> Iterator[Block]:
-    yield from _head(BRIEF_TITLE, brief, format_changes(brief))
-    if gaps := list(list_gaps(brief)):
+    yield from _head(brief, brief.changed)
+    if gaps := brief.gaps:
         entries = [_named(name, text) if name else Entry([Span(text)]) for name, text in gaps]
         yield from _section("Missing or out of date", Entries(entries))
     # Tasks of severity `error` or worse are urgent; if there are none, all are.
@@ -294,28 +283,6 @@ def _brief_blocks(brief: Brief) -> Iterator[Block]:
 def format_notes(brief: Brief) -> str:
     count = brief.counts[Severity.INFO]
     return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
-
-
-def list_gaps(brief: Brief) -> Iterator[tuple[str, str]]:
-    """Yield a workspace and a description for each gap in the data. No workspace is named if the gap concerns several."""
-    described = ((workspace.id, _describe_gap(workspace, brief.since)) for workspace in brief.workspaces)
-    gaps = [(id_, text) for id_, text in described if text] + [(id_, "is no longer covered.") for id_ in brief.dropped]
-    yield from ((workspace_label(id_, brief.names), replace_unprintable(text)) for id_, text in gaps[:_MAX_GAPS])
-    if len(gaps) > _MAX_GAPS:
-        yield "", f"and {format_count(len(gaps) - _MAX_GAPS, 'more workspace')}"
-    if brief.changes and brief.changes.not_judged:
-        yield "", f"{format_count(brief.changes.not_judged, 'earlier finding')} could not be checked again."
-
-
-def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
-    if workspace.error is not None:
-        read = f"last read {format_time(workspace.since)}" if workspace.since else "never read before"
-        return f"{workspace.error} ({read})"
-    if since is not None and workspace.since is None:
-        return "is covered for the first time."
-    if workspace.since != since:
-        return f"is compared with an older audit ({format_time(workspace.since or 0)})."
-    return ""
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:

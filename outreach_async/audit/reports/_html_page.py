@@ -16,20 +16,16 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._findings import Finding, Severity, campaign_label, subject_name
 from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit._values import format_percent, valid_or_none
+from outreach_async.audit._values import format_percent, replace_unprintable, valid_or_none
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import _campaign_view as campaign_view
 from outreach_async.audit.reports._charts import TONES, Chart, Series, day_of, draw_days, format_day, index_days, last_days, total
-from outreach_async.audit.reports._document import AUDIT_TITLE, BRIEF_TITLE, format_notes, list_gaps
+from outreach_async.audit.reports._document import format_notes
 from outreach_async.audit.reports._summary import (
     Summary,
-    campaign_label,
-    format_changes,
-    format_counts,
-    subject_name,
     summarize,
     workspace_label,
     worst_first_key,
@@ -43,14 +39,7 @@ from outreach_async.audit.reports._view import (
     list_unread,
     score_tone,
 )
-from outreach_async.audit.reports._wording import (
-    format_date,
-    format_figure,
-    format_time,
-    judge_change,
-    replace_unprintable,
-    split_code,
-)
+from outreach_async.audit.reports._wording import format_date, format_figure, format_time, judge_change, split_code
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.models import Number
@@ -99,7 +88,6 @@ def iterate_html(
     recent = [(row, last_days(series, _TREND_DAYS)) for row, series in dated]
     return _render(
         "page.html",
-        AUDIT_TITLE,
         summary,
         report.workspaces,
         report=report,
@@ -127,7 +115,6 @@ def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: 
     return "".join(
         _render(
             "brief.html",
-            BRIEF_TITLE,
             brief,
             workspaces,
             tasks=_view_tasks(brief, workspaces, opened, {}),
@@ -135,13 +122,13 @@ def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: 
             campaigns=campaigns,
             hidden=campaign_view.format_hidden(brief, len(campaigns)),
             sums=campaign_view.format_sums(brief),
-            gaps=list(list_gaps(brief)),
+            gaps=brief.gaps,
             notes=format_notes(brief),
         )
     )
 
 
-def _render(template: str, title: str, summary: Summary, workspaces: Sequence[str], **values: Any) -> Iterator[str]:
+def _render(template: str, summary: Summary, workspaces: Sequence[str], **values: Any) -> Iterator[str]:
     several = len(workspaces) > 1
     label_of = partial(workspace_label, names=summary.names)
     return (
@@ -149,13 +136,13 @@ def _render(template: str, title: str, summary: Summary, workspaces: Sequence[st
         .get_template(template)
         .generate(
             summary=summary,
-            title=title,
+            title=summary.title,
             at=format_time(summary.at),
             subject=label_of(workspaces[0]) if len(workspaces) == 1 else "",
             label_of=label_of,
             place_of=label_of if several else lambda _: "",
-            counts=format_counts(summary.counts),
-            changes=format_changes(summary),
+            counts=summary.counted,
+            changes=summary.changed,
             score_change=_describe_change(summary.score_before, summary.score),
             score_tone=score_tone(summary.score, next((each for each, count in summary.counts.items() if count), None)),
             **values,

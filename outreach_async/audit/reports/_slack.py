@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from outreach_async.audit._findings import Severity
+from outreach_async.audit._values import replace_unprintable
 from outreach_async.audit.reports._document import (
-    BRIEF_TITLE,
     CODE,
     STRONG,
     Block,
@@ -23,7 +23,6 @@ from outreach_async.audit.reports._document import (
     Title,
     build_document,
 )
-from outreach_async.audit.reports._wording import replace_unprintable
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import shorten
 
@@ -58,13 +57,13 @@ def render_brief_slack(brief: Brief) -> str:
         if len(sections) == 1 or (isinstance(block, Title) and block.level == _SECTION):
             sections.append([])
         sections[-1] += _mark_block(block)
-    header = shorten(f"{BRIEF_TITLE}: {brief.verdict}", MAX_HEADER - 3)
+    header = shorten(f"{brief.title}: {brief.verdict}", MAX_HEADER - 3)
     blocks = [{"type": "header", "text": {"type": "plain_text", "text": header}}]
     for lines in sections:
         blocks += map(_section, _pack(lines))
     if len(blocks) > MAX_BLOCKS:
         blocks = [*blocks[: MAX_BLOCKS - 1], _section("The message is too long; the other formats of the brief are complete.")]
-    return f"{json.dumps({'text': _escape(f'{BRIEF_TITLE}: {brief.verdict}'), 'blocks': blocks}, indent=1)}\n"
+    return f"{json.dumps({'text': _escape(f'{brief.title}: {brief.verdict}'), 'blocks': blocks}, indent=1)}\n"
 
 
 def _section(text: str) -> dict[str, Any]:

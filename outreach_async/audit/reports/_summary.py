@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 import attrs
 
-from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._findings import Finding, Severity, group_name, subject_name
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
-from outreach_async.audit.reports._wording import format_span, format_time, replace_unprintable
-from outreach_async.errors import format_count, shorten
-
-MAX_NAME_SHOWN: Final = 60  # characters of a campaign's name
+from outreach_async.audit._values import replace_unprintable
+from outreach_async.audit.reports._wording import format_span, format_time
+from outreach_async.errors import format_count
 
 
 @attrs.frozen(kw_only=True)
@@ -34,7 +32,7 @@ class Task:
 
     Example:
         ```python
-        (task,) = build_brief(report).tasks
+        task, *_ = summarize(report).tasks
         print(task.severity, task.rule, task.title, task.extent)  # -> error OA101 No SPF 1 mailbox on north.example
         ```
     """
@@ -74,6 +72,27 @@ class Task:
 
 @attrs.frozen(kw_only=True)
 class Summary:
+    """The conclusion of an audit, which all formats show: the verdict, the counts, what to stop, and the tasks.
+
+    Attributes:
+        at, since: Times of the audit and of the earlier one, in Unix seconds; `since` is `None` without an earlier one.
+        size, verdict: Numbers of mailboxes, domains, workspaces and campaigns, and the conclusion, as text.
+        mailboxes, names, service_clock: As in `Report`.
+        score, score_before: Score of all mailboxes, and in the earlier report; `None` without checked mailboxes.
+        counts: Number of findings by severity.
+        changes: How the findings of the earlier report and of this one add up; `None` without an earlier one.
+        stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
+        tasks: The open tasks, the most severe first, and within a severity those with news.
+        resolved: Earlier findings that no longer apply, by rule and severity.
+
+    Example:
+        ```python
+        print(summarize(report).headline)  # -> Mailbox audit: 2 mailboxes, 1 domain, ... Score 74.5 of 100.
+        ```
+    """
+
+    title: ClassVar[str] = "Mailbox audit"
+
     at: float
     since: float | None
     size: str
@@ -88,6 +107,29 @@ class Summary:
     resolved: list[Task]
     names: dict[str, str]
     service_clock: bool
+
+    @property
+    def headline(self) -> str:
+        """The size and the score in one line."""
+        score, before = self.score, self.score_before
+        was = "" if before in {None, score} else f", was {before:g}"
+        return f"{self.title}: {self.size}. {'No score.' if score is None else f'Score {score:g} of 100{was}.'}"
+
+    @property
+    def counted(self) -> str:
+        """The numbers of findings by severity, such as `0 critical, 1 error, 0 warnings, 2 notes`."""
+        return ", ".join(count_severity(severity, count) for severity, count in self.counts.items())
+
+    @property
+    def changed(self) -> str:
+        """The numbers of new, resolved and unchanged findings, as a sentence."""
+        changes = self.changes
+        if changes is None or self.since is None:
+            return "There is no earlier brief to compare with."
+        since = f"Since {format_time(self.since)} ({format_span(self.at - self.since)})"
+        unchecked = f", {changes.not_judged:,} not checked this time" if changes.not_judged else ""
+        parts = f"{changes.new:,} new, {changes.resolved:,} resolved, {changes.unchanged:,} unchanged{unchecked}"
+        return f"{since}: {format_count(changes.after, 'finding')}, {changes.before:,} before; {parts}."
 
     @property
     def audited(self) -> str:
@@ -108,6 +150,13 @@ class Summary:
 
 
 def summarize(report: Report) -> Summary:
+    """Return the conclusion of a report, and of its changes if `Report.since` has compared it.
+
+    Example:
+        ```python
+        print(summarize(report).verdict)  # -> Fix 1 mailbox on 1 domain today; nothing is critical.
+        ```
+    """
     diff, score = report.diff, report.scores.overall
     critical = (finding for finding in findings_of(report, Severity.CRITICAL) if not is_about_reading(finding))
     stopped = sorted((worst_first_key(finding), subject_name(finding, report.names)) for finding in critical)
@@ -135,29 +184,9 @@ def summarize(report: Report) -> Summary:
     )
 
 
-def format_headline(title: str, summary: Summary) -> str:
-    score, before = summary.score, summary.score_before
-    was = "" if before in {None, score} else f", was {before:g}"
-    return f"{title}: {summary.size}. {'No score.' if score is None else f'Score {score:g} of 100{was}.'}"
-
-
-def format_counts(counts: Mapping[Severity, int]) -> str:
-    return ", ".join(count_severity(severity, count) for severity, count in counts.items())
-
-
 def count_severity(severity: Severity, count: int) -> str:
     noun = "note" if severity is Severity.INFO else severity.value
     return f"{count:,} critical" if severity is Severity.CRITICAL else format_count(count, noun)
-
-
-def format_changes(summary: Summary) -> str:
-    changes = summary.changes
-    if changes is None or summary.since is None:
-        return "There is no earlier brief to compare with."
-    since = f"Since {format_time(summary.since)} ({format_span(summary.at - summary.since)})"
-    unchecked = f", {changes.not_judged:,} not checked this time" if changes.not_judged else ""
-    parts = f"{changes.new:,} new, {changes.resolved:,} resolved, {changes.unchanged:,} unchanged{unchecked}"
-    return f"{since}: {format_count(changes.after, 'finding')}, {changes.before:,} before; {parts}."
 
 
 def _format_size(report: Report) -> str:
@@ -213,7 +242,7 @@ class Tally:
         # The states of a report that is not compared are those of an earlier comparison.
         self.new[key] += finding.state == "new"
         self.kinds[kind] = None
-        self._names[key] = replace_unprintable(_group_name(finding, names))
+        self._names[key] = replace_unprintable(group_name(finding, names))
         if finding.mailbox or finding.email:
             self._mailboxes.add((finding.workspace, finding.mailbox, finding.email))
 
@@ -237,27 +266,13 @@ def is_about_reading(finding: Finding) -> bool:
     return finding.rule in INCOMPLETE and not any(subjects) and finding.campaign is None
 
 
-def campaign_label(name: str | None, campaign: str) -> str:
-    return replace_unprintable(shorten(name or campaign, MAX_NAME_SHOWN))
-
-
 def workspace_label(workspace: str, names: Mapping[str, str]) -> str:
     name = names.get(workspace)
     return replace_unprintable(workspace if name is None else f"{name} ({workspace})")
 
 
-def subject_name(finding: Finding, names: Mapping[str, str] = MappingProxyType({})) -> str:
-    return finding.email or finding.mailbox or _group_name(finding, names)
-
-
 def worst_first_key(finding: Finding) -> tuple[int, str, str, str]:
     return finding.severity.rank, finding.domain or "", subject_name(finding), finding.rule
-
-
-def _group_name(finding: Finding, names: Mapping[str, str]) -> str:
-    if finding.campaign is not None:
-        return campaign_label(finding.campaign_name, finding.campaign)
-    return finding.domain or finding.server_ip or names.get(finding.workspace, finding.workspace)
 
 
 def _group_of(finding: Finding) -> tuple[str, Hashable]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from outreach_async.audit._report import Report
+from outreach_async.audit._values import replace_unprintable
 from outreach_async.audit.reports._document import (
     CODE,
     SOFT,
@@ -31,7 +32,6 @@ from outreach_async.audit.reports._document import (
     build_document,
     plain,
 )
-from outreach_async.audit.reports._wording import replace_unprintable
 from outreach_async.audit.reports.brief import Brief
 
 if TYPE_CHECKING:
@@ -77,6 +77,17 @@ def render_text(view: Report | Brief) -> str:
 
 @attrs.frozen
 class StyledReport:
+    """A report or a brief that a console of rich prints in colours, as wide as the console.
+
+    Example:
+        ```python
+        from rich.console import Console
+
+        with Path("audit.txt").open("w") as file:
+            Console(file=file).print(StyledReport(report))
+        ```
+    """
+
     report: Report | Brief
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -10,14 +10,9 @@ import attrs
 
 from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
+from outreach_async.audit._values import replace_unprintable
 from outreach_async.audit.reports._summary import is_about_reading, workspace_label
-from outreach_async.audit.reports._wording import (
-    describe_figure,
-    format_figure,
-    format_time,
-    judge_change,
-    replace_unprintable,
-)
+from outreach_async.audit.reports._wording import describe_figure, format_figure, format_time, judge_change
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 

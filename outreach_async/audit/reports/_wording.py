@@ -1,4 +1,4 @@
-"""Format counts, numbers and times for human-readable reports, and make strings safe to print."""
+"""Format numbers and times for human-readable reports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
-from outreach_async.audit._values import DAY, HOUR, MINUTE
+from outreach_async.audit._values import DAY, HOUR, MINUTE, replace_unprintable
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 _YEAR_10000: Final = 253_402_300_800
-
-
-def replace_unprintable(text: str) -> str:
-    """Replace unprintable characters with `?`, because strings from the service may contain control characters."""
-    return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
 
 
 def split_code(text: str) -> list[tuple[bool, str]]:
@@ -30,7 +25,13 @@ def format_figure(value: Number | None) -> str:
 
 
 def format_time(at: float) -> str:
-    """Format a time in UTC, such as `2026-03-02 08:00 UTC`; `an unknown time` if the time is unknown."""
+    """Format a time in Unix seconds as UTC; `an unknown time` if it is 0, or not in the years that calendars have.
+
+    Example:
+        ```python
+        print(format_time(1_772_438_400))  # -> 2026-03-02 08:00 UTC
+        ```
+    """
     if not 0 < at < _YEAR_10000:
         return "an unknown time"
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -7,7 +7,7 @@ import anyio
 from outreach_async import OutreachClient
 from outreach_async.audit import audit
 from outreach_async.audit.history import History, Readings
-from outreach_async.audit.reports import write_brief
+from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
 
 
@@ -21,7 +21,7 @@ async def main() -> None:
     # -> error No SPF - Publish one TXT record ...
     for campaign in brief.campaigns or []:
         print(campaign.name, campaign.sent, campaign.new_sent)  # -> Spring 0 None
-    print(write_brief(brief, "markdown").splitlines()[0])  # -> # Outreach brief
+    print(write(brief, "markdown").splitlines()[0])  # -> # Outreach brief
     history.append(report, readings)
 
 
@@ -38,21 +38,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
 from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import ChangeCounts, Report
 from outreach_async.audit._rules import INCOMPLETE
-from outreach_async.audit._values import to_json_values
+from outreach_async.audit._values import replace_unprintable, to_json_values
 from outreach_async.audit.campaigns import CampaignRow
-from outreach_async.audit.reports._summary import Summary, Task, summarize
+from outreach_async.audit.reports._summary import Summary, Task, summarize, workspace_label
+from outreach_async.audit.reports._wording import format_time
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 __all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_brief"]
 
 BRIEF_VERSION: Final = 1
+_MAX_GAPS: Final = 5  # workspaces that a brief lists as missing or out of date
 _GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
 _COPIED: Final = ("id", "name", "workspace", "status", *_GROWING.values(), "left_to_send", "end")
 
@@ -145,9 +148,23 @@ class Brief(Summary):
         ```
     """
 
+    title: ClassVar[str] = "Outreach brief"
+
     workspaces: list[WorkspaceBrief]
     dropped: list[str]
     campaigns: list[CampaignBrief] | None
+
+    @property
+    def gaps(self) -> list[tuple[str, str]]:
+        """A workspace and a description for each gap in the data. No workspace is named if the gap concerns several."""
+        described = ((workspace.id, _describe_gap(workspace, self.since)) for workspace in self.workspaces)
+        gaps = [(id_, text) for id_, text in described if text] + [(id_, "is no longer covered.") for id_ in self.dropped]
+        shown = [(workspace_label(id_, self.names), replace_unprintable(text)) for id_, text in gaps[:_MAX_GAPS]]
+        if len(gaps) > _MAX_GAPS:
+            shown.append(("", f"and {format_count(len(gaps) - _MAX_GAPS, 'more workspace')}"))
+        if self.changes and self.changes.not_judged:
+            shown.append(("", f"{format_count(self.changes.not_judged, 'earlier finding')} could not be checked again."))
+        return shown
 
     @property
     def resolved_notes(self) -> int:
@@ -193,6 +210,17 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         campaigns=_build_campaigns(report, earlier),
         **about,
     )
+
+
+def _describe_gap(workspace: WorkspaceBrief, since: float | None) -> str:
+    if workspace.error is not None:
+        read = f"last read {format_time(workspace.since)}" if workspace.since else "never read before"
+        return f"{workspace.error} ({read})"
+    if since is not None and workspace.since is None:
+        return "is covered for the first time."
+    if workspace.since != since:
+        return f"is compared with an older audit ({format_time(workspace.since or 0)})."
+    return ""
 
 
 def _build_workspace(workspace: str, report: Report, earlier: Report | None, errors: Mapping[str, str]) -> WorkspaceBrief:
