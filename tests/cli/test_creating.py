@@ -93,23 +93,3 @@ def test_a_refused_key_exits_77(served: Served) -> None:
     served.service.faults.script("create_contact", status(401))
     ended = served(*CREATE, *served.options)
     assert (ended.code, ended.out) == (77, "")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--set", "first_name"), "--set: expected FIELD=VALUE, got 'first_name'; pass, for example, --set first_name=Ann."),
-        (("--set", "=Ann"), "--set: expected FIELD=VALUE, got '=Ann'"),
-        (("--set", "email=a@b.example"), "--set: cannot set the e-mail address; pass it with --email."),
-        (("--set", "title=a", "--set", "title=b"), "--set: the field 'title' is set twice"),
-        (("--set", "custom_1=a", "--set", "PLAN=b"), "--set: the field 'custom_1' is set twice, once as 'PLAN'"),
-        (("--set", "first_nam=a"), "--set: the workspace has no field 'first_nam'; did you mean 'first_name'? Try"),
-        (("--set", "plam=a"), "--set: the workspace has no field 'plam'; did you mean 'Plan'? Try"),
-        (("--set", "zzzzzz=a"), "--set: the workspace has no field 'zzzzzz'; the command 'fields' lists the codes and labels."),
-        (("--email", ""), "email: expected an address, got a blank string"),
-        (("--duplicates", "merge"), "'--duplicates'"),
-    ],
-)
-def test_wrong_usage_creates_nothing_and_exits_2(served: Served, options: tuple[str, ...], message: str) -> None:
-    assert message in served.refused(*CREATE, *options, *served.options)
-    assert "create_contact" not in [request.operation for request in served.service.requests]

@@ -60,26 +60,6 @@ def test_columns_are_printed_as_chosen(shell: Shell, command: str, columns: str,
     assert f"{ended.out.splitlines()[0]}\t".startswith(f"{header}\t")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--columns", "opns"), "--columns: unknown column 'opns'; did you mean 'opens'? Try"),
-        (("--columns", "nope"), "--columns: unknown column 'nope'; the columns are id, status, name, "),
-        (("--columns", ""), "--columns: unknown column ''; the columns are id, "),
-        (("--columns", "id", "--json"), "--columns: conflicts with --json, which prints every value; remove one of the options."),
-        (("--columns", "id", "--format", "json"), "--columns: conflicts with the format json, which prints every value; remove"),
-        (("--format", "csv", "--json"), "--format csv: conflicts with --json; remove one of them, or add --output FILE."),
-        (
-            ("--output", "list.xlsx"),
-            "--output list.xlsx: expected a name ending in one of .csv, .jsonl, .ndjson, .json, .tsv, .txt;",
-        ),
-    ],
-)
-def test_unusable_columns_are_refused(served: Served, options: tuple[str, ...], message: str) -> None:
-    assert message in served.refused("campaigns", *served.options, *options)
-    assert len(served.service.requests) == 0
-
-
 @pytest.mark.thorough
 def test_a_terminal_names_the_columns_that_it_hides(shell: Shell) -> None:
     shown = " ".join(on_terminal("campaigns", *FAKE).err.replace("\x1b[0m", "").replace("\x1b[2m", "").split())

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from support.cli import COMMANDS as EVERY
-from support.cli import KEY, LOGGER, SHARED, Ended, Shell, save_contacts
+from support.cli import LOGGER, SHARED, Ended, Shell, save_contacts
 
 from outreach_async.fake import FakeService
 
@@ -124,23 +124,3 @@ def test_every_command_has_help(shell: Shell, name: str, flag: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: {' '.join(('outreach-async', *name.split()))} [OPTIONS]")
     assert "-h, --help" in ended.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("mailboxes", "--workspace", "mailbox_3"), "what looks like a mailbox id (mailbox_...); pass the id of a workspace"),
-        (("contacts", "create", "--email", "a@b.example", "--campaign", "space_1"), "(space_...); pass the id of a campaign, as"),
-        (("contacts", "create", "--email", "a@b.example", "--owner-key", "space_1"), "(space_...); pass the API key of the user"),
-        (("import", "x.csv", "--workspace", KEY), "what looks like an owner_key (key_***); pass the id of a workspace"),
-        (("steps", "space_1"), "CAMPAIGN: expected a string starting with 'camp_', got what looks like a workspace id"),
-        (
-            ("audit", "--workspace", "space_1", "--workspace", "mailbox_1"),
-            "--workspace: expected a string starting with 'space_'",
-        ),
-    ],
-)
-def test_an_id_of_another_kind_is_an_error_that_says_so(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
-    err = shell.refused(*arguments, "--base-url", "http://127.0.0.1:1")
-    assert message in err
-    assert KEY not in err
