@@ -5,7 +5,7 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Literal, Required, Self, TypedDict
+from typing import Final, Literal, Required, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -25,6 +25,8 @@ DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "
 MAX_MAILBOX_DISPLAY: Final = 2000  # mailboxes per page; the API documentation states no other limit of a page
 
 Unset = msgspec.UnsetType
+Seconds: TypeAlias = float | Unset | None
+"""A time limit of a call: `None` for no limit, and `UNSET` for the client's."""
 
 UNSET: Final = msgspec.UNSET
 """The value of a field that was not set. Unlike `None`, which is sent as null, `UNSET` is not sent.

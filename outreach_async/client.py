@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from outreach_async._wire_words import ID_PREFIXES, UNSET
+import outreach_async  # importing the class must be fast: annotations name what this package imports when it is used
+from outreach_async._wire_words import ID_PREFIXES, UNSET, Seconds
 from outreach_async.transport._secret import drop_frames
 
-if TYPE_CHECKING:  # importing the class must be fast; its methods import the modules that do the work
+if TYPE_CHECKING:  # the methods import the modules that do the work
+    import outreach_async.hooks
     from outreach_async._core.engine import Engine
-    from outreach_async._core.limits import Rate
-    from outreach_async._core.retry import RetryPolicy
-    from outreach_async.hooks import Hook
-    from outreach_async.resources import Seconds, Settings
-    from outreach_async.transport._wire import Response, Transport
+    from outreach_async.resources import Campaigns, Contacts, Mailboxes, Settings, Workspaces
+
+
+class _Resource:
+    """Shows on the class what each client has, to tools such as `unittest.mock.create_autospec`."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name.capitalize()
+
+    def __get__(self, _client: None, _owner: type) -> Any:
+        return getattr(import_module("outreach_async.resources"), self._name)
 
 
 class OutreachClient:
@@ -54,6 +63,14 @@ class OutreachClient:
         ```
     """
 
+    if TYPE_CHECKING:
+        campaigns: Campaigns
+        mailboxes: Mailboxes
+        contacts: Contacts
+        workspaces: Workspaces
+    else:
+        campaigns, mailboxes, contacts, workspaces = (_Resource() for _ in range(4))
+
     @drop_frames
     def __init__(
         self,
@@ -61,15 +78,15 @@ class OutreachClient:
         *,
         owner_key: str | None = None,
         workspace: str | None = None,
-        transport: Transport | None = None,
+        transport: outreach_async.Transport | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = 30.0,
         deadline: float | None = 120.0,
         max_in_flight: int = 64,
-        rate: float | Rate | None = None,
+        rate: float | outreach_async.Rate | None = None,
         max_retries: int | None = None,
-        retry: RetryPolicy | None = None,
-        hooks: Iterable[Hook] = (),
+        retry: outreach_async.RetryPolicy | None = None,
+        hooks: Iterable[outreach_async.hooks.Hook] = (),
     ) -> None:
         from outreach_async._core.arguments import require_headers, require_number, require_seconds
         from outreach_async._core.attempts import CallOptions
@@ -136,8 +153,8 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
         max_retries: int | None = None,
-        retry: RetryPolicy | None = None,
-        hooks: Iterable[Hook] | None = None,
+        retry: outreach_async.RetryPolicy | None = None,
+        hooks: Iterable[outreach_async.hooks.Hook] | None = None,
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
@@ -177,7 +194,7 @@ class OutreachClient:
         headers: Mapping[str, str] | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
-    ) -> Response:
+    ) -> outreach_async.Response:
         """Send any request and return its response, whatever the status, for endpoints that this library does not know.
 
         The request is retried only if no byte of it was sent.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
 import attrs
 
+from outreach_async import bulk, store
 from outreach_async._core import operations
 from outreach_async._core.arguments import (
     choose_contact,
@@ -30,10 +31,10 @@ from outreach_async._core.events import Observer, configure_logging, warn_of_cle
 from outreach_async._core.limits import Rate
 from outreach_async._core.operations import KEY_REMEDY, ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._core.retry import RetryPolicy
-from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
+from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Seconds, Unset
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Target
+from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Page, Target
 from outreach_async.pagination import Pager
 from outreach_async.transport._backends import create_transport
 from outreach_async.transport._secret import OWNER_KEY, Secret, drop_frames, hide
@@ -41,11 +42,8 @@ from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import ArrowStream, Blank, BulkRun, Numbers, Order, Repeats
     from outreach_async.bulk._targets import Targets
     from outreach_async.hooks import Hook
-    from outreach_async.store.journal import JournalStore
-    from outreach_async.store.ledger import Changed, Ledger
 
 T = TypeVar("T", bound=Campaign | Mailbox)
 
@@ -53,7 +51,6 @@ RowValue: TypeAlias = "NewContact | ContactRow | Mapping[str, Any] | tuple[NewCo
 """A row of `create_many`: a contact, with its target if it has its own."""
 
 UndecodableAction = Literal["raise", "keep"]
-Seconds = float | Unset | None
 
 _MAX_OPTION_SETS: Final = 64  # maximum number of sets of request options that a client caches, for example one set per campaign
 
@@ -94,7 +91,10 @@ class _Resource:
         require_number("page", page, least=0)  # the API documentation does not show whether pages start at 0 or 1
         if most is not None:
             require_number("max_items", most, least=1)
-        return Pager(lambda number: self._engine.run(build_page(number), options, self._throttle), page, most)
+        return Pager(partial(self._fetch, build_page, options), page, most)
+
+    def _fetch(self, build_page: PageBuilder[T], options: CallOptions, number: int) -> Coroutine[Any, Any, Page[T]]:
+        return self._engine.run(build_page(number), options, self._throttle)
 
 
 class Campaigns(_Resource):
@@ -281,21 +281,21 @@ class Contacts(_Resource):
     @drop_frames
     def create_many(
         self,
-        rows: Iterable[RowValue] | AsyncIterable[RowValue] | ArrowStream,
+        rows: Iterable[RowValue] | AsyncIterable[RowValue] | bulk.ArrowStream,
         *,
         duplicates: DuplicatePolicy = "skip",
         strict_validation: bool = True,
         campaign: str | None = None,
         concurrency: int = 64,
-        order: Order = "completion",
-        repeats: Repeats = "serial",
-        numbers: Numbers = "format",
+        order: bulk.Order = "completion",
+        repeats: bulk.Repeats = "serial",
+        numbers: bulk.Numbers = "format",
         normalise: bool | None = None,
-        blank: Blank | None = None,
-        journal: str | PathLike[str] | JournalStore | None = None,
-        ledger: str | PathLike[str] | Ledger | None = None,
+        blank: bulk.Blank | None = None,
+        journal: str | PathLike[str] | store.journal.JournalStore | None = None,
+        ledger: str | PathLike[str] | store.ledger.Ledger | None = None,
         max_age: float | timedelta | None = None,
-        changed: Changed = "send",
+        changed: store.ledger.Changed = "send",
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -306,7 +306,7 @@ class Contacts(_Resource):
         workspace: str | None = None,
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
-    ) -> BulkRun:
+    ) -> bulk.BulkRun:
         """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
 
         Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`. Rows are read on demand. A

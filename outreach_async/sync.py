@@ -55,20 +55,15 @@ from outreach_async._plumbing import ReadRows, Source, drop_frames, hide_key
 from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Page
+from outreach_async.models import Campaign, CampaignSteps, FieldList, Mailbox, Number, Page, ResponseInfo, Undecodable  # noqa: F401 - a name in inherited annotations
 from outreach_async.pagination import Collected, PageCursor, Pager, next_items
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 
 if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
     from collections.abc import Iterable  # noqa: F401 - a name in a mirrored signature
 
-    from outreach_async import (
-        RetryPolicy,  # noqa: F401 - a name in a mirrored signature
-        Transport,  # noqa: F401 - a name in a mirrored signature
-    )
-    from outreach_async.hooks import Hook  # noqa: F401 - a name in a mirrored signature
-    from outreach_async.rates import Rate  # noqa: F401 - a name in a mirrored signature
-    from outreach_async.resources import Seconds  # noqa: F401 - a name in a mirrored signature
+    from outreach_async import bulk, store  # noqa: F401 - as above
+    from outreach_async._plumbing import Seconds  # noqa: F401 - as above
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
@@ -93,6 +88,16 @@ def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable
     return decorate
 
 
+class _Resource:
+    """Shows on the class what each client has, to tools such as `unittest.mock.create_autospec`."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = f"Sync{name.capitalize()}"
+
+    def __get__(self, _client: None, _owner: type) -> Any:
+        return globals()[self._name]
+
+
 class SyncClient:
     """A synchronous client of the outreach service, for scripts. Use it as a context manager.
 
@@ -105,6 +110,14 @@ class SyncClient:
             print([mailbox.email for mailbox in client.mailboxes.list()])  # -> ['ada@north.example', 'bob@north.example']
         ```
     """
+
+    if TYPE_CHECKING:
+        campaigns: SyncCampaigns
+        mailboxes: SyncMailboxes
+        contacts: SyncContacts
+        workspaces: SyncWorkspaces
+    else:
+        campaigns, mailboxes, contacts, workspaces = (_Resource() for _ in range(4))
 
     @_mirrors(OutreachClient.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -179,6 +192,160 @@ class SyncClient:
     def __repr__(self) -> str:
         """Show the transport and the workspace, never the key."""
         return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
+
+
+# The event loop of a client, which runs in a thread of its own.
+
+
+class _Interruptible:
+    """Work in an event loop, which an exception in the calling thread cancels."""
+
+    _scope: anyio.CancelScope | None = None  # None if the work was interrupted before it reached the event loop
+
+    def __init__(self, portal: BlockingPortal, work: Callable[[], Awaitable[Any]]) -> None:
+        self._portal, self._work = portal, work
+
+    async def run(self) -> Any:
+        with anyio.CancelScope() as self._scope:
+            return await self._work()
+
+    def _cancel(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def await_step(self, step: Callable[[], Any], result: Future[Any] | None = None) -> Any:
+        """Call a function in the event loop. Wait for the result, by default for what the function returns."""
+        try:
+            self.started = self._portal.start_task_soon(step)
+            future, ended = result or self.started, Lock()
+            ended.acquire()
+            future.add_done_callback(lambda _: ended.release())
+            while not ended.acquire(timeout=_INTERRUPT_DELAY):  # `concurrent.futures.wait` would take twice as long
+                pass
+            return future.result()
+        except BaseException as error:
+            if isinstance(error, OutreachError):
+                drop_tracebacks(error)  # the frames may contain secrets
+            # A KeyboardInterrupt can come before the future of the work is known, so cancelling the future is not enough.
+            with suppress(RuntimeError):  # the event loop has ended, and the work with it
+                self._portal.start_task_soon(self._cancel)  # runs after the step has started, as the event loop keeps their order
+            raise
+
+
+class _BlockFailed(Exception):
+    """Stands for the exception that left a `with` block of the caller."""
+
+
+class _SharedLoop:
+    """An event loop that runs while any of its users needs it."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._exits = Lock(), 0, ExitStack()
+
+    @contextmanager
+    def use(self) -> Iterator[BlockingPortal]:
+        with self._lock:  # until the event loop has started or ended: the next one cannot start before
+            if not self._users:
+                self._portal = self._exits.enter_context(start_blocking_portal())
+            self._users += 1
+        try:
+            yield self._portal
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._exits.close()
+
+
+_SHARED: Final[dict[int, _SharedLoop]] = {}
+
+
+def run_loop(modules: Mapping[str, Any] = sys.modules) -> AbstractContextManager[BlockingPortal]:
+    """Return a context manager that runs an event loop beside the caller. Under gevent, the callers in an OS thread share it."""
+    # If gevent has replaced threads by greenlets, the event loop runs in the OS thread of its callers, and asyncio allows one.
+    gevent = modules.get("gevent.monkey")
+    if gevent is None or not gevent.is_module_patched("threading"):
+        return start_blocking_portal()
+    if vars(from_thread)["Lock"] is gevent.get_original("threading", "Lock"):
+        got = "a call after anyio was imported, whose locks would stop every greenlet"
+        raise InvalidRequest(f"gevent: expected monkey.patch_all() before other imports, got {got}; call it first in the program")
+    return _SHARED.setdefault(threading.get_native_id(), _SharedLoop()).use()
+
+
+class ClientLoop:
+    """The event loop of a client, in a separate thread."""
+
+    def __init__(self) -> None:
+        self.portal: BlockingPortal | None = None
+        self._process = os.getpid()
+
+    def start(self, exits: ExitStack) -> None:
+        """Start the event loop. The stack stops it."""
+        exits.callback(setattr, self, "portal", None)  # calls after the end of the loop raise an error
+        self.portal, self._process = exits.enter_context(run_loop()), os.getpid()
+        exits.callback(self._abandon_after_fork)
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    def _abandon_after_fork(self) -> None:
+        # A forked child has no thread that runs the event loop. Without this, its end would wait for the event loop forever.
+        if self.portal is not None and self._is_inherited:
+            self.portal._event_loop_thread_id = None  # noqa: SLF001 - there is no other way to end a portal of another process
+
+    def run(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T:
+        work = _Interruptible(self.require_portal(), lambda: function(*arguments, **options))
+        result: T = work.await_step(work.run)
+        return result
+
+    @contextmanager
+    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter and leave an async context manager in the event loop. A Ctrl-C ends the waits for both."""
+        # `BlockingPortal.wrap_async_context_manager` waits without a timeout, and can miss a Ctrl-C; see `_INTERRUPT_DELAY`.
+        entered: Future[tuple[T, anyio.Event]] = Future()
+        failed = False
+
+        def raise_failure() -> None:
+            if failed:
+                raise _BlockFailed  # for the manager; the exception itself propagates in the calling thread
+
+        async def enter_and_leave() -> None:
+            try:
+                with suppress(_BlockFailed):
+                    async with manager as value:
+                        leaving = anyio.Event()
+                        entered.set_result((value, leaving))
+                        await leaving.wait()
+                        raise_failure()
+            except BaseException as error:
+                if not entered.done():
+                    entered.set_exception(error)
+                raise
+
+        work = _Interruptible(self.require_portal(), enter_and_leave)
+        value, leaving = work.await_step(work.run, entered)
+        held = work.started
+        try:
+            yield value
+        except BaseException:
+            failed = True
+            raise
+        finally:
+            if not self._is_inherited:
+                work.await_step(leaving.set, held)
+
+    def require_portal(self) -> BlockingPortal:
+        if self.portal is None:
+            remedy = "use it inside `with SyncClient() as client:`"
+            raise InvalidRequest(f"client: expected an open client, got a closed one; {remedy}")
+        if self._is_inherited:
+            got = "one that was opened before this process was forked"
+            raise InvalidRequest(f"client: expected a client of this process, got {got}; make a new client")
+        return self.portal
+
+
+# Pages and runs.
 
 
 @attrs.frozen(kw_only=True)
@@ -503,154 +670,3 @@ class CallerRows(ReadRows):
             raise row.failure or StopAsyncIteration
         self._call_if_low()
         return row
-
-
-# The event loop of a client, which runs in a thread of its own.
-
-
-class _Interruptible:
-    """Work in an event loop, which an exception in the calling thread cancels."""
-
-    _scope: anyio.CancelScope | None = None  # None if the work was interrupted before it reached the event loop
-
-    def __init__(self, portal: BlockingPortal, work: Callable[[], Awaitable[Any]]) -> None:
-        self._portal, self._work = portal, work
-
-    async def run(self) -> Any:
-        with anyio.CancelScope() as self._scope:
-            return await self._work()
-
-    def _cancel(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
-
-    def await_step(self, step: Callable[[], Any], result: Future[Any] | None = None) -> Any:
-        """Call a function in the event loop. Wait for the result, by default for what the function returns."""
-        try:
-            self.started = self._portal.start_task_soon(step)
-            future, ended = result or self.started, Lock()
-            ended.acquire()
-            future.add_done_callback(lambda _: ended.release())
-            while not ended.acquire(timeout=_INTERRUPT_DELAY):  # `concurrent.futures.wait` would take twice as long
-                pass
-            return future.result()
-        except BaseException as error:
-            if isinstance(error, OutreachError):
-                drop_tracebacks(error)  # the frames may contain secrets
-            # A KeyboardInterrupt can come before the future of the work is known, so cancelling the future is not enough.
-            with suppress(RuntimeError):  # the event loop has ended, and the work with it
-                self._portal.start_task_soon(self._cancel)  # runs after the step has started, as the event loop keeps their order
-            raise
-
-
-class _BlockFailed(Exception):
-    """Stands for the exception that left a `with` block of the caller."""
-
-
-class _SharedLoop:
-    """An event loop that runs while any of its users needs it."""
-
-    def __init__(self) -> None:
-        self._lock, self._users, self._exits = Lock(), 0, ExitStack()
-
-    @contextmanager
-    def use(self) -> Iterator[BlockingPortal]:
-        with self._lock:  # until the event loop has started or ended: the next one cannot start before
-            if not self._users:
-                self._portal = self._exits.enter_context(start_blocking_portal())
-            self._users += 1
-        try:
-            yield self._portal
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    self._exits.close()
-
-
-_SHARED: Final[dict[int, _SharedLoop]] = {}
-
-
-def run_loop(modules: Mapping[str, Any] = sys.modules) -> AbstractContextManager[BlockingPortal]:
-    """Return a context manager that runs an event loop beside the caller. Under gevent, the callers in an OS thread share it."""
-    # If gevent has replaced threads by greenlets, the event loop runs in the OS thread of its callers, and asyncio allows one.
-    gevent = modules.get("gevent.monkey")
-    if gevent is None or not gevent.is_module_patched("threading"):
-        return start_blocking_portal()
-    if vars(from_thread)["Lock"] is gevent.get_original("threading", "Lock"):
-        got = "a call after anyio was imported, whose locks would stop every greenlet"
-        raise InvalidRequest(f"gevent: expected monkey.patch_all() before other imports, got {got}; call it first in the program")
-    return _SHARED.setdefault(threading.get_native_id(), _SharedLoop()).use()
-
-
-class ClientLoop:
-    """The event loop of a client, in a separate thread."""
-
-    def __init__(self) -> None:
-        self.portal: BlockingPortal | None = None
-        self._process = os.getpid()
-
-    def start(self, exits: ExitStack) -> None:
-        """Start the event loop. The stack stops it."""
-        exits.callback(setattr, self, "portal", None)  # calls after the end of the loop raise an error
-        self.portal, self._process = exits.enter_context(run_loop()), os.getpid()
-        exits.callback(self._abandon_after_fork)
-
-    @property
-    def _is_inherited(self) -> bool:
-        return self._process != os.getpid()
-
-    def _abandon_after_fork(self) -> None:
-        # A forked child has no thread that runs the event loop. Without this, its end would wait for the event loop forever.
-        if self.portal is not None and self._is_inherited:
-            self.portal._event_loop_thread_id = None  # noqa: SLF001 - there is no other way to end a portal of another process
-
-    def run(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T:
-        work = _Interruptible(self.require_portal(), lambda: function(*arguments, **options))
-        result: T = work.await_step(work.run)
-        return result
-
-    @contextmanager
-    def hold(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """Enter and leave an async context manager in the event loop. A Ctrl-C ends the waits for both."""
-        # `BlockingPortal.wrap_async_context_manager` waits without a timeout, and can miss a Ctrl-C; see `_INTERRUPT_DELAY`.
-        entered: Future[tuple[T, anyio.Event]] = Future()
-        failed = False
-
-        def raise_failure() -> None:
-            if failed:
-                raise _BlockFailed  # for the manager; the exception itself propagates in the calling thread
-
-        async def enter_and_leave() -> None:
-            try:
-                with suppress(_BlockFailed):
-                    async with manager as value:
-                        leaving = anyio.Event()
-                        entered.set_result((value, leaving))
-                        await leaving.wait()
-                        raise_failure()
-            except BaseException as error:
-                if not entered.done():
-                    entered.set_exception(error)
-                raise
-
-        work = _Interruptible(self.require_portal(), enter_and_leave)
-        value, leaving = work.await_step(work.run, entered)
-        held = work.started
-        try:
-            yield value
-        except BaseException:
-            failed = True
-            raise
-        finally:
-            if not self._is_inherited:
-                work.await_step(leaving.set, held)
-
-    def require_portal(self) -> BlockingPortal:
-        if self.portal is None:
-            remedy = "use it inside `with SyncClient() as client:`"
-            raise InvalidRequest(f"client: expected an open client, got a closed one; {remedy}")
-        if self._is_inherited:
-            got = "one that was opened before this process was forked"
-            raise InvalidRequest(f"client: expected a client of this process, got {got}; make a new client")
-        return self.portal

@@ -7,8 +7,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from copy import copy
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 
 import anyio
 import attrs
@@ -20,7 +19,7 @@ from outreach_async._core.events import LOGGER, log_failure, log_response, log_r
 from outreach_async._core.limits import Rate, RateLimiter, RatePoller
 from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._core.responses import build_status_error, parse_retry_after, read_named_wait, scrub_error
-from outreach_async.errors import DeadlineExceeded, OutreachError, RateLimited, TransportError, drop_tracebacks
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
@@ -73,9 +72,15 @@ class Engine:
         """Return an engine with another retry policy and observer, which shares connections, limits and the retry budget."""
         if policy is self.policy and observer is self.observer:
             return self
-        engine = copy(self)
+        engine = object.__new__(type(self))
+        vars(engine).update(vars(self))
         engine.policy, engine.observer, engine.throttle = policy, observer, self.throttle.with_policy(policy)
         return engine
+
+    def __reduce_ex__(self, _protocol: object, /) -> NoReturn:
+        """Say why a client, a resource, a pager or a run cannot be pickled: all of them refer to an engine."""
+        remedy = "pass the client's options, and make a client in each process"
+        raise InvalidRequest(f"pickle: expected data that can be copied, got a client or an object of a client; {remedy}")
 
     def clock(self) -> Callable[[], float]:
         """Prepare the rate limiter for the running event loop, and return the clock of this loop."""

@@ -26,6 +26,104 @@ MAX_HISTORY: Final = 100  # earlier audits in the history of a report
 
 
 @attrs.frozen(kw_only=True)
+class Delta:
+    """A number, such as a score, that changed between two audits.
+
+    Attributes:
+        kind, key: Kind of the subject, and its id, domain or address; the key is empty for the whole audit.
+        name: Address of the mailbox, name of the campaign or workspace, otherwise the key.
+        rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
+        figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
+        before, after: Earlier and current value; `None` if there is none.
+
+    Example:
+        ```python
+        fake.set_mailbox("mailbox_2", spf=True)
+        delta, *_ = (await audit(client, ["space_1"])).since(report).diff.scores
+        print(delta.figure, delta.before, delta.after)  # -> score 74.5 100.0
+        ```
+    """
+
+    kind: SubjectKind
+    key: str
+    name: str
+    rule: str | None = None
+    figure: str
+    before: Number | None
+    after: Number | None
+
+
+@attrs.frozen(kw_only=True)
+class ChangeCounts:
+    """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
+
+    Attributes:
+        before, after: Numbers of findings in the earlier and in the later audit.
+        new, unchanged, resolved, not_judged: Numbers of findings in each list of the `Diff`.
+
+    Example:
+        ```python
+        print(report.since(report).diff.counts.unchanged)  # -> 1
+        ```
+    """
+
+    before: int
+    after: int
+    new: int
+    unchanged: int
+    resolved: int
+    not_judged: int
+
+
+@attrs.frozen(kw_only=True)
+class Diff:
+    """The changes since an earlier audit.
+
+    Attributes:
+        at: Time of the earlier audit, in Unix seconds.
+        new, unchanged: Findings that only this audit has, and those that both have, even if their numbers have changed.
+        resolved: Earlier findings that no longer apply.
+        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
+        deltas, scores: Changes of the numbers in unchanged findings, and of scores and totals.
+        added_workspaces, removed_workspaces: Ids of workspaces that only the later, or only the earlier audit covers.
+
+    Example:
+        ```python
+        fake.set_mailbox("mailbox_2", spf=True)
+        print((await audit(client, ["space_1"])).since(report).diff.resolved[0].rule)  # -> OA101
+        ```
+    """
+
+    at: float
+    new: list[Finding]
+    unchanged: list[Finding]
+    resolved: list[Finding]
+    not_judged: list[Finding] = attrs.field(factory=list)
+    deltas: list[Delta] = attrs.field(factory=list)
+    scores: list[Delta] = attrs.field(factory=list)
+    added_workspaces: list[str] = attrs.field(factory=list)
+    removed_workspaces: list[str] = attrs.field(factory=list)
+
+    @property
+    def counts(self) -> ChangeCounts:
+        """The numbers of findings before and after, and how they add up."""
+        new, unchanged, resolved, not_judged = map(len, (self.new, self.unchanged, self.resolved, self.not_judged))
+        return ChangeCounts(
+            before=unchanged + resolved + not_judged,
+            after=unchanged + new,
+            new=new,
+            unchanged=unchanged,
+            resolved=resolved,
+            not_judged=not_judged,
+        )
+
+    @property
+    def empty(self) -> bool:
+        """True if there are no changes, and every earlier finding could be checked again."""
+        return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
+
+
+@attrs.frozen(kw_only=True)
 class Report:
     """The result of an audit.
 
@@ -226,104 +324,6 @@ def history_point(report: Report) -> HistoryPoint:
 
 
 SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
-
-
-@attrs.frozen(kw_only=True)
-class Delta:
-    """A number, such as a score, that changed between two audits.
-
-    Attributes:
-        kind, key: Kind of the subject, and its id, domain or address; the key is empty for the whole audit.
-        name: Address of the mailbox, name of the campaign or workspace, otherwise the key.
-        rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
-        figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
-        before, after: Earlier and current value; `None` if there is none.
-
-    Example:
-        ```python
-        fake.set_mailbox("mailbox_2", spf=True)
-        delta, *_ = (await audit(client, ["space_1"])).since(report).diff.scores
-        print(delta.figure, delta.before, delta.after)  # -> score 74.5 100.0
-        ```
-    """
-
-    kind: SubjectKind
-    key: str
-    name: str
-    rule: str | None = None
-    figure: str
-    before: Number | None
-    after: Number | None
-
-
-@attrs.frozen(kw_only=True)
-class ChangeCounts:
-    """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
-
-    Attributes:
-        before, after: Numbers of findings in the earlier and in the later audit.
-        new, unchanged, resolved, not_judged: Numbers of findings in each list of the `Diff`.
-
-    Example:
-        ```python
-        print(report.since(report).diff.counts.unchanged)  # -> 1
-        ```
-    """
-
-    before: int
-    after: int
-    new: int
-    unchanged: int
-    resolved: int
-    not_judged: int
-
-
-@attrs.frozen(kw_only=True)
-class Diff:
-    """The changes since an earlier audit.
-
-    Attributes:
-        at: Time of the earlier audit, in Unix seconds.
-        new, unchanged: Findings that only this audit has, and those that both have, even if their numbers have changed.
-        resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
-        deltas, scores: Changes of the numbers in unchanged findings, and of scores and totals.
-        added_workspaces, removed_workspaces: Ids of workspaces that only the later, or only the earlier audit covers.
-
-    Example:
-        ```python
-        fake.set_mailbox("mailbox_2", spf=True)
-        print((await audit(client, ["space_1"])).since(report).diff.resolved[0].rule)  # -> OA101
-        ```
-    """
-
-    at: float
-    new: list[Finding]
-    unchanged: list[Finding]
-    resolved: list[Finding]
-    not_judged: list[Finding] = attrs.field(factory=list)
-    deltas: list[Delta] = attrs.field(factory=list)
-    scores: list[Delta] = attrs.field(factory=list)
-    added_workspaces: list[str] = attrs.field(factory=list)
-    removed_workspaces: list[str] = attrs.field(factory=list)
-
-    @property
-    def counts(self) -> ChangeCounts:
-        """The numbers of findings before and after, and how they add up."""
-        new, unchanged, resolved, not_judged = map(len, (self.new, self.unchanged, self.resolved, self.not_judged))
-        return ChangeCounts(
-            before=unchanged + resolved + not_judged,
-            after=unchanged + new,
-            new=new,
-            unchanged=unchanged,
-            resolved=resolved,
-            not_judged=not_judged,
-        )
-
-    @property
-    def empty(self) -> bool:
-        """True if there are no changes, and every earlier finding could be checked again."""
-        return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
 def _compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:

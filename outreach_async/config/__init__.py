@@ -110,7 +110,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from outreach_async._plumbing import drop_frames, hide_key, trim
+from outreach_async._plumbing import (
+    Backend,  # noqa: F401 - a name in inherited annotations
+    drop_frames,
+    hide_key,
+    trim,
+)
 from outreach_async.config._file import (
     FILE_NAME,
     ConfiguredWorkspace,

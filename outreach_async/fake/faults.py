@@ -62,33 +62,6 @@ WireFaultKind = Literal[
 
 
 @attrs.frozen
-class Exchange:
-    """The result of one request.
-
-    Attributes:
-        response: The response; `None` if a wire fault prevented the service from executing the request.
-        fault: The wire fault to reproduce; `None` if there is none.
-        struck: The label of the fault that fired; `ok` if no fault fired.
-
-    Example:
-        ```python
-        exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
-        print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
-        ```
-    """
-
-    response: Response | None
-    fault: WireFault | None
-    struck: str = attrs.field(default="ok", eq=False)
-
-
-class Service(Protocol):
-    """The interface of an object that executes requests for the fake's transport and server."""
-
-    def exchange(self, request: Request, /) -> Exchange: ...
-
-
-@attrs.frozen
 class Fault:
     """A fault to inject, created by a function of this module. The instance `ok` injects nothing.
 
@@ -132,6 +105,33 @@ class WireFault(Fault):
     kind: WireFaultKind
     size: int = 0
     seconds: float = 0.0
+
+
+@attrs.frozen
+class Exchange:
+    """The result of one request.
+
+    Attributes:
+        response: The response; `None` if a wire fault prevented the service from executing the request.
+        fault: The wire fault to reproduce; `None` if there is none.
+        struck: The label of the fault that fired; `ok` if no fault fired.
+
+    Example:
+        ```python
+        exchange = fake.exchange(Request("GET", "/workspaces/space_1/all-fields"))
+        print(exchange.response.status, exchange.fault, exchange.struck)  # -> 200 None ok
+        ```
+    """
+
+    response: Response | None
+    fault: WireFault | None
+    struck: str = attrs.field(default="ok", eq=False)
+
+
+class Service(Protocol):
+    """The interface of an object that executes requests for the fake's transport and server."""
+
+    def exchange(self, request: Request, /) -> Exchange: ...
 
 
 def status(

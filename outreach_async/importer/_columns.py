@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -19,6 +19,7 @@ from outreach_async._plumbing import (
     hint_similar,
     order_fields,
 )
+from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import (
@@ -42,9 +43,6 @@ from outreach_async.importer._unmapped import (
     unmapped_error,
 )
 from outreach_async.models import WorkspaceField
-
-if TYPE_CHECKING:
-    from outreach_async.client import OutreachClient  # needed only by type checkers
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")

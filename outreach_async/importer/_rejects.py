@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import attrs
 
-from outreach_async import Outcome
+from outreach_async import Outcome, store
 from outreach_async._plumbing import (
     FAILED_OUTCOMES,
     STANDARD_FIELDS,
@@ -33,9 +33,6 @@ from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, join_cells, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.importer._unmapped import IGNORE
-
-if TYPE_CHECKING:
-    from outreach_async.store.journal import JournalStore
 
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
@@ -218,7 +215,7 @@ def rejects_of(
         yield reject(numbers[outcome.index], record.cells, outcome, lambda index: RowNumber(unit, numbers[index]), text)
 
 
-def spooled_rejects(journal: JournalStore) -> tuple[tuple[str, ...], Iterator[Reject]]:
+def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...], Iterator[Reject]]:
     """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`).
 
     The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
@@ -250,7 +247,7 @@ def _string_members(outcome: ContactOutcome) -> dict[str, str]:
 
 
 def export_rejects(
-    path: Path, file: File | None, journal: JournalStore, unit: RowUnit = "line", *, is_finished: bool = True
+    path: Path, file: File | None, journal: store.journal.JournalStore, unit: RowUnit = "line", *, is_finished: bool = True
 ) -> int:
     """Write the failed rows of a run to a rejects file, and return their number."""
     if file is None:

@@ -29,6 +29,8 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 
 from outreach_async._plumbing import require_seconds, require_workspace_ids
+from outreach_async.audit.history import History
+from outreach_async.client import OutreachClient
 from outreach_async.errors import OutreachError
 from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
 from outreach_async.mcp_server._read_tools import MAX_CONTACTS, ReadTools
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, InputRequiredResult
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from outreach_async.audit.history import History
-    from outreach_async.client import OutreachClient
 
 DEADLINE: Final = 50.0  # default time limit of a tool call, in seconds; many clients give up after a minute
 

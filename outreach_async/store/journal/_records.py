@@ -18,7 +18,15 @@ from msgspec import MsgspecError
 from outreach_async import errors
 from outreach_async._core.arguments import masked_repr
 from outreach_async._wire_words import ID_PREFIXES, UNAPPLIED_OUTCOMES, Outcome
-from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, add_counts, build_outcome, is_superseded
+from outreach_async.bulk._outcomes import (
+    BulkReport,
+    ContactOutcome,
+    LedgerCounts,  # noqa: F401 - a name in inherited annotations
+    Targeted,  # noqa: F401 - a name in inherited annotations
+    add_counts,
+    build_outcome,
+    is_superseded,
+)
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import CERTAIN_OUTCOMES, Target
 

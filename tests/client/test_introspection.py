@@ -1,0 +1,97 @@
+"""What test suites and frameworks ask of classes: specs for mocks, type hints at run time, and a reason why there is no pickle."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import pkgutil
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
+from unittest import mock
+
+import pytest
+
+import outreach_async
+from outreach_async import InvalidRequest, OutreachClient
+from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.sync import SyncClient
+
+_WITHOUT_NAMES = {"guides", "conftest", "test_conformance", "__main__", "pytest_plugin"}
+
+
+def public_modules() -> Iterator[str]:
+    yield "outreach_async"
+    for module in pkgutil.walk_packages(outreach_async.__path__, "outreach_async."):
+        parts = module.name.split(".")[1:]
+        if not _WITHOUT_NAMES.intersection(parts) and not any(part.startswith("_") for part in parts):
+            yield module.name
+
+
+def public_names(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Return the names that a module documents, or else those that it defines."""
+    if hasattr(module, "__all__"):
+        yield from ((name, getattr(module, name)) for name in module.__all__)
+    else:
+        yield from (
+            (name, value)
+            for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        )
+
+
+def functions_of(value: object) -> Iterator[Callable[..., object]]:
+    if inspect.isfunction(value):
+        yield value
+    elif isinstance(value, type):
+        yield value
+        for name, member in vars(value).items():
+            function = getattr(member, "__func__", getattr(member, "fget", member))
+            if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+                yield function
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_the_annotations_of_every_public_name_can_be_evaluated(name: str) -> None:
+    for public, value in public_names(import_module(name)):
+        for function in functions_of(value):
+            hints = typing.get_type_hints(function)
+            assert not any(isinstance(hint, str) for hint in hints.values()), public
+            with suppress(ValueError):  # typed dicts, and errors without arguments of their own, have the builtin signature
+                parameters = inspect.signature(function, eval_str=True).parameters.values()
+                assert hasattr(function, "__signature__") or not any(isinstance(each.annotation, str) for each in parameters), (
+                    public
+                )
+
+
+@pytest.mark.parametrize("client", [OutreachClient, SyncClient])
+def test_a_mock_made_from_a_client_knows_its_resources_and_their_parameters(client: type) -> None:
+    made = mock.create_autospec(client, instance=True)
+    made.contacts.create(email="ann@acme.example", duplicates="skip")
+    with pytest.raises(TypeError):
+        made.contacts.create(
+            mail="ann@acme.example", no_such_option=1, campaign="camp_1", contact=None, duplicate=1
+        ) if client is SyncClient else made.campaigns.steps()
+    with pytest.raises(AttributeError):
+        made.contacts.find  # noqa: B018 - reading it raises
+    assert mock.MagicMock(spec=client).workspaces
+
+
+def cannot_be_pickled() -> dict[str, object]:
+    client = OutreachClient(transport=FakeTransport(FakeService()), workspace="space_1", owner_key="key_secret")
+    sync = SyncClient(transport=FakeTransport(FakeService()), workspace="space_1")
+    return {
+        "client": client,
+        "resource": client.contacts,
+        "pager": client.campaigns.list(),
+        "run": client.contacts.create_many([]),
+        "sync client": sync,
+    }
+
+
+@pytest.mark.parametrize("kind", cannot_be_pickled())
+def test_what_cannot_be_pickled_says_what_to_do_instead(kind: str) -> None:
+    with pytest.raises(InvalidRequest, match="pass the client's options, and make a client in each process"):
+        pickle.dumps(cannot_be_pickled()[kind])
