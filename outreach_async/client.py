@@ -8,7 +8,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import outreach_async  # importing the class must be fast: annotations name what this package imports when it is used
+import outreach_async._wire_words  # annotations name what the package imports when it is used: importing the class must be fast
 from outreach_async._wire_words import ID_PREFIXES, UNSET, Seconds
 from outreach_async.transport._secret import drop_frames
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the methods import the modules that do the work
     from outreach_async.resources import Campaigns, Contacts, Mailboxes, Settings, Workspaces
 
 
-class _Resource:
+class _ResourceClass:
     """Shows on the class what each client has, to tools such as `unittest.mock.create_autospec`."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
@@ -69,7 +69,7 @@ class OutreachClient:
         contacts: Contacts
         workspaces: Workspaces
     else:
-        campaigns, mailboxes, contacts, workspaces = (_Resource() for _ in range(4))
+        campaigns, mailboxes, contacts, workspaces = (_ResourceClass() for _ in range(4))
 
     @drop_frames
     def __init__(

@@ -31,9 +31,12 @@ from outreach_async._core.events import Observer, configure_logging, warn_of_cle
 from outreach_async._core.limits import Rate
 from outreach_async._core.operations import KEY_REMEDY, ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._core.retry import RetryPolicy
-from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Seconds, Unset
+from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
+from outreach_async._wire_words import Seconds as Seconds  # noqa: PLC0414 - exported
+from outreach_async.bulk._targets import Targets
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
+from outreach_async.hooks import Hook
 from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Page, Target
 from outreach_async.pagination import Pager
 from outreach_async.transport._backends import create_transport
@@ -42,8 +45,8 @@ from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
-    from outreach_async.bulk._targets import Targets
-    from outreach_async.hooks import Hook
+    import outreach_async.store.journal
+    import outreach_async.store.ledger  # noqa: F401 - annotations name it and the module above as parts of `store`
 
 T = TypeVar("T", bound=Campaign | Mailbox)
 
@@ -437,8 +440,6 @@ class Contacts(_Resource):
 
 def targets_of(contacts: Contacts, campaign: str | None, workspaces: Mapping[str, str], refused: Mapping[str, str]) -> Targets:
     """Return the targets that rows may name, with the client's workspace and a campaign as the default; see `Targets`."""
-    from outreach_async.bulk._targets import Targets
-
     workspace: Any = contacts._settings.workspace  # noqa: SLF001 - a class of this module
     lister = contacts._campaign_lister(None)  # noqa: SLF001 - as above
     return Targets(Target(workspace, campaign), lister, workspaces, refused)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # tools look up the names of mirrored annotations here
     from collections.abc import Iterable  # noqa: F401 - a name in a mirrored signature
 
     from outreach_async import bulk, store  # noqa: F401 - as above
-    from outreach_async._plumbing import Seconds  # noqa: F401 - as above
+    from outreach_async.resources import Seconds  # noqa: F401 - as above
 
 __all__ = ["SyncClient", "SyncOutcomes", "SyncPage", "SyncPager", "SyncRun"]
 
@@ -86,112 +86,6 @@ def _mirrors(original: Callable[Concatenate[Any, P], Any]) -> Callable[[Callable
         return mirrored
 
     return decorate
-
-
-class _Resource:
-    """Shows on the class what each client has, to tools such as `unittest.mock.create_autospec`."""
-
-    def __set_name__(self, _owner: type, name: str) -> None:
-        self._name = f"Sync{name.capitalize()}"
-
-    def __get__(self, _client: None, _owner: type) -> Any:
-        return globals()[self._name]
-
-
-class SyncClient:
-    """A synchronous client of the outreach service, for scripts. Use it as a context manager.
-
-    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same methods.
-
-    Example:
-        ```python
-        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
-            print(client.contacts.create(NewContact("ann@company.example")).status)  # -> added
-            print([mailbox.email for mailbox in client.mailboxes.list()])  # -> ['ada@north.example', 'bob@north.example']
-        ```
-    """
-
-    if TYPE_CHECKING:
-        campaigns: SyncCampaigns
-        mailboxes: SyncMailboxes
-        contacts: SyncContacts
-        workspaces: SyncWorkspaces
-    else:
-        campaigns, mailboxes, contacts, workspaces = (_Resource() for _ in range(4))
-
-    @_mirrors(OutreachClient.__init__)
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._bind(OutreachClient(*arguments, **hide_key(options)), ClientLoop())
-
-    @classmethod
-    @drop_frames
-    def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
-        r"""Create a client from a configuration file, with the arguments and errors of `OutreachClient.from_config`.
-
-        Example:
-            ```python
-            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
-            print(SyncClient.from_config("outreach.toml", workspace="acme"))
-            # -> <SyncClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
-            ```
-        """
-        client = object.__new__(cls)
-        client._bind(OutreachClient.from_config(path, **hide_key(options)), ClientLoop())
-        return client
-
-    def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
-        self._client, self._loop = client, loop
-        self._exits = ExitStack()
-        self.campaigns = SyncCampaigns(client, loop)
-        self.mailboxes = SyncMailboxes(client, loop)
-        self.contacts = SyncContacts(client, loop)
-        self.workspaces = SyncWorkspaces(client, loop)
-
-    def __enter__(self) -> Self:
-        """Start the event loop, and open the client."""
-        if self._loop.portal is None:
-            with ExitStack() as exits:
-                self._loop.start(exits)
-                exits.enter_context(self._loop.hold(self._client))
-                self._exits = exits.pop_all()
-            # A client that was not closed is closed when the program ends, which would otherwise wait for it forever.
-            self._exits.callback(finalize(self, self._exits.__exit__, SystemExit, SystemExit(), None).detach)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close the connections, and stop the event loop."""
-        exits, self._exits = self._exits, ExitStack()  # a copy has an empty stack, and closes nothing
-        exits.__exit__(kind, error, trace)
-
-    @_mirrors(OutreachClient.with_options)
-    def with_options(self, **options: Any) -> SyncClient:
-        """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
-
-        The copy works while the original is open, and does not need to be closed.
-
-        Example:
-            ```python
-            print(len(client.with_options(workspace="space_1").workspaces.fields()))  # -> 37
-            ```
-        """
-        copy = object.__new__(type(self))
-        copy._bind(self._client.with_options(**hide_key(options)), self._loop)
-        return copy
-
-    @_mirrors(OutreachClient.request)
-    def request(self, *arguments: Any, **options: Any) -> Response:
-        """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
-
-        Example:
-            ```python
-            print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
-            ```
-        """
-        return self._loop.run(self._client.request, *arguments, **options)
-
-    def __repr__(self) -> str:
-        """Show the transport and the workspace, never the key."""
-        return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)
 
 
 # The event loop of a client, which runs in a thread of its own.
@@ -670,3 +564,100 @@ class CallerRows(ReadRows):
             raise row.failure or StopAsyncIteration
         self._call_if_low()
         return row
+
+
+class SyncClient:
+    """A synchronous client of the outreach service, for scripts. Use it as a context manager.
+
+    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same methods.
+
+    Example:
+        ```python
+        with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            print(client.contacts.create(NewContact("ann@company.example")).status)  # -> added
+            print([mailbox.email for mailbox in client.mailboxes.list()])  # -> ['ada@north.example', 'bob@north.example']
+        ```
+    """
+
+    if TYPE_CHECKING:
+        campaigns: SyncCampaigns
+        mailboxes: SyncMailboxes
+        contacts: SyncContacts
+        workspaces: SyncWorkspaces
+    else:
+        campaigns, mailboxes = SyncCampaigns, SyncMailboxes  # shown on the class to tools such as `unittest.mock.create_autospec`
+        contacts, workspaces = SyncContacts, SyncWorkspaces
+
+    @_mirrors(OutreachClient.__init__)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._bind(OutreachClient(*arguments, **hide_key(options)), ClientLoop())
+
+    @classmethod
+    @drop_frames
+    def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
+        r"""Create a client from a configuration file, with the arguments and errors of `OutreachClient.from_config`.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            print(SyncClient.from_config("outreach.toml", workspace="acme"))
+            # -> <SyncClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            ```
+        """
+        client = object.__new__(cls)
+        client._bind(OutreachClient.from_config(path, **hide_key(options)), ClientLoop())
+        return client
+
+    def _bind(self, client: OutreachClient, loop: ClientLoop) -> None:
+        self._client, self._loop = client, loop
+        self._exits = ExitStack()
+        self.campaigns = SyncCampaigns(client, loop)
+        self.mailboxes = SyncMailboxes(client, loop)
+        self.contacts = SyncContacts(client, loop)
+        self.workspaces = SyncWorkspaces(client, loop)
+
+    def __enter__(self) -> Self:
+        """Start the event loop, and open the client."""
+        if self._loop.portal is None:
+            with ExitStack() as exits:
+                self._loop.start(exits)
+                exits.enter_context(self._loop.hold(self._client))
+                self._exits = exits.pop_all()
+            # A client that was not closed is closed when the program ends, which would otherwise wait for it forever.
+            self._exits.callback(finalize(self, self._exits.__exit__, SystemExit, SystemExit(), None).detach)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the connections, and stop the event loop."""
+        exits, self._exits = self._exits, ExitStack()  # a copy has an empty stack, and closes nothing
+        exits.__exit__(kind, error, trace)
+
+    @_mirrors(OutreachClient.with_options)
+    def with_options(self, **options: Any) -> SyncClient:
+        """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
+
+        The copy works while the original is open, and does not need to be closed.
+
+        Example:
+            ```python
+            print(len(client.with_options(workspace="space_1").workspaces.fields()))  # -> 37
+            ```
+        """
+        copy = object.__new__(type(self))
+        copy._bind(self._client.with_options(**hide_key(options)), self._loop)
+        return copy
+
+    @_mirrors(OutreachClient.request)
+    def request(self, *arguments: Any, **options: Any) -> Response:
+        """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
+
+        Example:
+            ```python
+            print(client.request("GET", "/workspaces/space_1/all-fields").status)  # -> 200
+            ```
+        """
+        return self._loop.run(self._client.request, *arguments, **options)
+
+    def __repr__(self) -> str:
+        """Show the transport and the workspace, never the key."""
+        return repr(self._client).replace(type(self._client).__name__, type(self).__name__, 1)

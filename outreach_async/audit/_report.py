@@ -25,6 +25,9 @@ REPORT_VERSION: Final = 1  # of the JSON format
 MAX_HISTORY: Final = 100  # earlier audits in the history of a report
 
 
+SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
+
+
 @attrs.frozen(kw_only=True)
 class Delta:
     """A number, such as a score, that changed between two audits.
@@ -121,6 +124,30 @@ class Diff:
     def empty(self) -> bool:
         """True if there are no changes, and every earlier finding could be checked again."""
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
+
+
+@attrs.frozen(kw_only=True)
+class HistoryPoint:
+    """Score and counts of one audit, for the history in later reports.
+
+    Attributes:
+        at, mailboxes, counts: As in `Report`.
+        score: Score of all mailboxes; `None` if no mailbox was checked.
+        scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
+
+    Example:
+        ```python
+        fake.advance(seconds=60)
+        (point,) = (await audit(client, ["space_1"])).since(report).history
+        print(point.score, point.counts["error"])  # -> 74.5 1
+        ```
+    """
+
+    at: float
+    score: float | None
+    mailboxes: int
+    counts: dict[Severity, int]
+    scope: str
 
 
 @attrs.frozen(kw_only=True)
@@ -293,37 +320,10 @@ def findings_of(report: Report, severity: Severity) -> list[Finding]:
     return [finding for finding in report.findings if finding.severity is severity]
 
 
-@attrs.frozen(kw_only=True)
-class HistoryPoint:
-    """Score and counts of one audit, for the history in later reports.
-
-    Attributes:
-        at, mailboxes, counts: As in `Report`.
-        score: Score of all mailboxes; `None` if no mailbox was checked.
-        scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
-
-    Example:
-        ```python
-        fake.advance(seconds=60)
-        (point,) = (await audit(client, ["space_1"])).since(report).history
-        print(point.score, point.counts["error"])  # -> 74.5 1
-        ```
-    """
-
-    at: float
-    score: float | None
-    mailboxes: int
-    counts: dict[Severity, int]
-    scope: str
-
-
 def history_point(report: Report) -> HistoryPoint:
     scope = blake2b("\n".join(sorted(report.workspaces)).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     score, counts = report.scores.overall, report.counts
     return HistoryPoint(at=report.at, score=score, mailboxes=report.mailboxes, counts=counts, scope=scope)
-
-
-SubjectKind = Literal["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]
 
 
 def _compare_reports(earlier: Report, later: Report) -> tuple[list[Finding], Diff]:

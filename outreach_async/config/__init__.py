@@ -106,10 +106,11 @@ import os
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+import outreach_async.errors  # annotations name what the package imports when it is used
 from outreach_async._plumbing import (
     Backend,  # noqa: F401 - a name in inherited annotations
     drop_frames,
@@ -127,9 +128,6 @@ from outreach_async.config._file import (
 )
 from outreach_async.config._file import read_config as read_values
 from outreach_async.config._trust import FoundFile
-
-if TYPE_CHECKING:
-    from outreach_async.client import OutreachClient
 
 __all__ = [
     "FILE_NAME",
@@ -167,7 +165,7 @@ class Config(ConfigValues):
     """
 
     @drop_frames
-    def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> OutreachClient:
+    def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> outreach_async.OutreachClient:
         r"""Create a client for one workspace, with its key and rate. No request is sent.
 
         Args:
@@ -192,7 +190,7 @@ class Config(ConfigValues):
     @asynccontextmanager
     async def clients(
         self, *workspaces: str, read_only: bool = False, **options: Any
-    ) -> AsyncIterator[dict[str, OutreachClient]]:
+    ) -> AsyncIterator[dict[str, outreach_async.OutreachClient]]:
         r"""Open a client for each of several workspaces, by name, and close all of them at the end of the block.
 
         The clients share connections and one rate, except those of workspaces with a rate of their own.
@@ -228,9 +226,9 @@ class Config(ConfigValues):
 async def open_clients(
     workspaces: Iterable[ConfiguredWorkspace],
     own_rates: Container[str],
-    create: Callable[[str], OutreachClient],
+    create: Callable[[str], outreach_async.OutreachClient],
     find_key: Callable[[str], Any] = lambda _id: None,
-) -> AsyncIterator[dict[str, OutreachClient]]:
+) -> AsyncIterator[dict[str, outreach_async.OutreachClient]]:
     """Open a client for each of several workspaces, by id, and close all of them at the end of the block.
 
     Args:
@@ -247,8 +245,8 @@ async def open_clients(
         ```
     """
     async with AsyncExitStack() as stack:
-        clients: dict[str, OutreachClient] = {}
-        shared: OutreachClient | None = None
+        clients: dict[str, outreach_async.OutreachClient] = {}
+        shared: outreach_async.OutreachClient | None = None
         for each in workspaces:
             if each.id in own_rates:
                 clients[each.id] = await stack.enter_async_context(create(each.id))

@@ -27,6 +27,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 
 from outreach_async._plumbing import require_seconds, require_workspace_ids
 from outreach_async.audit.history import History
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
     from mcp.server.mcpserver import Context
     from mcp_types import CallToolResult, InputRequiredResult
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 
 DEADLINE: Final = 50.0  # default time limit of a tool call, in seconds; many clients give up after a minute

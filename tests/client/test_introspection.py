@@ -1,10 +1,12 @@
-"""What test suites and frameworks ask of classes: specs for mocks, type hints at run time, and a reason why there is no pickle."""
+"""What test suites and frameworks ask of classes: specs for mocks, type hints at run time, and an error instead of a pickle."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
 import pkgutil
+import subprocess
+import sys
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +17,7 @@ from unittest import mock
 import pytest
 
 import outreach_async
-from outreach_async import InvalidRequest, OutreachClient
+from outreach_async import InvalidRequest, OutreachClient, store
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
 
@@ -53,27 +55,21 @@ def functions_of(value: object) -> Iterator[Callable[..., object]]:
                 yield function
 
 
-@pytest.mark.parametrize("name", public_modules())
+@pytest.mark.parametrize("name", [*public_modules()])
 def test_the_annotations_of_every_public_name_can_be_evaluated(name: str) -> None:
-    for public, value in public_names(import_module(name)):
+    for _, value in public_names(import_module(name)):
         for function in functions_of(value):
-            hints = typing.get_type_hints(function)
-            assert not any(isinstance(hint, str) for hint in hints.values()), public
+            typing.get_type_hints(function)
             with suppress(ValueError):  # typed dicts, and errors without arguments of their own, have the builtin signature
-                parameters = inspect.signature(function, eval_str=True).parameters.values()
-                assert hasattr(function, "__signature__") or not any(isinstance(each.annotation, str) for each in parameters), (
-                    public
-                )
+                inspect.signature(function, eval_str=True)
 
 
 @pytest.mark.parametrize("client", [OutreachClient, SyncClient])
 def test_a_mock_made_from_a_client_knows_its_resources_and_their_parameters(client: type) -> None:
     made = mock.create_autospec(client, instance=True)
-    made.contacts.create(email="ann@acme.example", duplicates="skip")
+    inspect.signature(made.contacts.create).bind(email="ann@acme.example", duplicates="skip")
     with pytest.raises(TypeError):
-        made.contacts.create(
-            mail="ann@acme.example", no_such_option=1, campaign="camp_1", contact=None, duplicate=1
-        ) if client is SyncClient else made.campaigns.steps()
+        made.campaigns.steps()  # needs a campaign
     with pytest.raises(AttributeError):
         made.contacts.find  # noqa: B018 - reading it raises
     assert mock.MagicMock(spec=client).workspaces
@@ -91,7 +87,22 @@ def cannot_be_pickled() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("kind", cannot_be_pickled())
+@pytest.mark.parametrize("kind", [*cannot_be_pickled()])
 def test_what_cannot_be_pickled_says_what_to_do_instead(kind: str) -> None:
     with pytest.raises(InvalidRequest, match="pass the client's options, and make a client in each process"):
         pickle.dumps(cannot_be_pickled()[kind])
+
+
+def test_the_class_of_a_client_is_imported_without_what_only_its_methods_need() -> None:
+    code = (
+        "import sys, typing; from outreach_async import OutreachClient; found = set(sys.modules)\n"
+        "typing.get_type_hints(OutreachClient.__init__)\n"
+        "print(*({'anyio', 'attrs', 'httpx', 'outreach_async.hooks', 'sqlite3'} & found))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+def test_a_package_has_no_parts_but_its_own() -> None:
+    with pytest.raises(AttributeError, match=r"module 'outreach_async\.store' has no attribute 'shelf'"):
+        store.shelf  # type: ignore[attr-defined]  # noqa: B018 - reading it raises

@@ -83,7 +83,7 @@ def test_every_method_has_a_mirror_with_its_parameters() -> None:
     for original, mirror in (*pairs, (Workspaces, SyncWorkspaces)):
         names = {name for name in dir(original) if not name.startswith("_")} - {"aclose"}
         assert names == {name for name in dir(mirror) if not name.startswith("_")}
-        for name in names - {"from_config"}:
+        for name in filter(lambda name: inspect.isfunction(getattr(original, name)), names):
             assert inspect.signature(getattr(mirror, name)).parameters == inspect.signature(getattr(original, name)).parameters
     assert inspect.signature(SyncContacts.create_many).return_annotation == "SyncRun"
 
