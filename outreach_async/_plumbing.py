@@ -132,11 +132,8 @@ if TYPE_CHECKING:
         rejection_message,  # the error of a repeated row
         same_address_message,  # the same, without a remedy
     )
-    from outreach_async.bulk._run.bulk_run import (
+    from outreach_async.bulk._run import (
         with_names,  # record the names of campaigns in a run
-    )
-    from outreach_async.bulk._run.comparing import (
-        count_changes,  # compare rows with a ledger, and send nothing
     )
     from outreach_async.bulk._source import (
         ReadRows,  # rows that another source has read
@@ -165,6 +162,9 @@ if TYPE_CHECKING:
     )
     from outreach_async.store.journal._store import (
         recorded_names,  # names of campaigns that a journal records
+    )
+    from outreach_async.store.ledger._comparing import (
+        count_changes,  # compare rows with a ledger, and send nothing
     )
     from outreach_async.transport._backends import (
         Backend,  # the names of the HTTP libraries
@@ -207,8 +207,7 @@ _HOMES: Final = {
     "bulk._outcomes": "add_counts add_targets affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_state format_rate",
     "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message same_address_message",
-    "bulk._run.bulk_run": "with_names",
-    "bulk._run.comparing": "count_changes",
+    "bulk._run": "with_names",
     "bulk._source": "ReadRows Rereadable Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
@@ -216,6 +215,7 @@ _HOMES: Final = {
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "Earlier encode_identity require_same_run",
     "store.journal._store": "recorded_names",
+    "store.ledger._comparing": "count_changes",
     "transport._backends": "Backend create_transport",
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",

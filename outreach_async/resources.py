@@ -385,7 +385,8 @@ class Contacts(_Resource):
                 print([(outcome.index, outcome.certain) async for outcome in outcomes])  # -> [(0, True), (1, True)]
             ```
         """
-        from outreach_async.bulk._run.bulk_run import BulkOptions, create_run
+        from outreach_async.bulk._run import BulkOptions, BulkRun, create_plan
+        from outreach_async.store._choice import StoreOptions, choose_store
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)
@@ -396,6 +397,11 @@ class Contacts(_Resource):
             numbers=numbers,
             normalise=normalise,
             blank=blank,
+            total=total,
+            stop_after_rejects=stop_after_rejects,
+            max_outage=max_outage,
+        )
+        store_options = StoreOptions(
             journal=journal,
             ledger=ledger,
             max_age=max_age,
@@ -403,21 +409,12 @@ class Contacts(_Resource):
             resume=resume,
             earlier=earlier,
             spool=spool,
-            total=total,
-            stop_after_rejects=stop_after_rejects,
-            max_outage=max_outage,
         )
-        target = requests.target  # the journal records the ids that are sent, not as they are spelled in the arguments
-        identity = {"workspace": target.workspace, "options": {**request_options, "campaign": target.campaign}}
-        return create_run(
-            self._engine,
-            requests,
-            self._settings.call_options(timeout, deadline),
-            rows,
-            options=options,
-            identity=identity,
-            campaigns=self._campaign_lister,
-        )
+        limits = self._settings.call_options(timeout, deadline)
+        plan = create_plan(self._engine, requests, limits, rows, options=options, campaigns=self._campaign_lister)
+        # The store records the campaign's id as it is sent, not as it is spelled in the argument.
+        recorded = {**request_options, "campaign": requests.target.campaign}
+        return BulkRun(plan, choose_store(store_options, plan, recorded))
 
     def _campaign_lister(self, throttle: Throttle | None) -> Callable[[str], Pager[Campaign]]:
         campaigns = Campaigns(self._engine, self._settings, throttle)

@@ -161,7 +161,7 @@ if TYPE_CHECKING:
     from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order, Targeted
     from outreach_async.bulk._progress import BulkProgress
     from outreach_async.bulk._rows import Repeats
-    from outreach_async.bulk._run.bulk_run import BulkRun, Outcomes
+    from outreach_async.bulk._run import BulkRun, Outcomes
 
 __all__ = [
     "ArrowStream",
@@ -184,7 +184,7 @@ _EXPORTS: Final = {
     "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order", "Targeted"),
     "_progress": ("BulkProgress",),
     "_rows": ("Repeats",),
-    "_run.bulk_run": ("BulkRun", "Outcomes"),
+    "_run": ("BulkRun", "Outcomes"),
 }
 _EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
 

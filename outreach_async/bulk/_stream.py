@@ -1,4 +1,4 @@
-"""Supply the rows of an iterable: one task reads an async iterable, and a feed parses the rows of a run without a journal."""
+"""Read an async iterable in one task, which supplies its rows to others."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 import anyio
-from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from outreach_async._wire_words import Outcome
-from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
-from outreach_async.bulk._source import END, ReadAgain, Source, approximate_size, freeze
-from outreach_async.bulk._targets import ListingNeeded
-from outreach_async.errors import BulkError, BulkStopped
+from outreach_async.bulk._source import END, ReadAgain, approximate_size, freeze
+from outreach_async.errors import BulkStopped
 
 MAX_BATCH_BYTES: Final = 16 * 2**20
 """Size at which a window, a batch for the spool and the rows that were read ahead are full, even if they have few rows: a small
@@ -180,59 +175,3 @@ class StreamReader:
         except BaseExceptionGroup as group:  # task groups wrap the exception that closes their generator
             if (rest := group.split(GeneratorExit)[1]) is not None:
                 raise rest from None
-
-
-class DirectFeed:
-    """Supplies the rows of a run without a journal. Each is pulled when a worker requests the next one."""
-
-    def __init__(self, source: Source | StreamReader, parser: RowParser) -> None:
-        self._source = source
-        self._parser = parser
-        self._pulled_count = 0
-        self._stopped = False
-        self._lock = anyio.Lock(fast_acquire=True)
-
-    def start(self, _group: TaskGroup) -> None:
-        """Start no task: `next` pulls the rows."""
-
-    async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
-        # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
-        # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
-        if (iterator := self._source.iterator) is None:
-            row = END if self._stopped else await self._source.pull()
-        elif self._lock.locked():
-            async with self._lock:
-                return await self._resolve(self._count(), END if self._stopped else next(iterator, END))
-        else:
-            row = END if self._stopped else next(iterator, END)
-        index = self._count()  # no task switch since the pull
-        if row is not END and not self._lock.locked():
-            with suppress(ListingNeeded):
-                return self._parser.parse(index, row)
-        async with self._lock:
-            return await self._resolve(index, row)
-
-    def _count(self) -> int:
-        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        return index
-
-    async def _resolve(self, index: int, row: object) -> ParsedRow | ContactOutcome | None:
-        if row is END:
-            self._stopped = True
-            return None
-        try:
-            if self._stopped:  # while this row waited, so nothing more is listed for it
-                return self._parser.parse(index, row)
-            return await self._parser.targets.apply(self._parser.parse, index, row)
-        except (BulkError, ListingNeeded):
-            if not self._stopped:
-                raise
-            return unsent_outcome(index, row, Outcome.NOT_APPLIED, BulkStopped("the run ended before this row was sent"))
-
-    def stop(self) -> None:
-        self._stopped = True
-
-    def remaining_possibly_sent(self) -> PossiblySent:
-        """Return no rows: no journal tells what an earlier process did."""
-        return NO_ROWS

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import anyio
 import attrs
@@ -19,7 +19,8 @@ import attrs
 from outreach_async._core.attempts import Throttle
 from outreach_async._core.limits import TOO_MANY_REQUESTS, RateLimiter, WaitingLine
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
-from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError, StatusError
+from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError, StatusError, TransportError
+from outreach_async.transport._wire import Progress
 
 WINDOW_SIZE: Final = 100  # maximum number of recent attempts whose results are evaluated
 MIN_RESULTS: Final = 20  # minimum number of results to decide whether the service is failing, or whether a row is the cause
@@ -153,8 +154,44 @@ class _RunPaused(Exception):
     """The run was paused while a row waited in the client's queue."""
 
 
+class Fence(Protocol):
+    """What a run that may be taken over by another process asks before each attempt."""
+
+    @property
+    def heartbeat_due(self) -> float | None:
+        """The current time on a clock of the fence, if a heartbeat is due before the next attempt; otherwise `None`."""
+
+    async def heartbeat(self, due: float, /) -> None:
+        """Write a heartbeat, unless something was written since the time `due`. Raise an error if the run was taken over."""
+
+
+class FencedProgress(Progress):
+    """The progress of an attempt whose run may be taken over: nothing is sent while a heartbeat is due."""
+
+    # The process may be stopped while an attempt connects or waits for its turn in the event loop, and go on much later. A
+    # transport sets `sent` when it writes the request. An error then makes the attempt one that was not sent, and the retry
+    # writes the heartbeat first.
+    __slots__ = ("_fence", "_sent")
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
+        self._sent: bool | None = None
+
+    @property
+    def sent(self) -> bool | None:
+        return self._sent
+
+    @sent.setter
+    def sent(self, value: bool | None) -> None:
+        if value and self._sent is False and self._fence.heartbeat_due is not None:
+            raise TransportError("the process stood still before it sent the request", maybe_sent=False)
+        self._sent = value
+
+
 class RunThrottle(Throttle):
     """Decides when a run's next attempt may start, and whether the row or the service caused a failure."""
+
+    fence: Fence | None = None
 
     def __init__(self, limiter: RateLimiter, policy: RetryPolicy, *, max_outage: float | None = None) -> None:
         super().__init__(limiter, policy)
@@ -192,7 +229,12 @@ class RunThrottle(Throttle):
             return "paused"
         return "throttled" if self._limiter.is_throttled(now) else "running"
 
+    def create_progress(self) -> Progress:
+        return super().create_progress() if self.fence is None else FencedProgress(self.fence)
+
     def try_start(self, now: float) -> bool:
+        if self.fence is not None and self.fence.heartbeat_due is not None:
+            return False
         if self._fast_path:  # the path of a healthy run, executed once per row
             return self._limiter.try_start(now)
         if self.halted is not None or self._breaker.opens_at > now or not self._limiter.try_start(now):
@@ -201,6 +243,20 @@ class RunThrottle(Throttle):
         return True
 
     async def wait_and_start(self, not_before: float) -> None:
+        await self._wait_unless_down(not_before)
+        # Check after the wait, which may have been long: a run that was taken over meanwhile must not send the row.
+        if self.fence is None or self.fence.heartbeat_due is None:
+            return
+        started = anyio.current_time()
+        try:
+            # The process may also be suspended during a heartbeat, so check again: a write proves nothing about later times.
+            while (due := self.fence.heartbeat_due) is not None:
+                await self.fence.heartbeat(due)
+        except BaseException:
+            self.on_cancelled(anyio.current_time(), started)
+            raise
+
+    async def _wait_unless_down(self, not_before: float) -> None:
         while True:
             if (error := self.halted or self.drained) is not None:
                 raise error.with_traceback(None)  # many tasks raise this instance: each must start with an empty traceback

@@ -461,8 +461,8 @@ async def test_a_run_that_was_taken_over_while_it_stood_still_sends_nothing_more
             async for _ in outcomes:
                 if not sent:
                     await run(fake, ledger, rows)
-                    throttle: Any = outcomes._pipeline._throttle
-                    throttle.journal.writer.database.last_write = -math.inf
+                    recorder: Any = outcomes._pipeline._recorder
+                    recorder._writer.database.last_write = -math.inf
                     sent.append(len(fake.requests))
 
     with pytest.raises(JournalError, match="another run has taken over"):

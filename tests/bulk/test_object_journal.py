@@ -34,7 +34,7 @@ from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClie
 from outreach_async._core.limits import RateLimiter
 from outreach_async._files.objects import StoredObjects
 from outreach_async._plumbing import FolderObjects, open_objects
-from outreach_async.bulk._run.recording import FencedProgress, JournalledThrottle
+from outreach_async.bulk._throttle import FencedProgress, RunThrottle
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
@@ -640,19 +640,20 @@ async def test_a_run_whose_folder_is_removed_stops_and_resumes_with_true_labels(
     assert ObjectJournal(url).report().rows == 100
 
 
-class _SlowThread:
-    """A thread whose call never ends."""
+class _SlowFence:
+    """A fence whose heartbeat never ends."""
 
-    async def run(self, _call: object, _due: float) -> None:
+    heartbeat_due = 1.0
+
+    async def heartbeat(self, _due: float, /) -> None:
         await anyio.sleep_forever()
 
 
 @virtual_time
 async def test_a_cancelled_heartbeat_starts_no_attempt() -> None:
     limiter = RateLimiter(RetryPolicy(), max_in_flight=1)
-    throttle = JournalledThrottle(limiter, RetryPolicy())
-    due = SimpleNamespace(heartbeat_due=1.0, heartbeat=None)
-    throttle.journal = cast("Any", SimpleNamespace(writer=SimpleNamespace(database=due), thread=_SlowThread()))
+    throttle = RunThrottle(limiter, RetryPolicy())
+    throttle.fence = _SlowFence()
     assert not throttle.try_start(anyio.current_time())
     with anyio.move_on_after(1) as scope:
         await throttle.wait_and_start(0.0)

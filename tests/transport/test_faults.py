@@ -25,7 +25,7 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, RetryPolicy, Transport, TransportError
-from outreach_async.bulk._run.recording import FencedProgress
+from outreach_async.bulk._throttle import FencedProgress
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"

@@ -50,30 +50,23 @@ bucket may delete objects of an unfinished run.
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from outreach_async._files.objects import is_url, list_folders
-from outreach_async.bulk._rows import Repeats
 from outreach_async.store.journal._file_journal import Journal
 from outreach_async.store.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.store.journal._records import Earlier, Identity, JournalReport
-from outreach_async.store.journal._store import JournalStore, WriterThread
+from outreach_async.store.journal._records import Identity, JournalReport
+from outreach_async.store.journal._store import JournalStore
 from outreach_async.store.journal._writer import JournalWriter
 
 __all__ = [
     "Identity",
     "Journal",
-    "JournalOptions",
     "JournalReport",
     "JournalStore",
     "JournalWriter",
     "ObjectJournal",
-    "OpenJournal",
-    "open_journal",
 ]
 
 
@@ -89,31 +82,3 @@ def journals_in(location: str | os.PathLike[str]) -> dict[str, Journal | ObjectJ
         if is_url(path_or_url):
             return {name: journal_at(f"{path_or_url.rstrip('/')}/{name}") for name in list_folders(path_or_url)}
         return {path.stem: Journal(path) for path in sorted(Path(path_or_url).glob("*.db"))}
-
-
-@attrs.frozen
-class JournalOptions:
-    """The journal options of a run; `create_many` documents them."""
-
-    journal: JournalStore
-    identity: Identity
-    resume: bool
-    spool: bool
-    repeats: Repeats
-    earlier: Earlier
-
-
-@attrs.frozen
-class OpenJournal:
-    """A journal that a run has opened for writing, and the thread that runs the calls of its writer."""
-
-    options: JournalOptions
-    writer: JournalWriter
-    thread: WriterThread
-
-
-async def open_journal(options: JournalOptions) -> OpenJournal:
-    """Open the journal of a run for writing, in the thread of its writer."""
-    thread = options.journal.writer_thread()
-    opened = partial(options.journal.writer, options.identity, resume=options.resume, earlier=options.earlier)
-    return OpenJournal(options, await thread.run_opening(opened), thread)

@@ -130,7 +130,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import TemporaryDirectory
@@ -143,10 +142,9 @@ from outreach_async._files.objects import is_url
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
-from outreach_async.store.journal import Identity, JournalOptions, OpenJournal
-from outreach_async.store.journal._store import WriterThread
+from outreach_async.store.journal import Identity
 from outreach_async.store.ledger._entries import Generation, create, is_ledger_file
-from outreach_async.store.ledger._folding import LedgerRun, start, translate_errors
+from outreach_async.store.ledger._folding import translate_errors
 from outreach_async.store.ledger._stores import FileStore, LedgerStore, ObjectStore
 
 __all__ = ["Changed", "Ledger", "LedgerReport"]
@@ -342,32 +340,3 @@ def is_ledger(location: str | os.PathLike[str]) -> bool:
         return is_ledger_file(Path(location))
     except OSError:
         return False
-
-
-@attrs.frozen
-class OpenLedger:
-    """A ledger that has been opened by a run, and the journal of this run."""
-
-    options: LedgerOptions
-    started_at: float
-    run: LedgerRun
-    journal: OpenJournal
-
-
-async def open_ledger(options: LedgerOptions) -> OpenLedger:
-    """Open the ledger of a run, in a thread. An earlier run that was not added to the ledger is added first."""
-    now = read_clock(options.ledger)
-
-    def open_run() -> LedgerRun:
-        store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
-        try:
-            return start(store, options.identity, now, options.ledger._now)  # noqa: SLF001 - not a method for users
-        except BaseException:
-            store.close()
-            raise
-
-    errors = partial(translate_errors, os.fspath(options.ledger.location), opens=False)
-    thread = WriterThread(inline=options.ledger.inline, errors=errors)
-    run = await thread.run_opening(open_run)
-    journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats="serial", earlier="known")
-    return OpenLedger(options, now, run, OpenJournal(journal, run.writer, thread))

@@ -1,4 +1,4 @@
-"""Compare the rows of an input with a ledger, and supply only the new, the changed and the uncertain ones to the workers."""
+"""Compare the rows of an input with a ledger."""
 
 from __future__ import annotations
 
@@ -12,23 +12,17 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 import msgspec
-from anyio.lowlevel import checkpoint
 
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RecentEmails, Repeats, RowParser, email_of
-from outreach_async.bulk._run.repeated import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
-from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
-from outreach_async.bulk._source import Source
-from outreach_async.bulk._stream import StreamReader
+from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats, RowParser, email_of
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store.journal._records import MarkedWindow
-from outreach_async.store.ledger import LedgerOptions, OpenLedger, open_entries, read_clock
+from outreach_async.store.ledger import LedgerOptions, open_entries, read_clock
 from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
@@ -40,9 +34,8 @@ from outreach_async.store.ledger._entries import (
     fresh_times,
 )
 from outreach_async.store.ledger._folding import encode_row
+from outreach_async.store.ledger._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
 
-_MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
-"""Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
 _SIMILAR_MASK: Final = -1 << SIMILAR_BITS
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
@@ -51,7 +44,7 @@ _HASH_SIZE: Final = 8
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
 _NO_TARGET: Final = Target("", "")  # of a row without an e-mail, or with an unknown campaign
-_BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
+BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
 
 
 def _hashes(start: Any, contents: Iterable[bytes]) -> Sequence[int]:
@@ -361,7 +354,7 @@ def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> C
 
 def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
     remaining = iter(rows)
-    while batch := [*islice(remaining, _BATCH_SIZE)]:
+    while batch := [*islice(remaining, BATCH_SIZE)]:
         yield batch
 
 
@@ -372,88 +365,3 @@ def _emails_of(originals: Sequence[Any]) -> Sequence[Any]:
             if {*map(type, emails)} == {str}:
                 return emails
     return [*map(email_of, originals)]
-
-
-class LedgerFeed(WindowedFeed):
-    """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
-
-    def __init__(
-        self,
-        ledger: OpenLedger,
-        source: Source | StreamReader,
-        parser: RowParser,
-        window_size: Callable[[], int],
-        *,
-        only_counts: bool,
-        width: int,
-    ) -> None:
-        super().__init__(ledger.journal, source, parser, window_size)
-        self.numbers: dict[int, int] = {}
-        """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
-        run = ledger.run
-        self.comparer = Comparer(ledger.options, run.entries, parser, ledger.started_at, only_counts=only_counts, width=width)
-        self._marked_count = 0
-        self._share = 1.0
-        self._policy = ledger.options.repeats or "serial"
-
-    def remaining_possibly_sent(self) -> PossiblySent:
-        """Return no rows: the ledger itself knows which rows an earlier run may have sent."""
-        return NO_ROWS
-
-    async def _prepare(self) -> None:
-        """Read the input once to find the contacts with several rows, if it can be read twice."""
-        if (read := self._source.read_again) is not None:
-            for needed in self.comparer.plan_repeats(self._policy, read):
-                if needed is not None:
-                    await self._parser.targets.list_campaigns(needed.workspace)
-                await checkpoint()
-                if self._ended:
-                    return
-
-    async def _fill_window(self) -> bool:
-        """Compare rows until those to be sent fill a window. Mark these rows, and supply all rows."""
-        size, is_last, first = self._window_size(), False, self._first
-        rows: list[ParsedRow | UnsentRows] = []
-        marked = self.comparer.marked
-        while self._first == first or (
-            len(marked) < size and self._first - first < _MAX_COMPARED and self._source.ready and not self._ended
-        ):
-            # Enough rows for a window, if as many of them are sent as of the previous rows.
-            wanted = min(int((size - len(marked)) / self._share) + 1, MAX_WINDOW_SIZE)
-            originals = await self._read_rows(wanted, whole=False)
-            is_last = not originals
-            if is_last:
-                break
-            rows += await self._compare(originals)
-            if len(originals) < wanted:  # the rows are large, or the next ones have not arrived
-                break
-        if compared := self._first - first:
-            self._share = max(len(marked), 1) / compared
-        if marked:
-            await self._mark()
-        self._rows.extend(rows)
-        if self.comparer.unchanged:
-            self._rows.append(UnsentRows(first, [], self.comparer.unchanged.copy()))
-            self.comparer.unchanged.clear()
-        self._last_size = len(self._rows)
-        if self._rows:
-            self._notify()
-        return not is_last
-
-    async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | UnsentRows]:
-        prepared = list[PreparedRows]()
-        for start in range(0, len(originals), _BATCH_SIZE):
-            batch = originals[start : start + _BATCH_SIZE]
-            prepared.append(await self._parser.targets.apply(self.comparer.prepare, self._first + start, batch))
-            await checkpoint()
-        self._first += len(originals)
-        return [row for rows in prepared for row in self.comparer.settle(rows)]
-
-    async def _mark(self) -> None:
-        rows = [*self.comparer.marked]
-        self.comparer.marked.clear()
-        window = MarkedWindow(self._marked_count, len(rows), b"".join(marked.content for marked in rows))
-        self.numbers.update((marked.row.index, number) for number, marked in enumerate(rows, self._marked_count))
-        targets = {marked.row.target: self.comparer.targets[marked.row.target] for marked in rows}
-        await self._thread.run(self._writer.mark, window, targets)
-        self._marked_count += len(rows)

@@ -4,45 +4,66 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from itertools import filterfalse
 from typing import Any, Final
 
 import anyio
+import attrs
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import ContactOutcome, UnsentRows
-from outreach_async.bulk._rows import WHOLE_INPUT, ParsedRow, PossiblySent, RowParser
-from outreach_async.bulk._source import END, Source
-from outreach_async.bulk._stream import MAX_BATCH_BYTES, StreamReader, cancelled_from_inside, was_cancelled_from_inside
+from outreach_async.bulk._ports import RunContext
+from outreach_async.bulk._rows import WHOLE_INPUT, ParsedRow, PossiblySent, Repeats
+from outreach_async.bulk._source import END
+from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import InvalidRequest
-from outreach_async.store.journal import OpenJournal
-from outreach_async.store.journal._records import OTHER_JOURNAL, MarkedWindow
+from outreach_async.store.journal._records import OTHER_JOURNAL, Earlier, Identity, MarkedWindow
+from outreach_async.store.journal._store import JournalStore, WriterThread
+from outreach_async.store.journal._writer import JournalWriter
 
-MAX_WINDOW_SIZE: Final = 1_000  # rows; after a crash, any row of a marked window may have been sent if it has no outcome
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
 _CHECKPOINT_INTERVAL: Final = 50  # rows that are parsed before other tasks may run; a whole window would delay responses
 _QUICK_CHECKPOINT_INTERVAL: Final = 250  # rows that are encoded before other tasks may run, which is faster than parsing
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
+@attrs.frozen
+class JournalOptions:
+    """The journal options of a run; `create_many` documents them."""
+
+    journal: JournalStore
+    identity: Identity
+    resume: bool
+    spool: bool
+    repeats: Repeats
+    earlier: Earlier
+
+
+@attrs.frozen
+class OpenJournal:
+    """A journal that a run has opened for writing, and the thread that runs the calls of its writer."""
+
+    options: JournalOptions
+    writer: JournalWriter
+    thread: WriterThread
+
+
 class WindowedFeed:
     """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
 
-    def __init__(
-        self, journal: OpenJournal, source: Source | StreamReader, parser: RowParser, window_size: Callable[[], int]
-    ) -> None:
+    def __init__(self, journal: OpenJournal, context: RunContext) -> None:
         options, writer = journal.options, journal.writer
-        self._source = source
-        self._parser = parser
+        self._source = context.source
+        self._parser = context.parser
         self._writer = writer
         self._thread = journal.thread
         self._repeats = options.repeats
         self._spools = options.spool or options.repeats in WHOLE_INPUT
-        self._window_size = window_size
+        self._window_size = context.window_size
         self._marked_before = writer.hwm
         self._possibly_sent = writer.possibly_sent
         self._rows: deque[ParsedRow | ContactOutcome | UnsentRows] = deque()
@@ -51,7 +72,7 @@ class WindowedFeed:
         self._ended = False
         self._failure: Exception | None = None
         self._changed, self._window_wanted = anyio.Event(), anyio.Event()
-        parser.targets.names.update(writer.names)
+        context.parser.targets.names.update(writer.names)
 
     def start(self, group: TaskGroup) -> None:
         group.start_soon(self._run)

@@ -19,19 +19,17 @@ from outreach_async._core.attempts import Call, CallOptions, Slots
 from outreach_async._core.engine import Engine
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk import _outcomes as outcomes
+from outreach_async.bulk._cells import Blank
+from outreach_async.bulk._direct import DirectRecorder
 from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, Recorder, RunContext
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, RowParser
-from outreach_async.bulk._run.comparing import LedgerFeed
-from outreach_async.bulk._run.recording import JournalledThrottle, JournalRecorder, LedgerRecorder, NullRecorder
-from outreach_async.bulk._run.windows import MAX_WINDOW_SIZE, WindowedFeed
+from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, Repeats, RowParser
 from outreach_async.bulk._source import Source, approximate_size
 from outreach_async.bulk._stream import StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import fails_only_its_rows
+from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError
-from outreach_async.store.journal import OpenJournal
-from outreach_async.store.journal._records import JournalState
-from outreach_async.store.ledger import OpenLedger
 
 
 # One timer serves many attempts. In this example, two workers, A and B, have a timeout of 30 s. Each attempt of A gets
@@ -149,46 +147,26 @@ class Plan:
     order: outcomes.Order
     reject_streak: outcomes.RejectStreak
     parser: RowParser
-    throttle: JournalledThrottle
+    throttle: RunThrottle
     total: int | None
+    repeats: Repeats
+    blank: Blank | None
 
 
 class Pipeline:
     """A bulk run: its workers, its recorder, and the outcomes that wait for the consumer."""
 
-    def __init__(self, plan: Plan, opened: OpenJournal | OpenLedger | None, *, only_counts: bool) -> None:
-        """Create a run that may be recorded in a journal or a ledger.
+    _recorder: Recorder
+    _window_slots: Slots
 
-        With `only_counts`, nobody receives the outcomes of rows that the ledger shows to be unchanged.
-        """
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        engine = plan.engine
         self._throttle = plan.throttle
         self._timer = AttemptTimer()
-        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, engine.observer)
+        self._state_reporter = StateReporter(self._throttle, lambda: self._delivered_count, plan.engine.observer)
         self._buffer: outcomes.OutcomeBuffer = outcomes.InputOrder() if plan.order == "input" else outcomes.CompletionOrder()
-        self._recorder: NullRecorder | JournalRecorder
-        given, ahead = plan.source, 0 if opened is None else MAX_WINDOW_SIZE
-        self.reader = None
-        if given.stream is not None:
-            self.reader = StreamReader(given.stream, ahead=ahead, freeze=given.freeze, read_again=given.read_again)
+        self.reader: StreamReader | None = None
         """Reads an async iterable. It is run by the caller of `start`."""
-        source = self.reader or plan.source
-        if opened is None:
-            self._recorder = NullRecorder(source, plan.parser, self._deliver, self._buffer)
-            self._window_slots = Slots(plan.workers * _ROWS_PER_WORKER)
-        else:
-            arguments = source, plan.parser, self._next_window_size
-            if isinstance(opened, OpenLedger):
-                rows = LedgerFeed(opened, *arguments, only_counts=only_counts and not engine.observer, width=plan.source.width)
-                recorder: JournalRecorder = LedgerRecorder(opened, rows, self._deliver)
-            else:
-                recorder = JournalRecorder(opened, WindowedFeed(opened, *arguments), self._deliver)
-            # Outcomes that wait for their commit still occupy the window. Without room for this backlog, a slow disk would leave
-            # the workers without rows.
-            self._window_slots = Slots(max(plan.workers, recorder.backlog))
-            self._recorder = recorder
-            self._throttle.journal = opened.journal if isinstance(opened, OpenLedger) else opened
         self._large_rows: dict[int, int] = {}  # the additional slots that they take, by index
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
@@ -200,6 +178,28 @@ class Pipeline:
         self._failure: Exception | None = None
         self._started_at = self._measured_at = 0.0
         self._delivered_count = 0
+
+    async def open(self, open_recorder: OpenRecorder | None, *, only_counts: bool) -> None:
+        """Open the store of the run, if it has one. With `only_counts`, nobody receives the outcomes of unchanged rows."""
+        plan = self._plan
+        if (stream := plan.source.stream) is not None:
+            ahead = 0 if open_recorder is None else MAX_WINDOW_SIZE
+            self.reader = StreamReader(stream, ahead=ahead, freeze=plan.source.freeze, read_again=plan.source.read_again)
+        context = RunContext(
+            self.reader or plan.source,
+            plan.parser,
+            self._next_window_size,
+            self._deliver,
+            only_counts=only_counts and not plan.engine.observer,
+            width=plan.source.width,
+        )
+        if open_recorder is None:
+            self._recorder = DirectRecorder(context, self._buffer, backlog=plan.workers * _ROWS_PER_WORKER)
+        else:
+            self._recorder = self._throttle.fence = await open_recorder(context)
+        # Outcomes that are not recorded yet still occupy the window. Without room for this backlog, a slow disk would leave the
+        # workers without rows.
+        self._window_slots = Slots(max(plan.workers, self._recorder.backlog))
 
     def start(self, group: TaskGroup) -> None:
         """Start the workers in a task group that outlives the iteration."""
@@ -457,7 +457,7 @@ class Pipeline:
         unpulled = self._recorder.feed.remaining_possibly_sent()
         possibly_sent = PossiblySent.of([*self._possibly_sent, *current, *waiting], unpulled.ranges)
         if (halted := self._throttle.halted) is not None:
-            state: JournalState = "suspended" if isinstance(halted, BulkSuspended) else "stopped"
+            state: EndState = "suspended" if isinstance(halted, BulkSuspended) else "stopped"
         else:
             state = "finished" if self._input_exhausted and all(worker.done for worker in self._workers) else "interrupted"
         try:

@@ -1,0 +1,106 @@
+"""The feed and the recorder of a run without a store: a row is pulled when it is sent, and its outcome is delivered at once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import anyio
+from anyio.abc import TaskGroup
+
+from outreach_async._wire_words import Outcome
+from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, unsent_outcome
+from outreach_async.bulk._ports import EndState, RunContext
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
+from outreach_async.bulk._source import END, Source
+from outreach_async.bulk._stream import StreamReader
+from outreach_async.bulk._targets import ListingNeeded
+from outreach_async.errors import BulkError, BulkStopped
+
+
+class DirectFeed:
+    """Pulls each row when a worker requests the next one."""
+
+    def __init__(self, source: Source | StreamReader, parser: RowParser) -> None:
+        self._source = source
+        self._parser = parser
+        self._pulled_count = 0
+        self._stopped = False
+        self._lock = anyio.Lock(fast_acquire=True)
+
+    def start(self, _group: TaskGroup) -> None:
+        """Start no task: `next` pulls the rows."""
+
+    async def next(self) -> ParsedRow | ContactOutcome | None:
+        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
+        # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
+        # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
+        if (iterator := self._source.iterator) is None:
+            row = END if self._stopped else await self._source.pull()
+        elif self._lock.locked():
+            async with self._lock:
+                return await self._resolve(self._count(), END if self._stopped else next(iterator, END))
+        else:
+            row = END if self._stopped else next(iterator, END)
+        index = self._count()  # no task switch since the pull
+        if row is not END and not self._lock.locked():
+            with suppress(ListingNeeded):
+                return self._parser.parse(index, row)
+        async with self._lock:
+            return await self._resolve(index, row)
+
+    def _count(self) -> int:
+        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
+        return index
+
+    async def _resolve(self, index: int, row: object) -> ParsedRow | ContactOutcome | None:
+        if row is END:
+            self._stopped = True
+            return None
+        try:
+            if self._stopped:  # while this row waited, so nothing more is listed for it
+                return self._parser.parse(index, row)
+            return await self._parser.targets.apply(self._parser.parse, index, row)
+        except (BulkError, ListingNeeded):
+            if not self._stopped:
+                raise
+            return unsent_outcome(index, row, Outcome.NOT_APPLIED, BulkStopped("the run ended before this row was sent"))
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def remaining_possibly_sent(self) -> PossiblySent:
+        """Return no rows: nothing tells what an earlier process did."""
+        return NO_ROWS
+
+
+class DirectRecorder:
+    """Delivers each outcome at once, and records nothing."""
+
+    heartbeat_due = None
+    resumable = False
+    again = "run again"
+    ledger: LedgerCounts | None = None
+
+    def __init__(self, context: RunContext, buffer: OutcomeBuffer, *, backlog: int) -> None:
+        self.feed = DirectFeed(context.source, context.parser)
+        self.backlog = backlog
+        self.counts = OutcomeCounts()
+        self._deliver = context.deliver
+        self._buffer = buffer
+        self._ended = anyio.Event()
+
+    async def heartbeat(self, due: float) -> None: ...
+
+    def record_outcome(self, outcome: ContactOutcome) -> None:
+        self._deliver((outcome,))
+
+    def revise(self, index: int, revised: Revision) -> None:
+        self._buffer.revise(index, revised)
+
+    def end(self) -> None:
+        self._ended.set()
+
+    async def run(self) -> None:
+        await self._ended.wait()
+
+    async def close(self, state: EndState, possibly_sent: PossiblySent, /) -> None: ...
