@@ -11,8 +11,6 @@ from support.examples import scaled
 from support.fake import SPACE, START, create, document, page, refusing, small_world, steps
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake._handlers import ItemRenderer
-from outreach_async.fake._world import World
 
 DAY_MS = 86_400_000
 
@@ -105,8 +103,9 @@ def test_t8_percentages_are_counts_over_sent_with_two_decimals() -> None:
 @example(3, 200, 0)
 @example(3, 2000, 1)
 def test_t8_percentages_are_rounded_half_to_even(n: int, of: int, digits: Literal[0, 1, 2]) -> None:
-    renderer = ItemRenderer(World(), 0, Behaviour(numbers="float", percent_digits=digits))
-    shown = renderer.percent(min(n, of), of, "")
+    fake = world(numbers="float", percent_digits=digits)
+    camp = fake.add_campaign(SPACE, steps=[{"templates": [{"sent": of, "opened_num": min(n, of)}]}])
+    shown = steps(fake, camp)["data"][0]["templates"][0]["opened"]
     assert Fraction(str(shown)) == round(Fraction(100 * min(n, of), of), digits)
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from support.fake import SPACE, START, document, page, refusing, small_world
+from support.openapi import DOCUMENT
 
 from outreach_async.fake import FakeService
-from outreach_async.fake._stored_records import MAILBOX_FIELDS
 
 KINDS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(["id", "status", "email", "sender_name", "age", "last_activity", "type", "created", "server_ip"], str),
@@ -19,6 +19,8 @@ KINDS: dict[str, type | tuple[type, ...]] = {
     "domain_ip": (str, type(None)),
     "created_at": int,
 }
+
+MAILBOX_FIELDS = tuple(DOCUMENT["components"]["schemas"]["Mailbox"]["properties"])
 
 
 def boxes(fake: FakeService) -> Any:

@@ -16,7 +16,6 @@ from support.tables import check_rows
 
 from outreach_async import Request, Response
 from outreach_async.fake import FakeService, HeaderAuth, RateLimit
-from outreach_async.fake._request import ANY_SEGMENT, ROUTES
 
 BODY = Draft202012Validator({"components": DOCUMENT["components"], "$ref": "#/components/schemas/CreateContact"})
 
@@ -42,14 +41,6 @@ def world(**readings: Any) -> FakeService:
 def call(fake: FakeService, method: str, target: str, body: Any = None) -> Response:
     raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     return fake.handle(Request(method, target, JSON if raw else {}, raw))
-
-
-def test_the_document_has_the_operations_of_the_fake() -> None:
-    def shape(path: str) -> tuple[str, ...]:
-        return tuple(ANY_SEGMENT if part.startswith("{") else part for part in path.strip("/").split("/"))
-
-    documented = {(name, method, shape(path)) for name, (method, path, _) in OPERATIONS.items()}
-    assert documented == {(route.operation, route.method, route.path) for route in ROUTES}
 
 
 @pytest.mark.parametrize("readings", [{}, {"numbers": "mixed", "list_date": "mixed"}, {"order": "newest", "percent_digits": 0}])

@@ -9,7 +9,6 @@ from support.fake import OTHER, SPACE, START, document, get, page, refusal, smal
 from support.tables import check_rows
 
 from outreach_async.fake import Behaviour, FakeService
-from outreach_async.fake._stored_records import CAMPAIGN_HEADERS, MAILBOX_HEADERS
 
 LISTS = ["/campaigns", "/mailboxes"]
 BAD_NUMBERS = ["-1", "+1", "1.0", "1e1", " 1", "1 ", "٣", "1_0", "0x1", "one", "1234567890", "1,000", "None"]
@@ -139,9 +138,10 @@ def test_p13_an_id_without_its_prefix_is_400_with_a_hint_about_its_kind(id_: str
 
 def test_p14_headers_are_the_columns_of_the_interface() -> None:
     fake = small_world()
-    assert document(page(fake, "/campaigns"))["headers"] == list(CAMPAIGN_HEADERS)
-    assert document(page(fake, "/mailboxes"))["headers"] == list(MAILBOX_HEADERS)
-    assert (len(CAMPAIGN_HEADERS), len(MAILBOX_HEADERS)) == (10, 19)
+    for path, count, outside in (("/campaigns", 10, {"id"}), ("/mailboxes", 19, {"id"})):
+        listed = document(page(fake, path))
+        assert len(listed["headers"]) == count
+        assert set(listed["headers"]) <= listed["data"][0].keys() - outside
 
 
 def test_lists_contain_only_the_items_of_their_workspace() -> None:

@@ -56,6 +56,7 @@ def kinds_of_fields() -> Iterator[Any]:
 
 def test_every_operation_is_documented_traced_and_can_be_given_faults() -> None:
     routes = {route.operation: route.path for route in ROUTES}
+    assert {route.operation: route.method for route in ROUTES} == {name: method for name, (method, _, _) in DESCRIBED.items()}
     assert get_args(OperationName) == OPERATIONS == (*NAMES, "unknown")
     assert {name: segments(path) for name, path in URL_TEMPLATES.items()} == routes
     assert {name: segments(path) for name, (_, path, _) in DESCRIBED.items()} == routes

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, partial
-from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -25,7 +24,10 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, RetryPolicy, Transport, TransportError
+<<<<<<< HEAD
 from outreach_async.bulk._throttle import FencedProgress
+=======
+>>>>>>> d616f23b (Drive the fake's rim in its tests, and read responses and make requests in one file of tests each)
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
@@ -387,13 +389,28 @@ async def test_a_failed_get_is_not_sent_again(make: Make) -> None:
         assert len(listener.requests) == 2
 
 
+class Fenced(Progress):
+    """The progress of an attempt that may no longer be sent, as of a run that was taken over."""
+
+    __slots__ = ("_sent",)
+
+    @property
+    def sent(self) -> bool | None:
+        return self._sent
+
+    @sent.setter
+    def sent(self, value: bool | None) -> None:
+        if value:
+            raise TransportError("too late", maybe_sent=False)
+        self._sent = value
+
+
 @over(*OWN)
-async def test_a_request_is_not_sent_while_a_heartbeat_is_due(make: Make) -> None:
-    late: Any = SimpleNamespace(heartbeat_due=5.0)
+async def test_a_request_is_not_sent_if_its_progress_refuses(make: Make) -> None:
     async with connected(make, serve()) as (transport, listener):
         for _ in range(2):  # on a new connection, and on an open one
             with pytest.raises(TransportError) as caught:
-                await transport.send(POST, FencedProgress(late))
+                await transport.send(POST, Fenced())
             assert not caught.value.maybe_sent
             assert (await transport.send(POST, Progress())).status == 200
         assert len(listener.requests) == 2

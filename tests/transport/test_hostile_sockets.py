@@ -20,7 +20,6 @@ from support.wire import unhurried
 
 from outreach_async import Progress, Response
 from outreach_async.errors import TransportError
-from outreach_async.transport._response_reader import BodyReader
 
 LIMIT: Final = 500_000
 """Maximum size of a response, in bytes."""
@@ -198,22 +197,3 @@ async def test_an_endless_response_ends_by_size_or_timeout_in_bounded_memory(mak
         async with client_of(make(listener.url, max_answer=LIMIT), timeout=0.05) as client:
             with pytest.raises(TransportError):
                 await client.request("GET", "/")
-
-
-@pytest.mark.thorough
-def test_many_small_chunks_take_little_more_memory_than_their_sum() -> None:
-    intake = BodyReader({}, LIMIT)
-    with grows_by_at_most(1):
-        for number in range(50_000):
-            intake.feed(b"%02d" % (number % 100))
-        whole = intake.finish()
-    assert whole == b"".join(b"%02d" % number for number in range(100)) * 500
-
-
-def test_a_limited_number_of_nonempty_chunks_is_accepted() -> None:
-    part = gzip.compress(b"x", mtime=0)
-    intake = BodyReader({"content-encoding": "gzip"}, LIMIT)
-    intake.feed(part * 1_024)
-    assert intake.finish() == b"x" * 1_024
-    with pytest.raises(TransportError, match="more than 1024 gzip members"):
-        intake.feed(part)

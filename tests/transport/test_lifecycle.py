@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -200,3 +201,37 @@ async def test_dropped_connections_are_closed_at_the_next_request_or_at_the_end(
     harness.pool.drop_idle()
     await harness.pool.aclose()
     assert harness.closed == [0, 1, 2]
+
+
+class Value:
+    def __init__(self) -> None:
+        self.closed_in: Any = None
+
+    async def aclose(self) -> None:
+        self.closed_in = anyio.lowlevel.current_token().native_token
+
+
+def test_the_values_of_ended_loops_are_dropped_when_a_value_is_made() -> None:
+    local = LoopLocal(Value)
+
+    async def get() -> Value:
+        return local.get()
+
+    values = [anyio.run(get, backend=backend) for backend in ("asyncio", "trio", "asyncio")]
+    assert len(set(map(id, values))) == 3
+    assert list(local._values.values()) == [values[-1]]
+
+
+def test_releasing_the_values_of_ended_loops_closes_nothing() -> None:
+    local = LoopLocal(Value)
+
+    async def get() -> Value:
+        return local.get()
+
+    async def release() -> Value | None:
+        return local.release()
+
+    for backend in ("asyncio", "trio"):
+        value = anyio.run(get, backend=backend)
+        assert anyio.run(release) is None
+        assert value.closed_in is None

@@ -13,7 +13,6 @@ from support.listener import Listener, Peer, refused_port
 from support.transports import MAKERS, OWN, PROXYING, Make, over
 
 from outreach_async import AiohttpTransport, HttpxTransport, OutreachClient, OutreachError, RetryPolicy
-from outreach_async.transport._urls import header_secrets, url_secrets
 
 WORD = "hunter2é"
 PAIR = "dXNlcjpodW50ZXIyw6k="
@@ -72,10 +71,3 @@ async def test_credentials_of_a_client_or_session_are_secrets(anyio_backend: Any
     if anyio_backend[0] == "asyncio":
         async with aiohttp.ClientSession(f"http://{USER}@localhost", headers=fields) as session:
             assert AiohttpTransport(session).secrets == (WORD, PAIR, "Bearer abcdef", "abcdef")
-
-
-def test_short_secrets_are_not_masked_and_a_user_without_password_is_a_key() -> None:
-    assert url_secrets("https://a:b@api.example") == ("YTpi",)
-    assert url_secrets("https://key_1@api.example") == ("key_1", "a2V5XzE6")
-    assert url_secrets(None) == url_secrets("https://api.example") == ()
-    assert header_secrets({"cookie": "sid=1", "proxy-authorization": "abc"}) == ("sid=1",)

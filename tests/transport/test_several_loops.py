@@ -17,7 +17,6 @@ from support.listener import Listener, serve
 from support.transports import MAKERS, OWN, POST
 
 from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Transport
-from outreach_async.transport._lifecycle import LoopLocal
 
 ROUNDS: Final = 5
 PATIENCE: Final = 10
@@ -94,40 +93,6 @@ def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> 
 # Values of each loop.
 
 
-class Value:
-    def __init__(self) -> None:
-        self.closed_in: Any = None
-
-    async def aclose(self) -> None:
-        self.closed_in = anyio.lowlevel.current_token().native_token
-
-
 @pytest.mark.parametrize("kind", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
 async def test_a_transport_without_connections_has_none_to_drop(kind: Any) -> None:
     kind("http://127.0.0.1:9").drop_idle()
-
-
-def test_the_values_of_ended_loops_are_dropped_when_a_value_is_made() -> None:
-    local = LoopLocal(Value)
-
-    async def get() -> Value:
-        return local.get()
-
-    values = [anyio.run(get, backend=backend) for backend in ("asyncio", "trio", "asyncio")]
-    assert len(set(map(id, values))) == 3
-    assert list(local._values.values()) == [values[-1]]
-
-
-def test_releasing_the_values_of_ended_loops_closes_nothing() -> None:
-    local = LoopLocal(Value)
-
-    async def get() -> Value:
-        return local.get()
-
-    async def release() -> Value | None:
-        return local.release()
-
-    for backend in ("asyncio", "trio"):
-        value = anyio.run(get, backend=backend)
-        assert anyio.run(release) is None
-        assert value.closed_in is None
