@@ -24,10 +24,6 @@ from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
 from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, RetryPolicy, Transport, TransportError
-<<<<<<< HEAD
-from outreach_async.bulk._throttle import FencedProgress
-=======
->>>>>>> d616f23b (Drive the fake's rim in its tests, and read responses and make requests in one file of tests each)
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
