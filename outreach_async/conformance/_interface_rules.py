@@ -274,6 +274,13 @@ def _check_memberships(counts: MembershipCounts) -> Iterator[Fault]:
 # The check.
 
 RULES: Final = tuple(REGISTERED_RULES)
+"""The rules that `check` checks: the `id` and the `statement` of each, and whether it `writes`.
+
+Example:
+    ```python
+    print([rule.statement for rule in RULES if rule.id == "T1-type"])  # -> ['the only type of a step is auto_email']
+    ```
+"""
 
 _MAX_BREACHES: Final = 3
 

@@ -8,7 +8,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
 
-from outreach_async.conformance._interface_rules import RULES
+from outreach_async.conformance import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
 from outreach_async.fake.behaviour import load_behaviour
 from outreach_async.fake.faults import Service

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
+import anyio
 import attrs
 
 from outreach_async import Request, Response
+from outreach_async.conformance import Calibration, calibrate
 from outreach_async.conformance._calibration import Measurement, measure_knobs
-from outreach_async.conformance._target import Dialogue, KnobFinding, Requests
-from outreach_async.fake import Behaviour, FakeService, HeaderAuth, Snapshot
+from outreach_async.conformance._target import Dialogue, Requests
+from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, Snapshot
 from outreach_async.fake._seeds import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.faults import Exchange
@@ -104,6 +106,19 @@ def measure(behaviour: Behaviour | None = None, access: Requests | None = None, 
     return run_directly(measure_knobs(access or writer(behaviour)), service(behaviour, snapshot).handle)
 
 
+def calibrated(
+    behaviour: Behaviour | None = None, access: Requests | None = None, snapshot: Snapshot | None = None
+) -> Calibration:
+    """Calibrate a fake in memory."""
+    behaviour = behaviour or Behaviour()
+    return anyio.run(calibrate, FakeTransport(service(behaviour, snapshot)), access or writer(behaviour))
+
+
+def possible_values(found: Calibration) -> dict[str, tuple[Any, ...]]:
+    """Return the values that each knob may have, as measured."""
+    return {knob: (found.observed[knob],) if knob in found.observed else found.undecided.get(knob, ()) for knob in found.reasons}
+
+
 def single_readings() -> Iterator[tuple[str, Behaviour]]:
     """Yield behaviours that differ from the documented behaviour in one knob, each with the name of the knob."""
     for knob, readings in KNOB_VALUES.items():
@@ -134,12 +149,10 @@ def indistinguishable_values(behaviour: Behaviour, knob: str, boxes: int, campai
     return (own,)
 
 
-def find_misses(
-    behaviour: Behaviour, findings: Mapping[str, KnobFinding], boxes: int = 30, campaigns: int = 20
-) -> dict[str, tuple[Any, ...]]:
+def find_misses(behaviour: Behaviour, found: Calibration, boxes: int = 30, campaigns: int = 20) -> dict[str, tuple[Any, ...]]:
     """Return the knobs that were measured wrongly, each with the values that calibration found."""
     return {
-        knob: finding.possible
-        for knob, finding in findings.items()
-        if finding.possible != indistinguishable_values(behaviour, knob, boxes, campaigns)
+        knob: possible
+        for knob, possible in possible_values(found).items()
+        if possible != indistinguishable_values(behaviour, knob, boxes, campaigns)
     }
