@@ -19,8 +19,7 @@ from support.fake import page
 from support.transports import LOOPS
 
 from outreach_async import HttpxTransport, Progress, Request, Response, Transport
-from outreach_async.conformance import Access, check
-from outreach_async.conformance._interface_rules import RULES
+from outreach_async.conformance import RULES, Access, Breach, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 KINDS: Final = {
