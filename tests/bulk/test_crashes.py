@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import attrs
 import pytest
@@ -19,7 +19,6 @@ from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
 
 from outreach_async import ContactOutcome, DuplicatePolicy, InvalidRequest
 from outreach_async._plumbing import WHOLE_INPUT
-from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.bulk import Repeats
 from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.errors import JournalError
@@ -232,7 +231,7 @@ def scenes(draw: st.DrawFn) -> Scenario:
     rows = draw(st.lists(st.one_of(sound, sound, sound, no_rows), min_size=fewest, max_size=12))
     return Scenario(
         rows=[type(row)({**row, ROW: str(index)}) if isinstance(row, dict) else row for index, row in enumerate(rows)],
-        duplicates=draw(st.sampled_from(DUPLICATE_POLICIES)),
+        duplicates=draw(st.sampled_from(get_args(DuplicatePolicy))),
         repeats=repeats,
         before=draw(st.lists(st.sampled_from(emails), max_size=2)),
         trouble=draw(st.sampled_from([0.0, 0.2, 0.5])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -16,7 +16,6 @@ from support.scenarios import SPACE, Scenario, creation, service
 from tools.journal_child import IDENTITY, outcome
 
 from outreach_async import ContactOutcome, DuplicatePolicy, Outcome, Target, errors
-from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
 from outreach_async.store.journal import Identity
 from outreach_async.store.journal import _records as identity
@@ -143,7 +142,7 @@ members = st.dictionaries(st.sampled_from(NAMES[1:]), st.none() | st.sampled_fro
 )
 
 
-@given(st.lists(members, min_size=1, max_size=6), st.sampled_from(DUPLICATE_POLICIES), st.none() | members)
+@given(st.lists(members, min_size=1, max_size=6), st.sampled_from(get_args(DuplicatePolicy)), st.none() | members)
 def test_a_merged_row_has_the_effect_of_its_rows_one_after_the_other(
     rows: list[dict[str, Any]], duplicates: DuplicatePolicy, before: dict[str, Any] | None
 ) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 from support.crashes import Simulation, kill_everywhere
 from support.scenarios import ROW, TROUBLE, UNCLEAR, Late, Scenario
 
 from outreach_async import DuplicatePolicy
-from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
 
@@ -44,7 +43,7 @@ def wrong_after(folder: Path, given: Scenario) -> list[str]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("before", [(), (ANN,)], ids=["new", "known"])
-@pytest.mark.parametrize("duplicates", DUPLICATE_POLICIES)
+@pytest.mark.parametrize("duplicates", get_args(DuplicatePolicy))
 def test_every_label_is_true_after_any_two_faults(duplicates: DuplicatePolicy, before: tuple[str, ...], folder: Path) -> None:
     for number, script in enumerate(product(FAULTS, repeat=2)):
         wrong = wrong_after(folder / str(number), scene(*script, duplicates=duplicates, before=before))
@@ -54,7 +53,7 @@ def test_every_label_is_true_after_any_two_faults(duplicates: DuplicatePolicy, b
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.label)
 def test_every_label_is_true_after_a_fault_and_kills_at_any_point(fault: Fault, folder: Path) -> None:
-    for number, duplicates in enumerate(DUPLICATE_POLICIES):
+    for number, duplicates in enumerate(get_args(DuplicatePolicy)):
         (place := folder / str(number)).mkdir()
         for one in kill_everywhere(scene(fault, duplicates=duplicates), place, "asyncio"):
             assert one.violations() == [], duplicates
@@ -68,7 +67,7 @@ def test_a_status_that_may_follow_a_creation_leaves_every_label_true(code: int, 
 
 @pytest.mark.parametrize("script", [*zip(UNCLEAR), *product(UNCLEAR, repeat=2)], ids=str)
 def test_an_error_with_a_status_of_success_leaves_every_label_true(script: tuple[Fault, ...], folder: Path) -> None:
-    for number, duplicates in enumerate(DUPLICATE_POLICIES):
+    for number, duplicates in enumerate(get_args(DuplicatePolicy)):
         assert wrong_after(folder / str(number), scene(*script, duplicates=duplicates)) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
+from typing import get_args
 
 import attrs
 import pytest
@@ -14,7 +15,6 @@ from support.scenarios import ROW, Scenario
 from support.takeovers import LedgerTakeover, Takeover
 
 from outreach_async import DuplicatePolicy
-from outreach_async._wire_words import DUPLICATE_POLICIES
 from outreach_async.errors import JournalError
 
 LONG = 60.0
@@ -37,7 +37,7 @@ def played(point: int, seconds: float, backend: str = "asyncio", given: Scenario
 SCENES = st.builds(
     lambda seed, *options: attrs.evolve(scene(*options), seed=seed),
     st.integers(0, 2**16),
-    st.sampled_from(DUPLICATE_POLICIES),
+    st.sampled_from(get_args(DuplicatePolicy)),
     st.sampled_from([8, 20]),
     st.sampled_from([0.0, 0.3]),
     st.integers(1, 8),

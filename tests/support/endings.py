@@ -12,7 +12,7 @@ from support.crashes import Simulation, memory
 from support.processes import WAYS, Ending
 from support.scenarios import Scenario, seeded
 
-from outreach_async._wire_words import DUPLICATE_POLICIES
+from outreach_async import DuplicatePolicy
 from outreach_async.bulk import Repeats
 from outreach_async.store.journal import JournalWriter
 
@@ -47,7 +47,7 @@ def draw_scenario(seed: int) -> DrawnScenario:
     scene = seeded(
         seed,
         rows,
-        duplicates=chance.choice(DUPLICATE_POLICIES),
+        duplicates=chance.choice(get_args(DuplicatePolicy)),
         repeats=chance.choice(["serial", "serial", *get_args(Repeats)]),
         order=chance.choice(["completion", "completion", "input"]),
         spool=chance.random() < 0.2,

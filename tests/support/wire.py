@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import StrEnum
 from random import Random
 from typing import Any, TypeAlias
 
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from support.examples import scaled
 
 from outreach_async import Outcome
-from outreach_async._wire_words import OpenEnum
 from outreach_async.models import (
     Campaign,
     CampaignStatus,
@@ -93,7 +93,7 @@ KINDS: dict[str, Any] = {
 }
 """The class that each table is decoded into."""
 
-ENUMS: dict[tuple[str, str], type[OpenEnum]] = {
+ENUMS: dict[tuple[str, str], type[StrEnum]] = {
     ("Campaign", "status"): CampaignStatus,
     ("Mailbox", "status"): MailboxStatus,
     ("Mailbox", "type"): MailboxType,

@@ -38,8 +38,7 @@ from support.runs import OptedOut
 from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, Late, Scenario, new_fake, seeded
 
-from outreach_async import ContactOutcome, OutreachClient, Request, RetryPolicy
-from outreach_async._wire_words import DUPLICATE_POLICIES
+from outreach_async import ContactOutcome, DuplicatePolicy, OutreachClient, Request, RetryPolicy
 from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.faults import Exchange, inject
@@ -311,7 +310,7 @@ def kill_run(kind: Kind, seed: int, folder: Path, served: SimpleNamespace, url: 
     scene = seeded(
         seed,
         _ROWS,
-        duplicates=DUPLICATE_POLICIES[seed % 3],
+        duplicates=get_args(DuplicatePolicy)[seed % 3],
         repeats=drawn.choice(["serial", "serial", *get_args(Repeats)]),
         order=drawn.choice(["completion", "input"]),
         spool=drawn.random() < 0.3,
