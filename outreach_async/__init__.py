@@ -179,8 +179,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name, or read the version, when it is first used. This keeps `import outreach_async` fast."""
     if name == "__version__":
         value: Any = import_module("importlib.metadata").version(__name__)
-    elif name == "hooks":  # the client's annotations name it
-        value = import_module(f"{__name__}.hooks")
+    elif name in {"converters", "hooks"}:  # the client's annotations name them
+        value = import_module(f"{__name__}.{name}")
     elif name in _EXPORT_MODULES:
         value = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
     else:

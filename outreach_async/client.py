@@ -13,6 +13,7 @@ from outreach_async._wire_words import ID_PREFIXES, UNSET, Seconds
 from outreach_async.transport._secret import drop_frames
 
 if TYPE_CHECKING:  # the methods import the modules that do the work
+    import outreach_async.converters
     import outreach_async.hooks
     from outreach_async._core.engine import Engine
     from outreach_async.resources import Campaigns, Contacts, Mailboxes, Settings, Workspaces
@@ -49,6 +50,7 @@ class OutreachClient:
         max_retries: Maximum number of retries of a call, after its first attempt; 3 by default, 0 for none.
         retry: The retry policy, for more than `max_retries`; defaults to `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
+        converter: What reads responses and writes contacts, with hooks and models of your own; see `outreach_async.converters`.
 
     Attributes:
         campaigns, mailboxes, contacts, workspaces: The methods of these resources; see `help(client.campaigns)`.
@@ -87,6 +89,7 @@ class OutreachClient:
         max_retries: int | None = None,
         retry: outreach_async.RetryPolicy | None = None,
         hooks: Iterable[outreach_async.hooks.Hook] = (),
+        converter: outreach_async.converters.OutreachConverter | None = None,
     ) -> None:
         from outreach_async._core.arguments import require_headers, require_number, require_seconds
         from outreach_async._core.attempts import CallOptions
@@ -99,7 +102,7 @@ class OutreachClient:
         limits = CallOptions(require_seconds("timeout", timeout), require_seconds("deadline", deadline))
         key = os.environ.get("OUTREACH_OWNER_KEY") if owner_key is None else owner_key
         space = os.environ.get("OUTREACH_WORKSPACE") if workspace is None else workspace
-        settings = build_settings(key, space, fields, limits, route)
+        settings = build_settings(key, space, fields, limits, route, converter=converter)
         policy = build_policy(retry, max_retries, RetryPolicy())
         self._bind(build_engine(route, in_flight, rate, policy, hooks), settings, owns=True)
 
@@ -155,6 +158,7 @@ class OutreachClient:
         max_retries: int | None = None,
         retry: outreach_async.RetryPolicy | None = None,
         hooks: Iterable[outreach_async.hooks.Hook] | None = None,
+        converter: outreach_async.converters.OutreachConverter | None = None,
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
@@ -178,7 +182,8 @@ class OutreachClient:
         limits = before.call_options(timeout, deadline)
         key = before.owner_key if owner_key is None else owner_key
         space = before.workspace if workspace is None else workspace
-        settings = build_settings(key, space, fields, limits, engine.transport)
+        chosen = before.request_defaults.converter if converter is None else converter
+        settings = build_settings(key, space, fields, limits, engine.transport, converter=chosen)
         policy = build_policy(retry, max_retries, engine.policy)
         observer = engine.observer if hooks is None else build_observer(hooks, engine.transport)
         copy = object.__new__(type(self))

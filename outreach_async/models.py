@@ -549,6 +549,8 @@ OptionalString: TypeAlias = str | Unset | None
 
 @attrs.frozen(kw_only=True)
 class CreateContactResponse(ResponseWithInfo):
+    """The answer to the creation of a contact, as the service sends it."""
+
     status: Outcome
     id: str | None
     details: str | None
@@ -587,6 +589,7 @@ class CreatedContact(CreateContactResponse):
 
 
 def possible_outcomes(status: Outcome, *, maybe_applied: bool) -> frozenset[Outcome]:
+    """Return the outcomes that are consistent with the responses: an earlier attempt may have added the contact."""
     return frozenset({status, Outcome.ADDED}) if maybe_applied else CERTAIN_OUTCOMES.get(status) or frozenset({status})
 
 
@@ -717,7 +720,11 @@ class NewContact:
             # -> {'email': 'ann@company.example', 'custom_1': 'gold'}
             ```
         """
-        return {"email": self.email, **self.standard(), **self.custom, **self.extra}
+        names = (
+            () if type(self) is NewContact else [name for name in attrs.fields_dict(type(self)) if name not in _CONTACT_FIELDS]
+        )
+        more = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
+        return {"email": self.email, **self.standard(), **more, **self.custom, **self.extra}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return `to_dict()` as a JSON string.
@@ -733,3 +740,6 @@ class NewContact:
         pairs: dict[str, Any] = dict(self.standard())
         pairs |= {name: value for name, value in (("custom", self.custom), ("extra", self.extra)) if value}
         return f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"
+
+
+_CONTACT_FIELDS: Final = attrs.fields_dict(NewContact).keys()

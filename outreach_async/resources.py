@@ -35,6 +35,7 @@ from outreach_async._wire_words import UNSET, ContactFields, ContactRow, Duplica
 from outreach_async._wire_words import Seconds as Seconds  # noqa: PLC0414 - exported
 from outreach_async.bulk._targets import Targets
 from outreach_async.bulk._throttle import RunThrottle
+from outreach_async.converters import OutreachConverter, require_converter
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.hooks import Hook
 from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Page, Target
@@ -475,11 +476,17 @@ def open_run(campaigns: Campaigns, mailboxes: Mailboxes, workspaces: Workspaces,
 
 
 def build_settings(
-    owner_key: object, workspace: object, headers: Mapping[str, str], limits: CallOptions, transport: Transport
+    owner_key: object,
+    workspace: object,
+    headers: Mapping[str, str],
+    limits: CallOptions,
+    transport: Transport,
+    *,
+    converter: OutreachConverter | None,
 ) -> Settings:
     """Check the options that a request needs. The transport may know secrets of its own."""
     # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
-    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers)
+    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers, require_converter(converter))
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(key, Secret) and OWNER_KEY.fullmatch(key.reveal()):  # another string could be a common word
         require_id("owner_key", key.reveal(), "owner_key", KEY_REMEDY)

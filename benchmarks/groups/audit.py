@@ -10,12 +10,12 @@ from benchmarks.groups.rounds import Bench, Job
 from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
-from outreach_async._core.codec import decode_model
 from outreach_async.audit import check
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._run import build_report
 from outreach_async.audit._scoring import Judgement
 from outreach_async.audit.policy import Policy
+from outreach_async.converters import create_converter
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.8
@@ -26,10 +26,10 @@ _WORKSPACE: Final = "space_1"
 
 def _works() -> dict[str, Callable[[], Any]]:
     """Return the work to measure on 10,000 mailboxes: decoding, checking each, and a complete audit."""
-    kind: Any = Page[Mailbox]
+    kind, loads = Page[Mailbox], create_converter().loads
     pages = Pages(BIG, _PAGES)
     bodies = [pages.body(number) for number in range(1, _PAGES + 1)]
-    decoded: list[Page[Mailbox]] = [decode_model(kind, body) for body in bodies]
+    decoded: list[Page[Mailbox]] = [loads(body, kind) for body in bodies]
 
     def judge() -> object:
         state = AuditState([_WORKSPACE], Policy.default(), _NOW)
@@ -40,7 +40,7 @@ def _works() -> dict[str, Callable[[], Any]]:
     def check_each() -> object:
         return [check(mailbox, None, _NOW) for page in decoded for mailbox in page.data]
 
-    decode = "decoding", lambda: [decode_model(kind, body) for body in bodies]
+    decode = "decoding", lambda: [loads(body, kind) for body in bodies]
     return dict([decode, ("check of each", check_each), ("the audit, to its report", judge)])
 
 

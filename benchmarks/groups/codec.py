@@ -15,8 +15,9 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.peers import generated, ours
 from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
-from outreach_async._core.codec import decode_model, structure
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
+from outreach_async._wire_words import MailboxStatus
+from outreach_async.converters import create_converter
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.4
@@ -27,35 +28,43 @@ _GENERATED: Final = "openapi-python-client"
 def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
     page: Any = Page[Mailbox]
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
-    some, every, colons = _vary_page(body) if body else (b"", b"", b"")
+    ours, hooked, own = create_converter(), create_converter(), create_converter()
+    hooked.register_structure_hook(MailboxStatus, lambda value, kind: kind(value))
+    own.use(_OwnMailbox)
+    every = _vary_page(body, lambda box: box.update(region="eu", tags=["a", "b"]))
+    null = _vary_page(body, lambda box: box.update(sender_name=None))
     return {
         "msgspec, the same classes": lambda: decoder.decode(body),
-        "converters.loads": lambda: decode_model(page, body),
-        "the same, an unknown field in one mailbox": lambda: decode_model(page, some),
-        "the same, an unknown field in every mailbox": lambda: decode_model(page, every),
-        "the same, a colon in every name": lambda: decode_model(page, colons),
-        "cattrs, our strict converter": lambda: structure(page, json.loads(body)),
+        "converters.loads": lambda: ours.loads(body, page),
+        "the same, two unknown fields in every mailbox": lambda: ours.loads(every, page),
+        "the same, for the first time": lambda: create_converter().loads(every, page),
+        "the same, a required null in every mailbox, kept": lambda: ours.loads(null, page, keep=True),
+        "the same, a subclass with the two fields": lambda: own.loads(every, page),
+        "the same, a hook for the status": lambda: hooked.loads(body, page),
         "json.loads, dicts": lambda: json.loads(body),
         _GENERATED: lambda: generated.module("models").MailboxPage.from_dict(json.loads(body)),
     }
 
 
-def _vary_page(body: bytes) -> list[bytes]:
-    """Return the page with an unknown field in one mailbox, with one in every mailbox, and with a colon in every name."""
-    some, every, colons = json.loads(body), json.loads(body), json.loads(body)
-    some["data"][7]["region"] = "eu"
-    for box in every["data"]:
-        box["region"] = "eu"
-    for box in colons["data"]:
-        box["sender_name"] = f"Sales: {box['sender_name']}"
-    return [json.dumps(each, separators=(",", ":")).encode() for each in (some, every, colons)]
+@attrs.frozen(kw_only=True)
+class _OwnMailbox(Mailbox):
+    region: str = ""
+    tags: list[str] = attrs.field(factory=list)
+
+
+def _vary_page(body: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """Return the page with each of its mailboxes changed."""
+    page = json.loads(body or b'{"data": []}')
+    for box in page["data"]:
+        change(box)
+    return json.dumps(page, separators=(",", ":")).encode()
 
 
 def _encoders() -> dict[str, Callable[[], Any]]:
     creation = ContactRequests.from_options(
         OWNER_KEY,
         WORKSPACE,
-        RequestDefaults.from_headers({}),
+        RequestDefaults.from_headers({}, create_converter()),
         duplicates="skip",
         strict_validation=False,
         campaign=None,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import attrs
 import msgspec
 
 from outreach_async._core import arguments as validation
-from outreach_async._core.codec import FIELD_ORDER, DecodeError, decode_model, decode_page, encode, encode_contact
+from outreach_async._core.codec import FIELD_ORDER, DecodeError, encode
 from outreach_async._core.responses import build_unexpected_response, clean_string, make_secret_detector, secret_parts
 from outreach_async._core.retry import Idempotency
 from outreach_async._wire_words import (
@@ -39,6 +39,9 @@ from outreach_async.models import (
 )
 from outreach_async.transport._secret import Secret, reveal
 from outreach_async.transport._wire import Request, Response
+
+if TYPE_CHECKING:
+    from outreach_async.converters import OutreachConverter
 
 T = TypeVar("T")
 
@@ -67,17 +70,19 @@ class Operation(Generic[T]):
 
 @attrs.frozen(repr=False)
 class RequestDefaults:
-    """The header fields of a client's requests, and the secrets to mask in the client's errors."""
+    """The header fields of a client's requests, the secrets to mask in the client's errors, and the client's converter."""
 
     # Tools such as rich show fields even if the class's repr hides them.
     read_headers: Mapping[str, str] = attrs.field(repr=False)
     write_headers: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
+    converter: OutreachConverter = attrs.field(repr=False)
 
     @classmethod
-    def from_headers(cls, headers: Mapping[str, str]) -> RequestDefaults:
+    def from_headers(cls, headers: Mapping[str, str], converter: OutreachConverter) -> RequestDefaults:
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
-        return cls(read, {"content-type": "application/json", **read}, tuple(map(Secret, secret_parts(headers))))
+        secrets = tuple(map(Secret, secret_parts(headers)))
+        return cls(read, {"content-type": "application/json", **read}, secrets, converter)
 
 
 PageBuilder: TypeAlias = Callable[[int], Operation[Page[T]]]
@@ -105,7 +110,7 @@ def list_fields(workspace: object, defaults: RequestDefaults) -> Operation[Works
 
 
 def _build_read(name: str, kind: type[T], target: str, defaults: RequestDefaults) -> Operation[T]:
-    parse = _make_parser(name, kind, decode_model, defaults.secrets)
+    parse = _make_parser(name, kind, defaults)
     return Operation(name, Request("GET", target, defaults.read_headers), parse, secrets=defaults.secrets)
 
 
@@ -115,7 +120,7 @@ def _build_list(
     # The arguments are checked and encoded once for all pages.
     workspace = quote(validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY), safe="")
     name = f"list_{items}"
-    parse = _make_parser(name, kind, decode_page if keep else decode_model, defaults.secrets)
+    parse = _make_parser(name, kind, defaults, keep=keep)
 
     def build_page(number: int) -> Operation[Page[T]]:
         target = f"/{items}?workspace={workspace}&page={number}&display={display}"
@@ -125,10 +130,12 @@ def _build_list(
 
 
 def _make_parser(
-    name: str, kind: type[T], decode: Callable[[type[T], bytes], T], secrets: tuple[str | Secret, ...]
+    name: str, kind: type[T], defaults: RequestDefaults, *, keep: bool = False
 ) -> Callable[[Response, AttemptInfo], T]:
+    secrets = defaults.secrets
+
     def parse(response: Response, _info: AttemptInfo) -> T:
-        model: Any = _try_decode(decode, kind, response.body)
+        model: Any = _try_decode(defaults.converter.loads, response.body, kind, keep=keep)
         if isinstance(model, DecodeError):
             raise build_unexpected_response(name, response, secrets, model)
         if model.status != "ok":
@@ -142,11 +149,11 @@ def _make_parser(
     return parse
 
 
-def _try_decode(decode: Callable[[type[T], bytes], T], kind: type[T], body: bytes) -> T | DecodeError:
+def _try_decode(decode: Callable[..., T], *what: Any, **options: Any) -> T | DecodeError:
     # The error contains the unmasked body, and is therefore not raised. A raised error would become the `__context__` of the
     # error that the caller raises, and tracebacks would show it.
     try:
-        return decode(kind, body)
+        return decode(*what, **options)
     except DecodeError as error:
         return error.with_traceback(None)  # the frames reference the error: a cycle
 
@@ -230,6 +237,14 @@ class ContactRequests:
     def prefix_size(self) -> int:
         return len(self._prefix)
 
+    @property
+    def encodes_plainly(self) -> bool:
+        """Whether `encode_plain` and `encode_cells` may encode rows, because no hook for contacts is involved."""
+        return self._defaults.converter.encodes_plainly()
+
+    def encode(self, contact: NewContact) -> bytes:
+        return self._defaults.converter.encode_contact(contact)
+
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
         return self._build_operation(contact, self._parse_created)
 
@@ -244,7 +259,7 @@ class ContactRequests:
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
         validation.check_contact(contact)
-        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + encode_contact(contact)[1:])
+        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + self.encode(contact)[1:])
         return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
@@ -256,7 +271,7 @@ class ContactRequests:
         if strip_invisible(text) != text or self._may_contain_secret(text):
             headers = {name: clean_string(value, self._secrets) for name, value in headers.items()}
             answer = attrs.evolve(answer, details=answer.details and clean_string(answer.details, self._secrets))
-        return CreatedContact(
+        created = CreatedContact(
             status=answer.status,
             id=answer.id,
             details=answer.details,
@@ -266,6 +281,18 @@ class ContactRequests:
             response=ResponseInfo(response.status, headers),
             extra=answer.extra,
         )
+        converter = self._defaults.converter
+        return created if converter.has_own(CreatedContact) else self._convert_created(created, response)
+
+    def _convert_created(self, created: CreatedContact, response: Response) -> CreatedContact:
+        """Return what the hook or the subclass of the client's converter makes of the result."""
+        converted: CreatedContact | DecodeError = _try_decode(
+            self._defaults.converter.read_hooked, created.to_dict(), CreatedContact
+        )
+        if isinstance(converted, DecodeError):
+            raise build_unexpected_response("create_contact", response, self._secrets, converted)
+        object.__setattr__(converted, "_response", created.response)  # frozen for callers, but new
+        return converted
 
     def _parse_row(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
         answer, info = self._parse_response(response, info)
@@ -274,7 +301,7 @@ class ContactRequests:
         return answer, info
 
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        answer = _try_decode(decode_model, CreateContactResponse, response.body)
+        answer = _try_decode(self._defaults.converter.loads, response.body, CreateContactResponse)
         if isinstance(answer, DecodeError):
             raise build_unexpected_response("create_contact", response, self._secrets, answer)
         known = answer.status in SERVICE_OUTCOMES

@@ -93,6 +93,7 @@ class RowParser:
         self._own_requests = contact_requests
         self._requests: dict[Target, ContactRequests] = {}
         self._recent_emails = recent_emails
+        self._is_plain = contact_requests.encodes_plainly
 
     def without_history(self) -> RowParser:
         """Return a parser that does not compare the e-mails of rows, and remembers none."""
@@ -143,6 +144,8 @@ class RowParser:
     def _encode_plain(self, row: Any) -> tuple[bytes, Target, str] | None:
         """Return the encoded fields, the target and the e-mail of a row of valid strings; `None` for any other row."""
         target = self.targets.default
+        if not self._is_plain:  # a hook of the client's converter encodes contacts
+            return None
         if type(row) is dict:
             if "campaign" in row or "workspace" in row:
                 row = row.copy()
@@ -189,7 +192,8 @@ class RowParser:
         """Return an encoding and the target of each row without parsing the rows; `None` if the rows must be parsed."""
         # If all targets are the run's own, `None` stands for them. The encoding of a valid row equals its `identifying_bytes`. An
         # invalid row may have the encoding of a valid one: for example, a date is encoded as a string.
-        if self._recent_emails is not None:  # every row must be parsed, because later rows may repeat its e-mail
+        # Every row must be parsed if a later row may repeat its e-mail, or if a hook encodes it.
+        if self._recent_emails is not None or not self._is_plain:
             return None
         try:
             if {*map(type, originals)} == {dict} and (lines := _encode_lines(originals)) is not None:
@@ -206,8 +210,8 @@ class RowParser:
 
     def _encode_known(self, row: Any) -> tuple[bytes, Target, str] | None:
         """Return the encoded fields, the target and the e-mail of a row; `None` if the row must be parsed."""
-        if isinstance(row, NewContact):
-            return encode_contact(row)[1:], self.targets.default, row.email
+        if isinstance(row, NewContact):  # a subclass may have further fields
+            return (encode_contact(row)[1:], self.targets.default, row.email) if type(row) is NewContact else None
         if type(row) is tuple and len(row) == 2 and isinstance(row[1], Target):  # noqa: PLR2004 - a pair
             contact, named = row
             if isinstance(contact, Mapping) and any(name in contact for name in TARGET_FIELDS):
@@ -248,7 +252,8 @@ class RowParser:
             if named is not RUN_TARGET:
                 target = self.targets.find(named)
             requests = self.requests_for(target)
-            body, email = requests.build_row(contact).request.body, str.__str__(contact.email)
+            requests.build_row(contact)
+            payload, email = encode_contact(contact), str.__str__(contact.email)  # a hook takes part when the row is sent
         except (ListingNeeded, MemoryError):
             raise
         except Excluded as error:
@@ -258,7 +263,6 @@ class RowParser:
         except Exception as error:  # noqa: BLE001 - as in `parse`
             rejection, target = error if isinstance(error, InvalidRequest) else unreadable(error), self._target_of_invalid(row)
             return "", encode_spooled(str(rejection), None if target is default else target)
-        payload = b"{" + body[requests.prefix_size :]
         if target is default:
             return email, payload
         return _spool_key(email, target), encode_spooled(msgspec.Raw(payload), target)

@@ -16,13 +16,14 @@ from outreach_async._core.operations import ContactRequests, CopyDetector, Reque
 from outreach_async._plumbing import RecentEmails, Targets
 from outreach_async.bulk._rows import ParsedRow, RowParser, SpooledRow
 from outreach_async.bulk._source import approximate_size
+from outreach_async.converters import create_converter
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
     "space_x",
-    RequestDefaults.from_headers({}),
+    RequestDefaults.from_headers({}, create_converter()),
     duplicates="skip",
     strict_validation=False,
     campaign=None,

@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterator
 from enum import StrEnum
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 
 from outreach_async import Outcome
+from outreach_async.converters import create_converter
 from outreach_async.models import (
     Campaign,
     CampaignStatus,
@@ -33,6 +35,21 @@ from outreach_async.models import (
 )
 
 Wire: TypeAlias = dict[str, Any]
+
+CONVERTER: Final = create_converter()
+
+
+def load(kind: Any, body: bytes, *, keep: bool = False) -> Any:
+    """Decode a body by a converter that all tests share, as the clients of a program do."""
+    return CONVERTER.loads(body, kind, keep=keep)
+
+
+def faults_of(kind: Any, body: bytes, *, keep: bool = False) -> str:
+    """Return what is wrong with a body."""
+    with pytest.raises(ValueError, match=r"^\$") as caught:
+        load(kind, body, keep=keep)
+    return str(caught.value)
+
 
 unhurried = settings(
     deadline=None, max_examples=scaled(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -48,7 +48,7 @@ UNKNOWN: Final = 3
 """The exit code if some versions could not be checked."""
 
 DEPENDENT: Final = (
-    *("audit/test_html", "audit/test_run", "audit/test_service", "cli/test_*", "client/test_client*", "client/test_codec"),
+    *("audit/test_html", "audit/test_run", "audit/test_service", "cli/test_*", "client/test_client*", "client/test_converters"),
     *("client/test_errors", "client/test_hooks", "client/test_hostile_*", "client/test_logs", "client/test_models"),
     *("client/test_operations", "client/test_otel", "client/test_pagination", "client/test_responses", "client/test_retry"),
     *("bulk/test_journal", "conformance/test_suite", "fake/test_plugin", "fake/test_server*"),
