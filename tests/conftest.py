@@ -49,10 +49,10 @@ LONG = (
     "project/test_docs.py",
     "parts/test_dask.py",
     "project/test_api_pages.py",
-    "bulk/test_object_journal.py",
+    "store/test_object_journal.py",
     "parts/test_dask_faults.py",
     "project/test_user_project.py",
-    "bulk/test_crashes.py",
+    "store/test_crashes.py",
     "parts/test_worker_kills.py",
 )
 """The files with the slowest tests. Parallel workers start with them, so that none is left with a slow file at the end."""

@@ -36,11 +36,11 @@ def outcome(index: int) -> ContactOutcome:
 @given(st.lists(st.integers(0, 40)), RANGES, st.integers(0, 41))
 def test_possibly_sent_rows_are_exactly_those_passed(indexes: list[int], ranges: list[tuple[int, int]], since: int) -> None:
     expected = {*indexes, *(row for first, end in ranges for row in range(first, end))}
-    suspects = PossiblySent.of(indexes, ranges)
-    assert {row for row in range(-1, 45) if row in suspects} == expected
-    assert {row for row in range(45) if row in suspects.starting_at(since)} == {row for row in expected if row >= since}
-    assert all(end < first for (_, end), (first, _) in zip(suspects.ranges, suspects.ranges[1:], strict=False))
-    assert PossiblySent.of(ranges=suspects.ranges) == suspects
+    possibly_sent = PossiblySent.of(indexes, ranges)
+    assert {row for row in range(-1, 45) if row in possibly_sent} == expected
+    assert {row for row in range(45) if row in possibly_sent.starting_at(since)} == {row for row in expected if row >= since}
+    assert all(end < first for (_, end), (first, _) in zip(possibly_sent.ranges, possibly_sent.ranges[1:], strict=False))
+    assert PossiblySent.of(ranges=possibly_sent.ranges) == possibly_sent
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)))

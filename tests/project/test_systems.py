@@ -100,7 +100,7 @@ def test_the_demo_sends_every_row_again() -> None:
 
 def test_tests_of_journals_are_skipped_and_any_other_runs() -> None:
     tests = (
-        "tests/bulk/test_journal.py::test_only_the_owner_may_read_the_files_of_a_run_and_one_is_left",
+        "tests/store/test_journal.py::test_only_the_owner_may_read_the_files_of_a_run_and_one_is_left",
         "tests/cli/test_ledger.py::test_a_stopped_import_names_the_command_that_continues_it",  # it reads what the command prints
         "tests/project/test_release.py::test_another_tag_writes_no_notes",
     )

@@ -31,8 +31,8 @@ def test_each_parameter_set_runs_on_one_loop_in_turn(parameters: list[str], kept
     [
         (["tests"], "", False),
         (["tests", "tests/bulk"], "", False),
-        (["tests/bulk/test_kills.py"], "", True),
-        (["tests", "tests/bulk/test_kills.py::test_a"], "", True),
+        (["tests/store/test_kills.py"], "", True),
+        (["tests", "tests/store/test_kills.py::test_a"], "", True),
         (["tests"], "kills", True),
     ],
 )

@@ -232,7 +232,7 @@ class MortalJournal(Journal):
         self._process.at("open...", None)
         writer = super().writer(identity, resume=resume, **options)
         self._process.writers.append(writer)
-        self._process.at("open", writer.hwm)
+        self._process.at("open", writer.marked)
         return cast("JournalWriter", MortalWriter(self._harmed(writer), self._process))
 
 

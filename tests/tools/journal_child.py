@@ -57,7 +57,7 @@ def steps(writer: JournalWriter) -> Iterator[str]:
     for first in range(0, ROWS, WINDOW):
         if writer.window_at(first) is None:
             writer.mark(window(first))
-            yield f"marked {writer.hwm}"
+            yield f"marked {writer.marked}"
         done = writer.completed_rows(first, WINDOW)
         for part in (range(first, first + 12), range(first + 12, first + WINDOW)):
             if left := [index for index in part if index not in done]:
@@ -96,7 +96,7 @@ def _require_poisoned(writer: JournalWriter) -> None:
     """Check that every later call fails, even after the cause of the error is removed."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
     for call in (
-        lambda: writer.mark(window(writer.hwm)),
+        lambda: writer.mark(window(writer.marked)),
         lambda: writer.record([]),
         lambda: writer.end("stopped"),
         lambda: writer.record_event("x", {}),

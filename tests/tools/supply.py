@@ -51,7 +51,7 @@ DEPENDENT: Final = (
     *("audit/test_html", "audit/test_run", "audit/test_service", "cli/test_*", "client/test_client*", "client/test_converters"),
     *("client/test_errors", "client/test_hooks", "client/test_hostile_*", "client/test_logs", "client/test_models"),
     *("client/test_operations", "client/test_otel", "client/test_pagination", "client/test_responses", "client/test_retry"),
-    *("bulk/test_journal", "conformance/test_suite", "fake/test_plugin", "fake/test_server*"),
+    *("store/test_journal", "conformance/test_suite", "fake/test_plugin", "fake/test_server*"),
     *("fake/test_transport", "importer/test_*", "project/test_packaging", "project/test_public_names", "project/test_readme"),
     "transport/test_*",
 )

@@ -64,7 +64,7 @@ class WindowedFeed:
         self._repeats = options.repeats
         self._spools = options.spool or options.repeats in WHOLE_INPUT
         self._window_size = context.window_size
-        self._marked_before = writer.hwm
+        self._marked_before = writer.marked
         self._possibly_sent = writer.possibly_sent
         self._rows: deque[ParsedRow | ContactOutcome | UnsentRows] = deque()
         self._first = 0

@@ -36,7 +36,9 @@ _SELECT_SPOOLED: Final = f"""
     SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
-_REQUIRED_NAMES: Final = frozenset({"earlier", "events", "hwm", "identity", "log", "spooled", "state", "suspects", "totals"})
+_REQUIRED_NAMES: Final = frozenset(
+    {"earlier", "events", "identity", "log", "marked", "possibly_sent", "spooled", "state", "totals"}
+)
 
 _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock. Other readers hold locks while they recover a log, and during their queries."""
@@ -60,14 +62,14 @@ def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
     return metadata
 
 
-def require_windows(db: sqlite3.Connection, hwm: int) -> int:
+def require_windows(db: sqlite3.Connection, marked: int) -> int:
     """Check that the windows contain all marked rows, and return the number of windows."""
     count = end = 0
     windows = db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first")
     for first, rows, _ in checked(windows, "the window of rows starting at row {}"):
         require(first == end, f"the window of rows starting at row {end} is missing")
         count, end = count + 1, first + rows
-    require(end == hwm, f"expected {hwm} rows in the windows of marked rows, found {end}")
+    require(end == marked, f"expected {marked} rows in the windows of marked rows, found {end}")
     return count
 
 
@@ -94,14 +96,14 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     # that would have completed a half commit, these checks find the half commit. For a finished run, only the metadata and the
     # windows of marked rows are checked, because no row is sent again.
     metadata = read_metadata(db)
-    require_windows(db, metadata["hwm"])
+    require_windows(db, metadata["marked"])
     totals = records.decode_totals(metadata["totals"])
     if metadata["state"] != "finished":
         require_structure(db, totals.rows)
         read_events(db, metadata["events"])
         (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
-        require(last < metadata["hwm"], f"row {last} has an outcome, but was not marked as about to be sent")
-        for first in range(0, metadata["hwm"], _PAGE_SIZE):
+        require(last < metadata["marked"], f"row {last} has an outcome, but was not marked as about to be sent")
+        for first in range(0, metadata["marked"], _PAGE_SIZE):
             records.require_checksums(*db.execute(SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
         for digest, text in db.execute("SELECT digest, text FROM error"):
             require(records.digest(text) == digest, "checksum mismatch in a stored error")
@@ -154,14 +156,14 @@ def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:
     metadata = read_metadata(db)
-    hwm, identity, totals = metadata["hwm"], metadata["identity"], records.decode_totals(metadata["totals"])
+    marked, identity, totals = metadata["marked"], metadata["identity"], records.decode_totals(metadata["totals"])
     found = records.count_targets(db, read_targets(db), totals)
     return JournalReport(
         **{**attrs.asdict(totals, recurse=False), "targets": add_targets(found)},
         state=metadata["state"],
-        marked=hwm,
-        possibly_sent=hwm - totals.rows,
-        windows=require_windows(db, hwm),
+        marked=marked,
+        possibly_sent=marked - totals.rows,
+        windows=require_windows(db, marked),
         events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
         **{name: identity[name] for name in ("workspace", "source", "fingerprint", "mapping")},
         spooled=metadata["spooled"],

@@ -343,7 +343,8 @@ def has_applied_nothing(metadata: Mapping[str, Any]) -> bool:
     """Return whether it is certain that the service has applied no row of a run."""
     totals = decode_totals(metadata["totals"])
     unapplied = sum(totals.outcomes[outcome] for outcome in UNAPPLIED_OUTCOMES)
-    is_settled = metadata["state"] in {*END_STATES} - {"finished"} and metadata["earlier"] == "known" and not metadata["suspects"]
+    is_known = metadata["earlier"] == "known" and not metadata["possibly_sent"]
+    is_settled = is_known and metadata["state"] in {*END_STATES} - {"finished"}
     return is_settled and totals.uncertain == 0 and totals.rows == unapplied
 
 

@@ -226,15 +226,15 @@ class JournalWriter:
             """The ids of the campaigns that rows have named, by workspace and name."""
             self.resumed = not created
             self.state: str = metadata["state"]
-            self.hwm: int = metadata["hwm"]
+            self.marked: int = metadata["marked"]
             """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
             # The rows without an outcome that an earlier process may have sent.
             if metadata["earlier"] == "unknown":
                 self.possibly_sent = _ALL_ROWS
             elif self.state == "running":  # the process was killed before it could record which rows it had sent
-                self.possibly_sent = PossiblySent.of(ranges=[(0, self.hwm)])
+                self.possibly_sent = PossiblySent.of(ranges=[(0, self.marked)])
             else:
-                self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["suspects"]))
+                self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["possibly_sent"]))
             self.spooled: int | None = metadata["spooled"]
             """Number of rows in the input; `None` until the whole input is spooled."""
             self._start(earlier, damage, metadata["identity"])
@@ -305,12 +305,12 @@ class JournalWriter:
     def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({})) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
         # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
-        if window.rows < 1 or window.first > self.hwm:
+        if window.rows < 1 or window.first > self.marked:
             raise InvalidRequest(
-                f"journal: expected a window of at least 1 row, starting at or before row {self.hwm}, got {window.rows} rows"
+                f"journal: expected a window of at least 1 row, starting at or before row {self.marked}, got {window.rows} rows"
                 f" starting at row {window.first}; mark rows in order"
             )
-        if window.first < self.hwm:
+        if window.first < self.marked:
             if self.window_at(window.first) != window:
                 raise InvalidRequest(
                     f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
@@ -320,8 +320,8 @@ class JournalWriter:
         with self.database.mark_transaction() as transaction:
             self._add_targets(transaction, targets)
             transaction.insert("window", window.first, window.rows, window.digest)
-            transaction.set_metadata("hwm", window.end)
-        self.hwm = window.end
+            transaction.set_metadata("marked", window.end)
+        self.marked = window.end
         self._targets.update(targets)
 
     def _add_targets(self, transaction: Transaction, targets: Mapping[Target, int]) -> None:
@@ -343,9 +343,9 @@ class JournalWriter:
 
     def record(self, outcomes: Sequence[ContactOutcome]) -> None:
         """Record outcomes in one transaction: if the transaction fails, none of them is recorded."""
-        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.hwm]:
+        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.marked]:
             raise InvalidRequest(
-                f"journal: expected row indexes below {self.hwm}, got {beyond[0]}; mark a row before you record its outcome"
+                f"journal: expected row indexes below {self.marked}, got {beyond[0]}; mark a row before you record its outcome"
             )
         new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
         new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
@@ -376,16 +376,16 @@ class JournalWriter:
         require_choice("state", state, END_STATES)
         if self.finished:
             return
-        if state == "finished" and (missing := self.hwm - self._totals.rows):
+        if state == "finished" and (missing := self.marked - self._totals.rows):
             raise InvalidRequest(
                 f"journal: expected an outcome for every marked row, got none for {missing} rows;"
                 " record every outcome before you end the run"
             )
-        # From now on, the suspects replace the assumption that every marked row without an outcome may have been sent.
+        # From now on, these rows replace the assumption that every marked row without an outcome may have been sent.
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self.database.transaction() as transaction:
             transaction.set_metadata("state", state)
-            transaction.set_metadata("suspects", possibly_sent.ranges)
+            transaction.set_metadata("possibly_sent", possibly_sent.ranges)
             transaction.set_metadata("totals", records.encode_totals(totals))
         self.state, self._totals = state, totals
 
@@ -453,9 +453,9 @@ def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
         "identity": encode_identity(identity),
         "earlier": earlier,
         "state": "running",
-        "hwm": 0,
+        "marked": 0,
         "totals": records.encode_totals(OutcomeCounts().report(0.0)),
-        "suspects": [],
+        "possibly_sent": [],
         "spooled": None,
         "events": 0,
         "log": {"run": token_hex(8), "commits": 0},

@@ -143,8 +143,8 @@ from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
 from outreach_async.store.journal import Identity
+from outreach_async.store.ledger._applying import translate_errors
 from outreach_async.store.ledger._entries import Generation, create, is_ledger_file
-from outreach_async.store.ledger._folding import translate_errors
 from outreach_async.store.ledger._stores import FileStore, LedgerStore, ObjectStore
 
 __all__ = ["Changed", "Ledger", "LedgerReport"]

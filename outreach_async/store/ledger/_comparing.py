@@ -24,6 +24,7 @@ from outreach_async.converters import default_converter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store.ledger import LedgerOptions, open_entries, read_clock
+from outreach_async.store.ledger._applying import encode_row
 from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
@@ -31,10 +32,9 @@ from outreach_async.store.ledger._entries import (
     SIMILAR_BITS,
     TARGET_BITS,
     Generation,
-    Standing,
+    RowChange,
     fresh_times,
 )
-from outreach_async.store.ledger._folding import encode_row
 from outreach_async.store.ledger._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
 
 _SIMILAR_MASK: Final = -1 << SIMILAR_BITS
@@ -70,7 +70,7 @@ class MarkedRow(NamedTuple):
 
     row: ParsedRow
     content: bytes
-    standing: Standing
+    change: RowChange
     place: int
 
 
@@ -248,25 +248,25 @@ class Comparer:
         if isinstance(row, ContactOutcome):
             self.counts.excluded += row.status is Outcome.EXCLUDED
             return row
-        key, standing = rows.keys[position], Standing.NEW
+        key, change = rows.keys[position], RowChange.NEW
         if place >= 0:
-            standing = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
+            change = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
         mark = rows.mark(position)
-        if standing is Standing.UNCHANGED and self._has_replaced(key, mark):
-            standing = Standing.CHANGED
-        if standing is Standing.CHANGED and self._ignores_changes:
-            standing = Standing.UNCHANGED if self._entries.time_at(place) in self._fresh else Standing.EXPIRED
-        if standing is Standing.UNCHANGED:
+        if change is RowChange.UNCHANGED and self._has_replaced(key, mark):
+            change = RowChange.CHANGED
+        if change is RowChange.CHANGED and self._ignores_changes:
+            change = RowChange.UNCHANGED if self._entries.time_at(place) in self._fresh else RowChange.EXPIRED
+        if change is RowChange.UNCHANGED:
             return None
         row = row or self._parser.parse(rows.first + position, rows.originals[position])
         if isinstance(row, ParsedRow):
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
-            row.maybe_sent = standing is Standing.UNCERTAIN
+            row.maybe_sent = change is RowChange.UNCERTAIN
             row.rejected_before = self._entries.was_rejected(key)
-            setattr(self.counts, standing.value, getattr(self.counts, standing.value) + 1)
-            if standing is Standing.CHANGED:  # perhaps because a value was emptied
+            setattr(self.counts, change.value, getattr(self.counts, change.value) + 1)
+            if change is RowChange.CHANGED:  # perhaps because a value was emptied
                 self.counts.kept += count_kept(row.original, self._width)
-            self.marked.append(MarkedRow(row, encode_row(key, mark, self.targets[target]), standing, place))
+            self.marked.append(MarkedRow(row, encode_row(key, mark, self.targets[target]), change, place))
             self._remember(key, mark)
         return row
 
@@ -294,10 +294,10 @@ class Comparer:
 
 
 _REASONS: Final = {
-    Standing.NEW: "the ledger does not have the contact",
-    Standing.CHANGED: "the row differs from the last row of the contact",
-    Standing.EXPIRED: "the row was sent too long ago",
-    Standing.UNCERTAIN: "an earlier attempt was not answered",
+    RowChange.NEW: "the ledger does not have the contact",
+    RowChange.CHANGED: "the row differs from the last row of the contact",
+    RowChange.EXPIRED: "the row was sent too long ago",
+    RowChange.UNCERTAIN: "an earlier attempt was not answered",
 }
 
 
@@ -345,8 +345,8 @@ def count_changes(
 
 
 def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> ContactOutcome:
-    row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.standing]}; import the file to send the row")
-    is_uncertain, duplicates = marked.standing is Standing.UNCERTAIN, options.request["duplicates"]
+    row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.change]}; import the file to send the row")
+    is_uncertain, duplicates = marked.change is RowChange.UNCERTAIN, options.request["duplicates"]
     outcome = unfinished_outcome(
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )

@@ -1,7 +1,8 @@
-"""The entries of a ledger in one sorted file, and the fold that writes the next generation of this file. Synchronous.
+"""The entries of a ledger in one sorted file, to which the rows of a run are applied. Synchronous.
 
-A generation is never changed after it is written: a fold merges its entries with those of a run into a draft, and syncs it to the
-disk. Its caller then publishes the draft under the ledger's name. A kill at any moment leaves the old generation or the new one.
+A generation is never changed after it is written: `apply` merges its entries with the rows of a run into a draft, and syncs it to
+the disk. Its caller then publishes the draft under the ledger's name. A kill at any moment leaves the old generation or the new
+one.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ LONGEST_DOUBT: Final = 3600.0
 _BUCKET_BITS: Final = 4
 """A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
 _PART_SIZE: Final = 1 << 15
-"""Number of entries and rows that a fold merges at a time, so that it takes little memory."""
+"""Number of entries and rows that are merged at a time, so that it takes little memory."""
 _ROWS_IN_MEMORY: Final = 1 << 16
 _CHUNK_SIZE: Final = 2**20
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
@@ -83,7 +84,7 @@ _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _decode_lines: Final = msgspec.json.Decoder(tuple[int, int, int, int, str | None]).decode_lines
 
 
-class Standing(Enum):
+class RowChange(Enum):
     NEW = "new"
     CHANGED = "changed"
     EXPIRED = "expired"
@@ -124,7 +125,7 @@ StoredEntry: TypeAlias = tuple[int, int, bytes]
 
 
 @attrs.frozen
-class FoldedRun:
+class AppliedRun:
     at: float
     counts: Mapping[str, int]
     targets: Mapping[int, Target]
@@ -225,16 +226,16 @@ class Generation:
             places.append(place if place < end and stored[place] == key else -1)
         return places
 
-    def judge(self, place: int, digest: int, target: int | None, fresh: range) -> Standing:
+    def judge(self, place: int, digest: int, target: int | None, fresh: range) -> RowChange:
         """Compare a row with its entry. `fresh` has the times of entries that are not too old, as `fresh_times` returns them."""
         known, known_target = self.checks[place] >> TARGET_BITS, self.checks[place] & _MAX_TARGET
         if known == _UNCERTAIN:
-            return Standing.UNCERTAIN
+            return RowChange.UNCERTAIN
         if known_target != target:  # two campaigns have the same 16 bits for this contact
-            return Standing.NEW
+            return RowChange.NEW
         if known != digest:
-            return Standing.CHANGED
-        return Standing.UNCHANGED if self.time_at(place) in fresh else Standing.EXPIRED
+            return RowChange.CHANGED
+        return RowChange.UNCHANGED if self.time_at(place) in fresh else RowChange.EXPIRED
 
     def time_at(self, place: int) -> int:
         """Return the time of an entry, in minutes since the ledger's epoch."""
@@ -331,8 +332,8 @@ def create(path: Path, address: str | None, secret: bytes) -> None:
     _write(path, [_HEADER, *_end(0, 0, Metadata(address, secret))])
 
 
-def fold(opened: Generation, draft: Path, run: FoldedRun, sent: Iterable[SentRow]) -> int | None:
-    """Write the next generation to `draft`, with the rows that a run sent. Return the number of entries that are gone."""
+def apply(opened: Generation, draft: Path, run: AppliedRun, sent: Iterable[SentRow]) -> int | None:
+    """Apply the rows that a run sent: write the next generation to `draft`. Return the number of entries that are gone."""
     with TemporaryFile() as rows, TemporaryFile() as ids, TemporaryFile() as rejects:
         _write(draft, (merge := _Merge(opened, run, ids, rejects)).write(sent, rows))
     return merge.gone
@@ -377,7 +378,7 @@ def _divide(rows: Iterable[SentRow], bits: int, file: IO[bytes]) -> Iterator[lis
 class _Merge:
     """The merge of a generation with the rows of a run, part by part in the order of the keys."""
 
-    def __init__(self, opened: Generation, run: FoldedRun, ids: IO[bytes], rejects: IO[bytes]) -> None:
+    def __init__(self, opened: Generation, run: AppliedRun, ids: IO[bytes], rejects: IO[bytes]) -> None:
         self.gone = None if run.seen is None else 0
         self._opened = opened
         self._run = run

@@ -18,8 +18,8 @@ from outreach_async.store.journal._recorder import JournalRecorder
 from outreach_async.store.journal._records import MarkedWindow
 from outreach_async.store.journal._store import WriterThread
 from outreach_async.store.ledger import LedgerOptions, read_clock
+from outreach_async.store.ledger._applying import LedgerRun, start, translate_errors
 from outreach_async.store.ledger._comparing import BATCH_SIZE, Comparer
-from outreach_async.store.ledger._folding import LedgerRun, start, translate_errors
 from outreach_async.store.ledger._repeats import PreparedRows
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
@@ -144,7 +144,7 @@ class LedgerRecorder(JournalRecorder):
         counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count and name != "kept"}
         # Only a run that has read its whole input shows which contacts are gone from it.
         seen = comparer.seen if state == "finished" else None
-        comparer.counts.gone = self._run.fold(numbers, counts, seen, comparer.compared_targets)
+        comparer.counts.gone = self._run.apply(numbers, counts, seen, comparer.compared_targets)
 
     def _release(self) -> None:
         self._run.close()

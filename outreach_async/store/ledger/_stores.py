@@ -27,9 +27,9 @@ _KEPT: Final = 2
 """Number of generations that stay in an object store: a run on another machine may still read the last but one."""
 
 
-# A ledger is a series of generations. A generation is never changed: the fold of a run writes the next one. The run that
-# follows generation N writes journal N + 1, and its fold publishes generation N + 1. Whoever holds journal N + 1, and finds that
-# N is still the last generation, is therefore the only one that may publish generation N + 1.
+# A ledger is a series of generations. A generation is never changed: applying a run writes the next one. The run that follows
+# generation N writes journal N + 1, and publishes generation N + 1 when it is applied. Whoever holds journal N + 1, and finds
+# that N is still the last generation, is therefore the only one that may publish generation N + 1.
 class FileStore:
     """A ledger in one file. The journals of its runs, and the draft of the next generation, are beside it."""
 
@@ -78,7 +78,7 @@ class FileStore:
                 f"ledger {self.name}: the file was replaced during the run; restore the file that the run began with, and run"
                 f" again, which adds the outcomes in {self._journal_path(generation)}"
             )
-        self.draft.replace(self._path)  # the fold has synced the draft, so a power failure leaves one whole generation
+        self.draft.replace(self._path)  # the draft has been synced, so a power failure leaves one whole generation
         sync(self._path.parent)
 
     def journal(self, number: int) -> Journal:
@@ -96,7 +96,7 @@ class FileStore:
         return max(self._journals(), default=None)
 
     def clean(self, generation: int) -> None:
-        # The journal of the last generation stays. If an older copy of the ledger is restored, this journal is folded again, or
+        # The journal of the last generation stays. If an older copy of the ledger is restored, this journal is applied again, or
         # shows that the copy is older.
         for number, path in self._journals().items():
             if number < generation:

@@ -19,18 +19,18 @@ from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store.journal._reader import JournalExistsError
 from outreach_async.store.ledger import _entries as entries
+from outreach_async.store.ledger._applying import _sent_rows, encode_row, translate_errors
 from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
+    AppliedRun,
     Effect,
-    FoldedRun,
     Generation,
+    RowChange,
     SentRow,
-    Standing,
     _divide,
     _find_overtaken,
 )
-from outreach_async.store.ledger._folding import _sent_rows, encode_row, translate_errors
 
 IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
 TARGETS = {1: Target(SPACE), 2: Target("space_2"), 3: Target("space_3")}
@@ -38,17 +38,17 @@ KEYS = st.integers(0, 40).map(lambda number: number * (2**64 // 41) & -1 << CAMP
 ROWS = st.lists(st.tuples(KEYS, st.integers(0, 3), st.integers(1, 3), st.sampled_from(Effect), st.sampled_from(IDS)), max_size=30)
 
 
-def fold(path: Path, rows: Sequence[SentRow], size: int = 0, at: float = 2e9, **options: Any) -> Path:
+def applied(path: Path, rows: Sequence[SentRow], size: int = 0, at: float = 2e9, **options: Any) -> Path:
     """Fold rows into the next generation, whose file has the name of the path with one more letter."""
     new = path.with_name(path.name + "x")
     with closing(Generation(path)) as opened:
-        entries.fold(opened, new, FoldedRun(at, {}, TARGETS, size or len(rows), **options), rows)
+        entries.apply(opened, new, AppliedRun(at, {}, TARGETS, size or len(rows), **options), rows)
     return new
 
 
 @given(st.lists(st.tuples(ROWS, st.sets(KEYS), st.booleans()), max_size=4), st.sampled_from([0, 10**5]))
 def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow], set[int], bool]], size: int) -> None:
-    known: dict[int, tuple[Standing, str | None]] = {}
+    known: dict[int, tuple[RowChange, str | None]] = {}
     gone = set[int]()
     with TemporaryDirectory() as folder:
         entries.create(path := Path(folder) / "0", "https://api.example", b"k" * 32)
@@ -57,13 +57,13 @@ def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow
                 seen = bytearray(key in also_seen or key in {row[0] for row in rows} for key in sorted(known))
                 assert opened.locate(sorted(known)) == [*range(len(known))]
             gone = {key for key, was_seen in zip(sorted(known), seen, strict=True) if not was_seen} if is_whole else gone
-            path = fold(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
+            path = applied(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
             doubtful = set[int]()
             for key, _, _, effect, id_ in rows:
                 if effect not in {Effect.NONE, Effect.REJECTED}:
                     uncertain = effect in {Effect.POSSIBLE, Effect.REJECTED_LAST} or key in doubtful
-                    standing = Standing.UNCERTAIN if uncertain else Standing.UNCHANGED
-                    known[key] = standing, id_ or known.get(key, (None, None))[1]
+                    change = RowChange.UNCERTAIN if uncertain else RowChange.UNCHANGED
+                    known[key] = change, id_ or known.get(key, (None, None))[1]
                     gone.discard(key)
                 if effect not in {Effect.NONE, Effect.REJECTED, Effect.APPLIED}:
                     doubtful.add(key)
@@ -91,7 +91,7 @@ def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tup
             known |= {key: today for key, *_, effect, _ in rows if effect in {Effect.REJECTED, Effect.REJECTED_LAST}}
             with closing(Generation(path)) as opened:
                 seen = bytearray(opened.count) if is_whole else None
-            path = fold(path, rows, size, seen=seen, compared=TARGETS, at=2e9 + today * 86400)
+            path = applied(path, rows, size, seen=seen, compared=TARGETS, at=2e9 + today * 86400)
             with closing(Generation(path)) as opened:
                 assert [key for key, _ in opened.rejects(0, 2**64)] == sorted(known)
                 assert all(map(opened.was_rejected, known))
@@ -120,7 +120,7 @@ def test_similar_contacts_are_neighbours_and_others_are_not(tmp_path: Path) -> N
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     keys = [0, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 1, *((1 << 64) - number for number in (1, 2, 1 << 31))]
     rows: list[SentRow] = [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]
-    with closing(Generation(fold(path, [*rows, (5, 2, 1, Effect.NONE, None)]))) as opened:
+    with closing(Generation(applied(path, [*rows, (5, 2, 1, Effect.NONE, None)]))) as opened:
         for key in [*keys, 2 << 32]:
             found = [opened.keys[place] for place in opened.similar(key)]
             assert found == sorted(other for other in keys if other >> 32 == key >> 32)
@@ -145,17 +145,17 @@ def test_a_row_whose_target_is_missing_is_damage() -> None:
 def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     empty, rows = path.stat().st_size, [(number << 40, 1, 1, Effect.APPLIED, IDS[0]) for number in range(3000)]
-    assert fold(path, rows).stat().st_size - empty < 3000 * 32 + 100
+    assert applied(path, rows).stat().st_size - empty < 3000 * 32 + 100
     rows = [(*row[:4], "contact_0123456789abcdef0123456789abcdef") for row in rows]
-    path = fold(path, rows)
-    assert fold(path, rows).stat().st_size < path.stat().st_size + 100
+    path = applied(path, rows)
+    assert applied(path, rows).stat().st_size < path.stat().st_size + 100
 
 
 def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
-    with closing(Generation(fold(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
+    with closing(Generation(applied(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
         found = [opened.judge(0, 5, target, ALL_TIMES) for target in (1, 2, None)]
-    assert found == [Standing.UNCHANGED, Standing.NEW, Standing.NEW]
+    assert found == [RowChange.UNCHANGED, RowChange.NEW, RowChange.NEW]
 
 
 @pytest.mark.parametrize(
@@ -176,17 +176,17 @@ def test_a_row_gives_its_digest_to_the_other_campaigns_of_its_contact(
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     for rows in [(one, 5, 1, first, None), (other, 5, 2, Effect.APPLIED, None)], [(other, 6, 2, effect, None)]:
         with closing(Generation(path)) as opened:
-            entries.fold(opened, path.with_name(path.name + "x"), FoldedRun(2e9, {}, targets, len(rows)), rows)
+            entries.apply(opened, path.with_name(path.name + "x"), AppliedRun(2e9, {}, targets, len(rows)), rows)
         path = path.with_name(path.name + "x")
     with closing(Generation(path)) as opened:
         (place,) = opened.locate([one])
-        assert [digest for digest in (5, 6) if opened.judge(place, digest, 1, ALL_TIMES) is Standing.UNCHANGED] == expected
+        assert [digest for digest in (5, 6) if opened.judge(place, digest, 1, ALL_TIMES) is RowChange.UNCHANGED] == expected
 
 
 def test_a_campaign_beyond_the_largest_number_has_no_entry(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     rows = [(1 << 40, 5, 2**20 - 1, Effect.APPLIED, None), (2 << 40, 5, 2**20, Effect.APPLIED, None)]
-    with closing(Generation(fold(path, rows))) as opened:
+    with closing(Generation(applied(path, rows))) as opened:
         assert [*opened.locate([1 << 40, 2 << 40])] == [0, -1]
 
 

@@ -35,16 +35,16 @@ class JournalMachine(RuleBasedStateMachine):
         self.spooled: dict[int, bytes] = {}
         self.events: list[str] = []
         self.state = "running"
-        self.suspects = PossiblySent()
+        self.possibly_sent = PossiblySent()
         self.writer: JournalWriter
 
     @property
-    def hwm(self) -> int:
+    def marked(self) -> int:
         return self.windows[-1].end if self.windows else 0
 
     @property
     def free(self) -> list[int]:
-        return [index for index in range(self.hwm) if index not in self.recorded]
+        return [index for index in range(self.marked) if index not in self.recorded]
 
     @initialize()
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(rows=st.integers(1, 9), digest=st.binary(min_size=8, max_size=8))
     def mark(self, rows: int, digest: bytes) -> None:
-        self.windows.append(window(self.hwm, rows, digest))
+        self.windows.append(window(self.marked, rows, digest))
         self.writer.mark(self.windows[-1])
 
     @precondition(lambda self: self.windows)
@@ -84,7 +84,7 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def record_beyond(self, data: st.DataObject) -> None:
         with pytest.raises(InvalidRequest, match="mark a row before"):
-            self.writer.record([data.draw(outcomes(self.hwm))])
+            self.writer.record([data.draw(outcomes(self.marked))])
 
     @rule(kind=st.sampled_from(["gate", "breaker"]))
     def note(self, kind: str) -> None:
@@ -119,16 +119,16 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(state=st.sampled_from(["suspended", "stopped", "interrupted"]), data=st.data())
     def end_and_resume(self, state: str, data: st.DataObject) -> None:
-        suspects = PossiblySent.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
-        self.writer.end(state, suspects)
+        possibly_sent = PossiblySent.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
+        self.writer.end(state, possibly_sent)
         assert self.read().report().state == state
         self.writer.close()
-        self.state, self.suspects = state, suspects
+        self.state, self.possibly_sent = state, possibly_sent
         self.resume()
 
     def resume(self) -> None:
         self.writer = open_journal(self.path, resume=True)
-        expected = PossiblySent.of(ranges=[(0, self.hwm)]) if self.state == "running" else self.suspects
+        expected = PossiblySent.of(ranges=[(0, self.marked)]) if self.state == "running" else self.possibly_sent
         assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
         self.events.append("resumed")
         self.state = "running"
@@ -138,9 +138,9 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_writer_knows_what_was_written(self) -> None:
-        assert (self.writer.hwm, self.writer.state, self.writer.finished) == (self.hwm, "running", False)
-        assert self.writer.completed_rows(0, self.hwm + 1) == self.recorded.keys()
-        assert self.writer.window_at(self.hwm) is None
+        assert (self.writer.marked, self.writer.state, self.writer.finished) == (self.marked, "running", False)
+        assert self.writer.completed_rows(0, self.marked + 1) == self.recorded.keys()
+        assert self.writer.window_at(self.marked) is None
         assert all(self.writer.window_at(each.first) == each for each in self.windows)
         assert {row.index: row.payload for row in self.writer.spooled_rows(0, 10, "serial", 2**40)} == self.spooled
 
@@ -156,7 +156,7 @@ class JournalMachine(RuleBasedStateMachine):
     @invariant()
     def the_report_counts_right(self) -> None:
         report = self.read().report()
-        assert (report.marked, report.rows, report.windows) == (self.hwm, len(self.recorded), len(self.windows))
+        assert (report.marked, report.rows, report.windows) == (self.marked, len(self.recorded), len(self.windows))
         assert report.possibly_sent == len(self.free)
         assert report.uncertain == sum(not each.certain for each in self.recorded.values())
         statuses = [each.status for each in self.recorded.values()]

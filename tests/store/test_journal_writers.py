@@ -89,7 +89,7 @@ def test_a_new_journal_is_empty_and_not_resumed(place: Place) -> None:
     assert not place.journal().exists()
     with closing(place.open(resume=True)) as writer:
         assert place.journal().exists()
-        assert (writer.resumed, writer.hwm, writer.state, writer.finished) == (False, 0, "running", False)
+        assert (writer.resumed, writer.marked, writer.state, writer.finished) == (False, 0, "running", False)
         assert (writer.spooled, writer.possibly_sent, writer.has_same_input) == (None, PossiblySent(), False)
         assert writer.window_at(0) is None
         assert writer.completed_rows(0, 10) == frozenset()
@@ -104,7 +104,7 @@ def test_outcomes_are_read_during_a_run_and_by_a_resumed_run(place: Place) -> No
         writer.record(recorded)
         assert [facts(found) for found in place.journal().outcomes()] == [facts(recorded[at]) for at in (2, 1, 0)]
     with closing(place.open(resume=True)) as writer:
-        assert (writer.resumed, writer.hwm, writer.state) == (True, 5, "running")
+        assert (writer.resumed, writer.marked, writer.state) == (True, 5, "running")
         assert writer.completed_rows(0, 5) == {0, 1, 3}
         assert writer.completed_rows(1, 2) == {1}
         assert writer.window_at(0) == window(0, 5)
@@ -160,7 +160,7 @@ def test_rows_are_marked_in_order_and_a_changed_input_is_refused(place: Place) -
             with pytest.raises(InvalidRequest, match=r"the input changed: rows \d+ to \d+ differ .* earlier=.unknown. if some"):
                 writer.mark(other)
         writer.mark(window(20))
-        assert writer.hwm == 40
+        assert writer.marked == 40
     assert place.journal().report().windows == 2
 
 

@@ -43,8 +43,8 @@ sys.exit(main())
         ("0000-0000000001", 1, 3),  # before it marks its rows
         ("0000-0000000002", 1, 3),  # before it records their outcomes
         ("0000-0000000003", 1, 3),  # before it records that it has ended
-        ("000001", 1, 0),  # before the fold stores its first part
-        ("000001", 2, 0),  # before the fold stores the manifest, which makes the generation valid
+        ("000001", 1, 0),  # before the next generation stores its first part
+        ("000001", 2, 0),  # before the next generation stores the manifest, which makes the generation valid
     ],
 )
 def test_a_machine_that_wakes_after_another_has_taken_over_loses_nothing(

@@ -94,7 +94,7 @@ class TestLog:
             writer.record([outcome(0)])
             writer.mark(window(20))
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as db:
-                assert db.execute("SELECT value FROM meta WHERE name IN ('hwm', 'state') ORDER BY name").fetchall() == [
+                assert db.execute("SELECT value FROM meta WHERE name IN ('marked', 'state') ORDER BY name").fetchall() == [
                     ("40",),
                     ('"running"',),
                 ]
@@ -227,7 +227,7 @@ def test_a_reader_that_blocks_a_mark_is_an_error_and_its_rows_are_not_sent(path:
             writer.mark(window(20))
         with pytest.raises(JournalError, match="cannot be checkpointed"):
             writer.mark(window(20))
-        assert writer.hwm == 20
+        assert writer.marked == 20
     require_resumable(path)
 
 
@@ -240,7 +240,7 @@ class TestEarlierUnknown:
         os.truncate(path, 9000)
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
-            assert (writer.resumed, writer.hwm, writer.possibly_sent) == (False, 0, EVERY_ROW)
+            assert (writer.resumed, writer.marked, writer.possibly_sent) == (False, 0, EVERY_ROW)
         assert path.with_name("run.db.damaged").read_bytes() == content
         ((_, kind, details),) = Journal(path).events()
         assert (kind, details["kept"]) == ("damaged", "run.db.damaged")
@@ -279,7 +279,7 @@ class TestEarlierUnknown:
     def test_it_implies_resume_and_keeps_every_outcome_of_an_intact_journal(self, path: Path) -> None:
         make_killed_journal(path, 2)
         writer = open_journal(path, earlier="unknown")
-        assert (writer.resumed, writer.hwm, writer.possibly_sent) == (True, 20, EVERY_ROW)
+        assert (writer.resumed, writer.marked, writer.possibly_sent) == (True, 20, EVERY_ROW)
         assert writer.completed_rows(0, 20) == set(range(12))
         writer.close()
 
@@ -309,9 +309,9 @@ class TestEarlierUnknown:
 
 
 CHANGES = {
-    "a fact": "UPDATE meta SET value = '21' WHERE name = 'hwm'",
-    "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['hwm', '20'])} WHERE name = 'hwm'",  # noqa: S608 - a number
-    "a fact that is missing": "DELETE FROM meta WHERE name = 'suspects'",
+    "a fact": "UPDATE meta SET value = '21' WHERE name = 'marked'",
+    "a fact of an earlier commit": f"UPDATE meta SET value = '20', crc = {checksum(['marked', '20'])} WHERE name = 'marked'",  # noqa: S608 - a number
+    "a fact that is missing": "DELETE FROM meta WHERE name = 'possibly_sent'",
     "a window": "UPDATE window SET rows = 21",
     "the digest of a window": "UPDATE window SET digest = x'00' WHERE first = 0",
     "a window that is missing": "DELETE FROM window WHERE first = 20",
@@ -475,5 +475,5 @@ class TestRuns:
 def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: Path) -> None:
     with writing(path) as writer:
         for _ in islice(steps(writer), 60):
-            assert Journal(path).report().marked == writer.hwm
+            assert Journal(path).report().marked == writer.marked
             assert len(list(Journal(path).outcomes())) == Journal(path).report().rows

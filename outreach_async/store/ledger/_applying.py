@@ -1,4 +1,4 @@
-"""Start a run with a ledger, and fold the journal of a run into the next generation of the ledger. Synchronous."""
+"""Start a run with a ledger, and apply the journal of a run to the ledger. Synchronous."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from outreach_async.store.journal._reader import (
     read_targets,
 )
 from outreach_async.store.journal._store import open_snapshot
-from outreach_async.store.ledger._entries import LONGEST_DOUBT, Effect, FoldedRun, Generation, SentRow, fold
+from outreach_async.store.ledger._entries import LONGEST_DOUBT, AppliedRun, Effect, Generation, SentRow, apply
 from outreach_async.store.ledger._stores import LedgerStore
 
 _ROW: Final = struct.Struct("<QQI")
@@ -63,10 +63,10 @@ class LedgerRun:
     writer: JournalWriter
     wall: Callable[[], float]
 
-    def fold(
+    def apply(
         self, possibly_sent: PossiblySent, counts: Mapping[str, int], seen: bytearray | None, targets: Collection[Target]
     ) -> int | None:
-        """Fold the run, which has recorded how it ended, into the next generation. Return the number of entries that are gone."""
+        """Apply the run, which has recorded how it ended, to the ledger. Return the number of entries that are gone."""
         # `targets` are those of the input, and `seen` says for each entry whether the input has it, if all of it was read.
         with open_snapshot(self.journal) as run_query:
             metadata = run_query(read_metadata)
@@ -82,14 +82,14 @@ class LedgerRun:
             # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
             doubt = HEARTBEAT_INTERVAL + (options.get("timeout") or math.inf) + _ALLOWANCE
             settles_at = self.wall() + min(doubt, LONGEST_DOUBT)
-            fixed = options["at"], {**sent, **counts}, named, metadata["hwm"]
-            run = FoldedRun(*fixed, seen, compared, request, options["repeats"], settles_at)
+            fixed = options["at"], {**sent, **counts}, named, metadata["marked"]
+            run = AppliedRun(*fixed, seen, compared, request, options["repeats"], settles_at)
             try:
-                gone = fold(self.entries, self.store.draft, run, _sent_rows(run_query, metadata, possibly_sent, translated))
+                gone = apply(self.entries, self.store.draft, run, _sent_rows(run_query, metadata, possibly_sent, translated))
             except BaseException:
                 self.store.draft.unlink(missing_ok=True)
                 raise
-        # If another machine has taken over the journal and has folded it meanwhile, its generation has the rows of this run.
+        # If another machine has taken over the journal and has applied it meanwhile, its generation has the rows of this run.
         self.store.publish(self.entries.metadata.generation + 1)
         return gone
 
@@ -101,9 +101,9 @@ class LedgerRun:
 
 
 def start(store: LedgerStore, identity: Identity, now: float, wall: Callable[[], float]) -> LedgerRun:
-    """Fold the journal of a run that was not folded, if there is one. Then start a new run, at the Unix time `now`."""
-    # Another process may fold its run after this one has loaded the generation. Once this process holds the journal, no other can
-    # publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
+    """Apply the journal of a run that was not applied, if there is one. Then start a new run, at the Unix time `now`."""
+    # Another process may apply its run after this one has loaded the generation. Once this process holds the journal, no other
+    # can publish the next generation, so the check that the generation is current comes after that. If it fails, start again.
     for _ in range(_MAX_ATTEMPTS):
         with ExitStack() as stack, translate_errors(store.name):
             while (path := store.load()) is None:
@@ -120,12 +120,12 @@ def start(store: LedgerStore, identity: Identity, now: float, wall: Callable[[],
                 raise _not_newest_error(store.name, last)
             journal = store.journal(number)
             if journal.exists():
-                _fold_earlier(store, opened, journal, wall)
+                _apply_earlier(store, opened, journal, wall)
                 continue
             started = {"ledger": opened.name, "at": now}
             writer = journal.writer(attrs.evolve(identity, options={**identity.options, **started}), resume=False)
             stack.callback(writer.close)
-            if not store.is_current():  # another process has folded its run since the generation was loaded
+            if not store.is_current():  # another process has applied its run since the generation was loaded
                 continue
             store.clean(opened.metadata.generation)
             stack.pop_all()
@@ -140,8 +140,8 @@ def _not_newest_error(name: str, number: int) -> InvalidRequest:
     )
 
 
-def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal, wall: Callable[[], float]) -> None:
-    """Fold the run in a journal, unless its process is still running. A run in an object store is taken over."""
+def _apply_earlier(store: LedgerStore, opened: Generation, journal: Journal | ObjectJournal, wall: Callable[[], float]) -> None:
+    """Apply the run in a journal, unless its process is still running. A run in an object store is taken over."""
     with open_snapshot(journal) as run_query:
         recorded = run_query(read_metadata)["identity"]
     if recorded["options"].get("ledger") != opened.name:
@@ -150,7 +150,7 @@ def _fold_earlier(store: LedgerStore, opened: Generation, journal: Journal | Obj
     writer = journal.writer(Identity(**recorded), resume=True)
     try:
         if store.is_current():
-            LedgerRun(store, opened, journal, writer, wall).fold(writer.possibly_sent, {}, None, ())
+            LedgerRun(store, opened, journal, writer, wall).apply(writer.possibly_sent, {}, None, ())
     finally:
         writer.close()
 
@@ -171,7 +171,7 @@ def _sent_rows(
                     raise DamagedJournalError(f"journal: a target is missing; {_RESTORE}")
                 yield key, digest, targets[target], effect, id_
             first, recorded = start + len(content) // _ROW.size, recorded + len(outcomes)
-    marked, expected = metadata["hwm"], metadata["totals"]["rows"]
+    marked, expected = metadata["marked"], metadata["totals"]["rows"]
     if (first, recorded) != (marked, expected):
         raise DamagedJournalError(
             f"journal: expected {marked} rows with {expected} outcomes, found {first} with {recorded}; {_RESTORE}"

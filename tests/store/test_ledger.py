@@ -41,7 +41,7 @@ from outreach_async._plumbing import order_key
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store.ledger import Changed, Ledger
-from outreach_async.store.ledger._entries import Effect, FoldedRun, Generation, fold
+from outreach_async.store.ledger._entries import AppliedRun, Effect, Generation, apply
 
 pytestmark = virtual_time
 
@@ -564,7 +564,7 @@ async def test_rejections_of_a_stopped_run_that_was_not_folded_are_remembered(fa
     before = read(path := Path(file.location))
     with pytest.raises(BulkStopped):
         await run(fake, file, bad, stop_after_rejects=3, concurrency=1)
-    replace(path, before)  # as if its process had died before the fold
+    replace(path, before)  # as if its process had died before it was applied
     assert statuses(await run(fake, file, [*bad, BO], stop_after_rejects=1, concurrency=1)) == ["rejected"] * 3 + ["added"]
 
 
@@ -869,7 +869,7 @@ async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Ledger) -> 
     await run(fake, file, rows[:1])
     others = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(20_000)]
     with closing(Generation(path)) as opened:
-        fold(opened, path.with_name("new"), FoldedRun(0.0, {}, {9: Target("space_9")}, len(others)), others)
+        apply(opened, path.with_name("new"), AppliedRun(0.0, {}, {9: Target("space_9")}, len(others)), others)
     replace(path, read(path.with_name("new")))
     with pytest.raises(JournalError, match=r"contacts.ledger: File too large; fix the cause and run again"):
         await run_with_a_limit(len(read(path)), lambda: run(fake, file, rows))

@@ -198,7 +198,7 @@ class TestDamage:
 
     def test_consistent_objects_with_inconsistent_content_are_damage(self) -> None:
         objects = DictObjects()
-        inconsistent: list[Any] = [[("no such change",)], [("window", 0)], [("metadata", "hwm", "{", 0)]]
+        inconsistent: list[Any] = [[("no such change",)], [("window", 0)], [("metadata", "marked", "{", 0)]]
         for changes in inconsistent:
             objects.contents = {"0000-0000000000": encode_object(b"12345678", 0, bytes(8), changes)}
             with pytest.raises(JournalError, match=r"memory://run is damaged: (?!object)"):
@@ -276,7 +276,7 @@ class TestRaces:
         earlier = journal_in(objects).writer(IDENTITY, resume=False)
         objects.race = lambda: earlier.mark(window(0))
         with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
-            assert writer.hwm == 20
+            assert writer.marked == 20
             assert 19 in writer.possibly_sent
             with pytest.raises(JournalError, match="another run has taken over the journal"):
                 earlier.record([outcome(0)])
@@ -395,7 +395,7 @@ class TestFailures:
             with pytest.raises(JournalError, match="503"):
                 writer.mark(window(20))
         with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
-            assert (writer.hwm, writer.completed_rows(0, 20)) == (20, frozenset())
+            assert (writer.marked, writer.completed_rows(0, 20)) == (20, frozenset())
 
     @pytest.mark.parametrize("verb", ["read", "names", "create"])
     def test_a_failure_while_opening_or_reading_is_no_damage(self, verb: str) -> None:
