@@ -124,3 +124,12 @@ def test_every_command_has_help(shell: Shell, name: str, flag: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"Usage: {' '.join(('outreach-async', *name.split()))} [OPTIONS]")
     assert "-h, --help" in ended.out
+
+
+def test_the_help_of_import_groups_its_options_and_ends_with_examples(shell: Shell) -> None:
+    out = shell("import", "--help").out
+    before = ["Input", "Mapping", "Values and checks", "Which rows", "Sending", "Recording and results"]
+    assert re.findall(r"^([A-Z][a-z ]+):$", out, re.MULTILINE) == [*before, "Connection", "Output", "Options", "Examples"]
+    assert re.findall(r"\nOptions:\n(.*)\n", out) == ["  -h, --help  Show this message and exit."]
+    assert "\n  outreach-async import people.csv --dry-run\n" in out.partition("\nExamples:\n")[2].join("\n\n")
+    assert "\n      outreach-async audit --history history.db --output audit.html\n" in shell("audit", "-h").out

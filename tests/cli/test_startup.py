@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import get_args
 
 import click
 import pytest
-from support.cli import COMMANDS
+from support.cli import COMMANDS, Shell
 
 from outreach_async import DuplicatePolicy
 from outreach_async._plumbing import Backend, Earlier
@@ -58,6 +59,30 @@ def test_no_help_imports_what_only_a_run_needs() -> None:
         "outreach_async._files.objects",
         "outreach_async._plumbing",
     }
+
+
+ONE_HELP = """
+import sys
+from outreach_async._cli.app import run
+assert run(sys.argv[1:]) == 0
+print(*(name.rpartition(".")[2] for name in sys.modules if name.startswith("outreach_async._cli.interface.")), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [(("--help",), set()), (("import", "--help"), {"imports"}), (("config", "-h"), {"configs"})],
+)
+def test_a_help_imports_only_the_module_of_its_command(arguments: tuple[str, ...], imported: set[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_HELP, *arguments], capture_output=True, text=True, check=True)
+    assert set(done.stderr.split()) == {"kinds", "options", "root", *imported}
+
+
+def test_the_list_of_commands_has_the_beginning_of_the_help_of_each(shell: Shell) -> None:
+    listed = dict(re.findall(r"^  ([a-z]+) +([A-Z].*)$", shell("--help").out.partition("\nCommands:\n")[2], re.MULTILINE))
+    assert listed.keys() == {name.partition(" ")[0] for name in COMMANDS} - {""}
+    for name, text in listed.items():
+        assert " ".join((COMMANDS[name].help or "").split()).startswith(text)
 
 
 def test_the_version_needs_no_command() -> None:

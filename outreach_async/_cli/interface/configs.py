@@ -81,15 +81,15 @@ def completion(*, shell: str) -> int:
 
     bash 4.4 or newer: add this line to ~/.bashrc
 
-          eval "$(outreach-async completion bash)"
+        eval "$(outreach-async completion bash)"
 
     zsh: add this line to ~/.zshrc, after the line with compinit
 
-          eval "$(outreach-async completion zsh)"
+        eval "$(outreach-async completion zsh)"
 
     fish: add this line to ~/.config/fish/config.fish
 
-          outreach-async completion fish | source
+        outreach-async completion fish | source
 
     The line takes effect in new shells. The command must be on PATH under the name outreach-async.
     """
