@@ -13,13 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.audit import NOW, mailbox
-from support.campaigns import DAY, campaign, case, row, step, template
+from support.campaigns import DAY, campaign, case, judged, row, step, template, use_of
 
 from outreach_async.audit import CampaignRow, CampaignTotals, Finding, Policy, Report, Scores, Severity
-from outreach_async.audit._campaign_conditions import build_campaign_case, estimate_end
-from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign, needs_steps
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, add_up, build_results
-from outreach_async.models import Campaign
 
 NUMBERS: Any = st.one_of(st.integers(-5, 10**7), st.sampled_from([math.nan, math.inf, -math.inf, 10**400, "x", None, True]))
 
@@ -52,8 +49,8 @@ def test_a_row_has_the_figures_of_the_campaign_and_of_its_steps() -> None:
     ],
 )
 def test_the_end_is_a_time_only_if_the_service_estimates_one(changes: dict[str, Any], expected: float | None) -> None:
-    assert estimate_end(case(campaign(**changes))) == expected
-    assert estimate_end(build_campaign_case(campaign(days_left=3))) is None
+    assert row(campaign(**changes)).end == expected
+    assert judged(case(campaign(days_left=3), now=None)).rows[0].end is None
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, NUMBERS)
@@ -61,33 +58,14 @@ def test_any_figures_are_judged_and_give_json(sent: Any, replied: Any, left: Any
     templates = [template(sent=sent, replied_num=replied), template("B", sent=left, replied_num=sent)]
     one = campaign(bounces_num=sent, contacts=left, days_left=order, created=replied, days_left_date=left)
     steps = [step(*templates, left_to_send=left, order=order, wait_time=sent)]
-    row, findings = evaluate_campaign(build_campaign_case(one, steps, None, NOW), Policy.default(), "space_1")
-
-    found = WorkspaceCampaigns(rows=[row], findings=findings)
+    found = judged(case(one, steps, fields_read=False))
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(found), allow_nan=False)), WorkspaceCampaigns) == found
 
 
-@pytest.mark.parametrize(
-    ("one", "off", "expected"),
-    [
-        (campaign(), [], True),
-        (campaign(steps=0), [], False),
-        (campaign(steps=math.nan), [], True),
-        (campaign(status="draft"), [], True),
-        (campaign(status="draft"), ["OA220"], True),
-        (campaign(status="draft"), ["OA220", "OA222"], False),
-        (campaign(), ["OA220", "OA222"], True),
-    ],
-)
-def test_steps_are_read_only_if_a_rule_needs_them(one: Campaign, off: list[str], expected: bool) -> None:
-    assert needs_steps(one, Policy.of({"off": off})) is expected
-
-
 def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits() -> None:
-    use = WorkspaceUse(lambda: NOW)
-    use.add_mailboxes([mailbox(), mailbox(created_at=NOW - 29 * DAY), mailbox(daily_limit=-1, sent_30days=math.nan)])
+    boxes = [mailbox(), mailbox(created_at=NOW - 29 * DAY), mailbox(daily_limit=-1, sent_30days=math.nan)]
     young, empty = campaign(created=NOW - 29 * DAY), step(left_to_send=0)
-    facts = use.facts([row(), row(young), row(campaign(status="paused")), row(campaign(), [empty]), row(created=None)])
+    facts = use_of(boxes, row(), row(young), row(campaign(status="paused")), row(campaign(), [empty]), row(created=None))
 
     assert (facts.mailboxes, facts.daily_limit, facts.sent_30days) == (2, 40, 1000)
     assert (facts.campaigns, facts.left_to_send) == (1, 500)

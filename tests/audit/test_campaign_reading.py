@@ -203,6 +203,24 @@ async def test_campaigns_not_read_before_the_deadline_are_findings() -> None:
     assert [finding.rule for finding in (await read(service, deadline=1.5)).findings] == ["OA911"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "off", "expected"),
+    [
+        ({}, [], True),
+        ({"steps": 0}, [], False),
+        ({"steps": -1}, [], True),
+        ({"status": "draft"}, [], True),
+        ({"status": "draft"}, ["OA220"], True),
+        ({"status": "draft"}, ["OA220", "OA222"], False),
+        ({}, ["OA220", "OA222"], True),
+    ],
+)
+async def test_steps_are_read_only_if_a_rule_needs_them(changes: dict[str, Any], off: list[str], expected: bool) -> None:
+    service = service_of(changes)
+    await read(service, policy=Policy.of({"off": off}))
+    assert asked(service, "/steps") == expected
+
+
 async def test_unused_limits_are_a_finding_about_the_workspace() -> None:
     idle = [wire(box) for box in mailboxes(4, sent_30days=50, daily_limit=20)]
     service = CampaignService({"space_1": World(listed({}), idle)})

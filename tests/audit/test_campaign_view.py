@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 from support.audit import NOW
-from support.campaigns import WORKSPACE_CAMPAIGNS, campaign, case, row, step, template
+from support.campaigns import WORKSPACE_CAMPAIGNS, campaign, case, judged, row, step, template
 from support.examples import scaled
 
-from outreach_async.audit import Finding, Policy, Report, Scores, Severity
-from outreach_async.audit._evaluation import evaluate_campaign
-from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
+from outreach_async.audit import Finding, Report, Scores, Severity
 from outreach_async.audit.campaigns import CampaignResults, WorkspaceCampaigns, build_results
 from outreach_async.audit.reports import schema, summarize, write
 
@@ -27,13 +25,7 @@ def report_of(*found: WorkspaceCampaigns, **about: Any) -> Report:
     spaces = [f"space_{place}" for place in range(1, len(found) + 1)]
     findings = sorted((each for part in found for each in part.findings), key=lambda each: each.severity.rank)
     values: dict[str, Any] = {"workspaces": spaces, "at": NOW, "campaigns": build_results(spaces, found), **about}
-    values["not_judged"] = [*UNKNOWABLE, *UNKNOWABLE_OF_CAMPAIGNS]
     return Report(mailboxes=0, unreadable=[], findings=findings, scores=Scores(overall=None, workspaces={}, domains={}), **values)
-
-
-def judged(*cases: Any, workspace: str = "space_1") -> WorkspaceCampaigns:
-    verdicts = [evaluate_campaign(each, Policy.default(), workspace) for each in cases]
-    return WorkspaceCampaigns(rows=[row for row, _ in verdicts], findings=[finding for _, found in verdicts for finding in found])
 
 
 STEPS = [step(template(replied_num=90))]

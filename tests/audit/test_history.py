@@ -32,7 +32,6 @@ from support.history_oracle import Seen, figures_of, opened_by, shown_by
 from outreach_async import InvalidRequest
 from outreach_async.audit import Severity
 from outreach_async.audit import history as guide
-from outreach_async.audit._rules import UNREADABLE
 from outreach_async.audit.history import History, HistoryError
 from outreach_async.audit.history._snapshot import insert
 from outreach_async.audit.history._tables import (
@@ -800,7 +799,7 @@ def test_the_score_of_a_workspace_that_was_read_in_part_is_unknown(path: Path) -
     world, _ = one_campaign()
     report, readings = world.read(START)
     about = {"workspace": "space_1", "mailbox": None, "email": None, "domain": None, "sent_30days": None}
-    unread = finding(UNREADABLE.id, message="could not be read: 503", **about)
+    unread = finding("OA901", message="could not be read: 503", **about)
     History(path).append(attrs.evolve(report, unreadable=["space_1"], findings=[unread]), readings)
 
     (row,) = rows_of(path, "workspaces")

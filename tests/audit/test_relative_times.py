@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.audit import NOW, mailbox
-from support.campaigns import campaign, step
+from support.campaigns import campaign, case, judged, use_of
 from support.tables import check_rows
 
-from outreach_async.audit import RULES, Policy, check
-from outreach_async.audit._campaign_conditions import build_campaign_case
-from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign
+from outreach_async.audit import RULES, check
 from outreach_async.audit._values import DAY, HOUR, MINUTE, Interval, parse_relative_time
 
 MONTH = 365.2425 / 12 * DAY
@@ -113,15 +111,13 @@ def of_mailbox(**about: Any) -> Callable[[str], set[str]]:
 def of_campaign(**about: Any) -> Callable[[str], set[str]]:
     def judge(words: str) -> set[str]:
         one = campaign(created=NOW - 900 * DAY, last_activity=words, **about)
-        return set(evaluate_campaign(build_campaign_case(one, [step()], None, NOW), Policy.default(), "space_1")[0].rules)
+        return set(judged(case(one, fields_read=False)).rows[0].rules)
 
     return judge
 
 
 def counted(words: str) -> set[str]:
-    use = WorkspaceUse(lambda: NOW)
-    use.add_mailboxes([mailbox(age=words, created_at=0)])
-    return {"OA240"} if use.facts([]).mailboxes else set()
+    return {"OA240"} if use_of([mailbox(age=words, created_at=0)]).mailboxes else set()
 
 
 AGE: Final[dict[str, Any]] = {"created_at": 0, "age": WORDINGS}

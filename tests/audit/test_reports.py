@@ -17,12 +17,13 @@ from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import Delta, Diff, Report, Severity
 from outreach_async.audit.reports import StyledReport, write
-from outreach_async.audit.reports._text import render_markdown, render_text
-from outreach_async.audit.reports._view import list_figure_changes
-from outreach_async.audit.reports._wording import FIGURES
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import StatusError
 from outreach_async.models import Undecodable
+
+
+def render_text(found: Report | Brief) -> str:
+    return write(found, "terminal")
 
 
 def drawn(found: Report | Brief, *, width: int = 80, colour: bool = False) -> str:
@@ -74,7 +75,8 @@ def test_text_has_at_most_80_columns_and_no_control_characters(view: Report | Br
 @settings(max_examples=scaled(25), phases=WITHOUT_SHRINKING)
 def test_the_domains_with_the_most_severe_findings_are_named_worst_first(found: Report) -> None:
     text = joined(render_text(found))
-    grave = {finding.domain for finding in found.findings if finding.severity.reaches(Severity.ERROR) and finding.mailbox}
+    checked = [finding for finding in found.findings if finding.mailbox and finding.rule != "OA902"]  # OA902 was not decoded
+    grave = {finding.domain for finding in checked if finding.severity.reaches(Severity.ERROR)}
     shown = [group.key for group in found.groups if group.kind == "domain" and group.severity is not None]
 
     assert {domain for domain in grave if domain and domain.isprintable()} <= set(shown)
@@ -182,14 +184,19 @@ def test_every_view_says_which_change_is_better(form: str) -> None:
 
 
 def test_every_figure_has_a_direction_and_a_new_one_has_none() -> None:
+    neutral = {"info", "mailboxes", "campaigns", "daily_limit", "sent", "sent_today", "sent_30days", "left_to_send"}
+    known = {*MORE_IS_BETTER, *MORE_IS_WORSE, *neutral}
+
     def judged(before: float | None, after: float) -> set[str]:
-        changes = list_figure_changes(moved(*(delta(figure, before, after, name=figure) for figure in [*FIGURES, "mine"])))
-        return {f"{change.name} {change.judged}" for change in changes if change.judged}
+        shown = (joined_lines(render_text(moved(delta(name, before, after, name=f"<{name}>")))) for name in [*known, "mine"])
+        return {
+            f"{found[1]} {found[2]}" for text in shown if (found := re.search(r"<(\w+)>: [^>]*->[^(]*\((better|worse)\)", text))
+        }
 
     assert judged(1, 2) == {*(f"{name} better" for name in MORE_IS_BETTER), *(f"{name} worse" for name in MORE_IS_WORSE)}
     assert judged(2, 1) == {*(f"{name} worse" for name in MORE_IS_BETTER), *(f"{name} better" for name in MORE_IS_WORSE)}
     assert judged(None, 2) == set()
-    assert {name for found in fleet(200, sick=0.5).findings for name in found.figures} <= FIGURES.keys()
+    assert {name for found in fleet(200, sick=0.5).findings for name in found.figures} <= known
 
 
 def test_the_fifty_worst_domains_are_listed_and_the_others_counted() -> None:
@@ -254,7 +261,7 @@ def test_text_terminal_and_markdown_have_the_same_lines() -> None:
     found = fleet(200, sick=0.4, compared=True)
     words = [re.sub(r"[^0-9a-z]", "", write_(found).lower()) for write_ in (render_text, drawn)]
     assert words[0] == words[1]
-    marked = re.sub(r"[^0-9a-z]", "", re.sub(r"^\d+\.", "", render_markdown(found), flags=re.MULTILINE).lower())
+    marked = re.sub(r"[^0-9a-z]", "", re.sub(r"^\d+\.", "", write(found, "markdown"), flags=re.MULTILINE).lower())
     assert marked == "mailboxaudit" + words[0]
 
 
@@ -273,6 +280,6 @@ def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], shown: st
 @pytest.mark.thorough
 def test_only_terminal_output_needs_rich() -> None:
     block = "import sys; sys.modules['rich'] = None"
-    script = f"{block}; from outreach_async.audit.reports._text import render_text; print(render_text.__name__)"
+    script = f"{block}; from outreach_async.audit.reports import write; print(write.__name__)"
     done = run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
-    assert done.stdout == "render_text\n"
+    assert done.stdout == "write\n"

@@ -9,14 +9,6 @@ from support.pages import Page
 
 from outreach_async.audit import Diff
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports._view import draw_sparkline
-
-
-@pytest.mark.parametrize(
-    ("values", "line"), [([1, 2, 3], "▁▅█"), ([5, 5], "▅▅"), ([0, None, 7], "▁·█"), ([None], "·"), ([40.0, 100.0, 40.0], "▁█▁")]
-)
-def test_a_sparkline_has_a_bar_for_each_value(values: list[float | None], line: str) -> None:
-    assert draw_sparkline(values) == line
 
 
 def test_without_earlier_audits_there_is_no_history() -> None:
@@ -30,6 +22,7 @@ def test_text_and_markdown_show_the_history_as_sparklines(form: str) -> None:
     assert "4 audits since 2026-02-27 08:00 UTC." in text
     (line,) = [line for line in text.splitlines() if "▁·" in line]
     assert line.replace("|", " ").split() == ["Score", "▁·▃█", "40", "100"]
+    assert "▅▅" in write(with_history(100.0), form)
 
 
 def test_the_page_shows_the_history_as_bars_with_dates_and_a_scale() -> None:

@@ -7,7 +7,10 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.campaigns import campaign, case, fields, judged, step, template
 
+from outreach_async.audit import Policy
+from outreach_async.audit._campaign_conditions import FieldNames
 from outreach_async.audit._values import (
     format_at_least,
     format_at_most,
@@ -95,3 +98,21 @@ def test_whole_numbers_are_written_without_decimals(value: float, text: str) -> 
 
 def test_a_share_is_a_percentage_and_a_bound_is_rounded_to_stay_true() -> None:
     assert (format_percent(0.0625), format_at_least(0.0199), format_at_most(0.0191)) == ("6.2 %", "1.9 %", "2.0 %")
+
+
+@pytest.mark.parametrize("rule", ["OA210", "OA212"])
+def test_a_rate_whose_bound_is_exactly_the_threshold_is_reported(rule: str) -> None:
+    bound = lower_bound(20, 1000)
+    one = case(campaign(bounces_num=20), [step(template(sent=1000, replied_num=0, unsubscribed_num=20))])
+
+    def rules(threshold: float) -> list[str]:
+        return judged(one, policy=Policy.of({rule: {"warning": threshold}})).rows[0].rules
+
+    assert rule in rules(bound)
+    assert rule not in rules(math.nextafter(bound, 1))
+
+
+def test_a_repeated_misspelling_is_looked_up_once() -> None:
+    names = FieldNames(fields())
+    assert names.suggest("frist_name") == ("first_name", True)
+    assert names.suggest("frist_name") is names.suggest("frist_name")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp.server.request_state import InvalidRequestState
 
 from outreach_async import (
     DeadlineExceeded,
@@ -31,6 +32,8 @@ from outreach_async.mcp_server._answers import (
     cut_page,
     find_remedy,
 )
+from outreach_async.mcp_server._tool_server import slim_schema
+from outreach_async.mcp_server._write_tool import OpenQuestions
 
 KEY = "key_s3cr3t"
 WRITER = AnswerWriter((KEY,))
@@ -155,3 +158,27 @@ def test_the_pages_have_every_item_once(count: int) -> None:
 
 def test_the_repr_of_a_writer_shows_no_secret() -> None:
     assert KEY not in repr(WRITER)
+
+
+def test_a_schema_loses_titles_and_null_and_nothing_else() -> None:
+    schema = {
+        "title": "Arguments",
+        "properties": {
+            "title": {"title": "Title", "anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "both": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        },
+        "required": ["title"],
+    }
+    assert slim_schema(schema) == {
+        "properties": {"title": {"type": "string"}, "both": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+        "required": ["title"],
+    }
+
+
+def test_only_the_latest_questions_can_be_answered() -> None:
+    questions = OpenQuestions()
+    tokens = [questions.seal(b"%d" % number) for number in range(1_001)]
+    assert [questions.unseal(token) for token in tokens[1:]] == [b"%d" % number for number in range(1, 1_001)]
+    for token in tokens:
+        with pytest.raises(InvalidRequestState):
+            questions.unseal(token)

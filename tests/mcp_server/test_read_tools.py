@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.assistants import HOSTILE, MODES, Assistant, assisted, connected, text_of
+from support.assistants import HOSTILE, MODES, NOTICE, Assistant, assisted, connected, text_of
 from support.cli import small_service
 from support.histories import append_days, readings_of
 
@@ -16,7 +16,6 @@ from outreach_async import OutreachClient
 from outreach_async.audit import audit
 from outreach_async.audit.history import History
 from outreach_async.fake import FakeService, FakeTransport, faults
-from outreach_async.mcp_server._answers import NOTICE, PAGE_SIZE
 
 LONGEST = 12_000
 """Maximum length of an answer in characters, however hostile its data."""
@@ -66,12 +65,12 @@ async def test_workspaces_are_named_and_found_by_name(service: FakeService) -> N
 
 
 async def test_campaigns_are_listed_in_pages(service: FakeService, assistant: Assistant) -> None:
-    for number in range(PAGE_SIZE):
+    for number in range(20):
         service.add_campaign("space_1", name=f"Campaign {number}")
     first, second = [await assistant.ask("list_campaigns", page=page) for page in (1, 2)]
     assert (first["notice"], first["workspace"]) == (NOTICE, "space_1")
-    assert (first["page"], first["pages"], first["total"]) == (1, 2, PAGE_SIZE + 1)
-    assert [len(first["campaigns"]), len(second["campaigns"])] == [PAGE_SIZE, 1]
+    assert (first["page"], first["pages"], first["total"]) == (1, 2, 20 + 1)
+    assert [len(first["campaigns"]), len(second["campaigns"])] == [20, 1]
     spring = next(each for each in [*first["campaigns"], *second["campaigns"]] if each["id"] == "camp_1")
     assert (spring["name"], spring["status"], spring["steps"]) == ("Spring", "live", 2)
 
@@ -204,15 +203,15 @@ async def test_a_brief_says_what_has_changed_and_what_needs_a_person(service: Fa
 
 
 async def test_a_further_page_of_a_brief_costs_no_request(service: FakeService, assistant: Assistant) -> None:
-    for number in range(PAGE_SIZE):
+    for number in range(20):
         service.add_campaign("space_1", name=f"Campaign {number}")
     first = await assistant.ask("brief")
     sent = len(service.requests)
     second = await assistant.ask("brief", page=2)
     assert len(service.requests) == sent
-    assert (first["pages"], first["total"]) == (2, PAGE_SIZE + 1)
+    assert (first["pages"], first["total"]) == (2, 20 + 1)
     names = {campaign["name"] for answer in (first, second) for campaign in answer["campaigns"]}
-    assert len(names) == PAGE_SIZE + 1
+    assert len(names) == 20 + 1
     await assistant.ask("brief", page=2, workspaces=["space_2"])
     assert len(service.requests) > sent
 

@@ -20,7 +20,6 @@ from outreach_async import InvalidRequest, OutreachClient
 from outreach_async.audit.history import History
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.mcp_server import create_server, serve_stdio
-from outreach_async.mcp_server._tool_server import slim_schema
 
 LISTS = ["list_campaigns", "campaign_steps", "list_mailboxes", "list_fields"]
 READS = [*LISTS, "audit", "brief", "explain_rule", "check_contacts", "history"]
@@ -45,21 +44,6 @@ async def test_the_schemas_state_the_limits_and_what_may_be_omitted(service: Fak
     assert schema["properties"]["campaign"] == {"type": "string"}
     hints = {name: tool.annotations.read_only_hint for name, tool in tools.items() if tool.annotations}
     assert hints == {**dict.fromkeys(READS[:-1], True), "create_contacts": None}
-
-
-def test_a_schema_loses_titles_and_null_and_nothing_else() -> None:
-    schema = {
-        "title": "Arguments",
-        "properties": {
-            "title": {"title": "Title", "anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
-            "both": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
-        },
-        "required": ["title"],
-    }
-    assert slim_schema(schema) == {
-        "properties": {"title": {"type": "string"}, "both": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
-        "required": ["title"],
-    }
 
 
 async def test_the_instructions_name_the_workspaces_and_what_is_third_party(service: FakeService) -> None:

@@ -8,15 +8,12 @@ from typing import Any
 import anyio
 import mcp_types
 import pytest
-from mcp.server.request_state import InvalidRequestState
 from mcp.shared.exceptions import MCPError
-from support.assistants import HOSTILE, MODES, Person, assisted, connected
+from support.assistants import HOSTILE, MODES, NOTICE, Person, assisted, connected
 from support.cli import KEY, small_service
 from support.time import virtual_time
 
 from outreach_async.fake import FakeService, faults
-from outreach_async.mcp_server._answers import NOTICE
-from outreach_async.mcp_server._write_tool import OpenQuestions
 
 ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
 MANY_CODES = [f"custom_{number}" for number in range(1, 52)]
@@ -106,15 +103,6 @@ async def test_a_confirmation_that_is_repeated_creates_nothing_again(service: Fa
         await confirm(first)
         assert [str(error) for error in refused] == ["Invalid or expired requestState"] * 2
         assert len(service.requests.of("create_contact")) == 2
-
-
-def test_only_the_latest_questions_can_be_answered() -> None:
-    questions = OpenQuestions()
-    tokens = [questions.seal(b"%d" % number) for number in range(1_001)]
-    assert [questions.unseal(token) for token in tokens[1:]] == [b"%d" % number for number in range(1, 1_001)]
-    for token in tokens:
-        with pytest.raises(InvalidRequestState):
-            questions.unseal(token)
 
 
 async def test_an_unusable_answer_of_the_program_sends_nothing(service: FakeService) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import attrs
 from hypothesis import strategies as st
 from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
 from outreach_async.audit import CATALOGUE, Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores, Severity
-from outreach_async.audit._findings import GROUP_KINDS, GroupKind
-from outreach_async.audit._report import SubjectKind, history_point
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.models import Mailbox, MailboxType
@@ -76,7 +74,7 @@ def row(**about: Any) -> Row:
     return Row(**(values | about))
 
 
-def group(kind: GroupKind = "domain", key: str = "one.example", **about: Any) -> Group:
+def group(kind: Any = "domain", key: str = "one.example", **about: Any) -> Group:
     """Return a group of mailboxes."""
     counts = dict.fromkeys(Severity, 0)
     values: dict[str, Any] = {
@@ -162,7 +160,7 @@ def _findings(state: Iterable[Any]) -> st.SearchStrategy[list[Finding]]:
 _DELTAS = st.lists(
     st.builds(
         Delta,
-        kind=st.sampled_from(get_args(SubjectKind)),
+        kind=st.sampled_from(["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]),
         key=TEXTS,
         name=TEXTS,
         rule=st.sampled_from([None, "OA110"]),
@@ -199,7 +197,11 @@ _SCORES = st.builds(
 )
 _GROUPS = st.lists(
     st.builds(
-        group, kind=st.sampled_from(GROUP_KINDS), key=TEXTS, severity=st.one_of(st.none(), _SEVERITIES), score=st.floats(0, 100)
+        group,
+        kind=st.sampled_from(["workspace", "domain", "type", "server_ip"]),
+        key=TEXTS,
+        severity=st.one_of(st.none(), _SEVERITIES),
+        score=st.floats(0, 100),
     ),
     max_size=5,
 )
@@ -246,7 +248,7 @@ def with_history(*scores: float | None, scope: str | None = None) -> Report:
     """Return a report whose history has one earlier audit per day, with these scores."""
     now = make_report([finding("OA110")])
     now = attrs.evolve(now, scores=attrs.evolve(now.scores, overall=100.0))
-    point = history_point(now)
+    (point,) = now.since(attrs.evolve(now, at=AT - 1)).history
     days = range(-len(scores), 0)
     history = [
         attrs.evolve(point, at=AT + day * 86_400, score=score, scope=scope or point.scope)

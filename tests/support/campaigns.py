@@ -15,11 +15,21 @@ from support.audit import NOW
 
 from outreach_async import Progress, Request, Response
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
-from outreach_async.audit._campaign_conditions import FieldNames, build_campaign_case
-from outreach_async.audit._evaluation import evaluate_campaign
+from outreach_async.audit._campaign_conditions import FieldNames, WorkspaceFacts, build_campaign_case
+from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
-from outreach_async.models import Campaign, CampaignStatus, Step, StepStatus, StepType, Template, TemplateStatus, WorkspaceField
+from outreach_async.models import (
+    Campaign,
+    CampaignStatus,
+    Mailbox,
+    Step,
+    StepStatus,
+    StepType,
+    Template,
+    TemplateStatus,
+    WorkspaceField,
+)
 
 DAY: Final = 86_400
 
@@ -97,14 +107,37 @@ def fields(*codes: str) -> list[WorkspaceField]:
     return [WorkspaceField(label=label, code=code, searchable=[label.lower()]) for label, code in named]
 
 
-def case(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), *codes: str) -> CampaignCase:
+def case(
+    one: Campaign | None = None,
+    steps: Sequence[Step] | None = (_STEP,),
+    *codes: str,
+    fields_read: bool = True,
+    now: float | None = NOW,
+) -> CampaignCase:
     """Return the audit case of a campaign with these steps; `codes` are additional fields of the workspace."""
-    return build_campaign_case(one or _CAMPAIGN, steps, FieldNames(fields(*codes)), NOW)
+    return build_campaign_case(one or _CAMPAIGN, steps, FieldNames(fields(*codes)) if fields_read else None, now)
+
+
+def judged(*cases: CampaignCase, policy: Policy | None = None, workspace: str = "space_1") -> WorkspaceCampaigns:
+    """Audit campaigns without a service."""
+    verdicts = [evaluate_campaign(each, policy or Policy.default(), workspace) for each in cases]
+    return WorkspaceCampaigns(rows=[row for row, _ in verdicts], findings=[each for _, found in verdicts for each in found])
 
 
 def row(one: Campaign | None = None, steps: Sequence[Step] | None = (_STEP,), **changes: Any) -> CampaignRow:
     """Return the row of a campaign in a report, with these changes."""
-    return attrs.evolve(evaluate_campaign(case(one, steps), Policy.default(), "space_1")[0], **changes)
+    return attrs.evolve(judged(case(one, steps)).rows[0], **changes)
+
+
+USE: Final = WorkspaceFacts(mailboxes=10, daily_limit=400, sent_30days=2639, campaigns=2, left_to_send=2000)
+"""A workspace that leaves its daily limits unused."""
+
+
+def use_of(mailboxes: Sequence[Mailbox], *rows: CampaignRow) -> WorkspaceFacts:
+    """Return how a workspace with these mailboxes and campaigns uses its limits."""
+    use = WorkspaceUse(lambda: NOW)
+    use.add_mailboxes(mailboxes)
+    return use.facts(rows)
 
 
 def wire_of(item: Any) -> dict[str, Any]:

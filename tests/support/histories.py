@@ -22,16 +22,12 @@ from typing import Final
 import attrs
 from support.audit import mailbox
 from support.audit_reports import finding
-from support.campaigns import DAY, campaign, step, template
+from support.campaigns import DAY, campaign, case, judged, step, template
 
 from outreach_async.audit import CampaignResults, CampaignRow, Finding, Report, Score, Scores
-from outreach_async.audit._campaign_conditions import build_campaign_case
-from outreach_async.audit._evaluation import evaluate_campaign
-from outreach_async.audit._rules import MISSING, UNREADABLE
 from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.history._tables import record_campaign, record_mailboxes
-from outreach_async.audit.policy import Policy
 from outreach_async.models import Campaign, Mailbox, Step
 
 START: Final = 1_772_438_400.0
@@ -89,7 +85,7 @@ class DrawnWorld:
             rows[space] = []
             if space in unread:
                 about = {"workspace": space, "mailbox": None, "email": None, "domain": None, "sent_30days": None}
-                findings.append(finding(UNREADABLE.id, message="could not be read: 503", **about))
+                findings.append(finding("OA901", message="could not be read: 503", **about))
                 continue
             boxes = [box for box in self.boxes.get(space, []) if box.id not in lost]
             known[space] = boxes
@@ -100,11 +96,11 @@ class DrawnWorld:
             ]  # fmt: skip
             if not {*(box.id for box in self.boxes.get(space, [])), *self.campaigns_of(space)}.isdisjoint(lost):
                 about = {"workspace": space, "mailbox": None, "email": None, "domain": None, "sent_30days": None}
-                findings.append(finding(MISSING.id, message="some are not listed", **about))
+                findings.append(finding("OA903", message="some are not listed", **about))
             for id_, sent in self.campaigns.items():
                 if sent.workspace == space and id_ not in lost:
                     shown, steps = sent.models(id_, self.steps)
-                    row = evaluate_campaign(build_campaign_case(shown, steps, None, at), Policy.default(), space)[0]
+                    row = judged(case(shown, steps, fields_read=False, now=at), workspace=space).rows[0]
                     record_campaign(readings, row, shown, steps)
                     rows[space].append(attrs.evolve(row, rules=[], severity=None))
         return self._report(at, {space: known.get(space) for space in spaces}, rows, findings), readings

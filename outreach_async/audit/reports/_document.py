@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
@@ -10,42 +11,262 @@ from typing import Final, TypeAlias
 import attrs
 
 from outreach_async.audit._findings import Severity, campaign_label
-from outreach_async.audit._report import Report
-from outreach_async.audit._values import replace_unprintable
-from outreach_async.audit.campaigns import CampaignResults
-from outreach_async.audit.reports._campaign_view import (
-    describe_status,
-    format_amount,
-    format_hidden,
-    format_recent,
-    format_share,
-    format_status,
-    format_sums,
-    format_totals,
-    list_active,
-)
+from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
+from outreach_async.audit._values import DAY, format_percent, replace_unprintable
+from outreach_async.audit.campaigns import LIVE, CampaignResults
 from outreach_async.audit.reports._summary import (
     Summary,
     Task,
     count_severity,
+    is_about_reading,
     summarize,
     workspace_label,
 )
-from outreach_async.audit.reports._view import (
-    AUTHENTICATION_RULES,
-    build_authentication,
-    describe_points,
-    describe_scope,
-    draw_sparkline,
-    list_figure_changes,
-    list_points,
-    list_unread,
-    score_tone,
+from outreach_async.audit.reports._wording import (
+    describe_figure,
+    format_date,
+    format_figure,
+    format_span,
+    format_time,
+    judge_change,
+    split_code,
 )
-from outreach_async.audit.reports._wording import format_date, format_figure, split_code
-from outreach_async.audit.reports.brief import Brief
-from outreach_async.errors import format_count
+from outreach_async.audit.reports.brief import Brief, CampaignBrief
+from outreach_async.errors import format_count, shorten
 from outreach_async.models import Number
+
+MAX_UNREAD: Final = 10  # reading errors whose message is shown
+MAX_POINTS: Final = 30  # audits of a trend
+GOOD_SCORE: Final = 90
+FAIR_SCORE: Final = 40
+"""Lowest scores that count as good, and as fair; a lower score is critical."""
+AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
+_TONES: Final = {"yes": "good", "some": "warning", "no": "error"}
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_MAX_NAMES: Final = 5
+
+
+def list_unread(report: Report) -> tuple[list[tuple[str, str]], list[str]]:
+    unread = [finding for finding in findings_of(report, Severity.ERROR) if is_about_reading(finding)]
+    names = [workspace_label(finding.workspace, report.names) for finding in unread]
+    errors = [replace_unprintable(finding.message) for finding in unread[:MAX_UNREAD]]
+    return list(zip(names, errors, strict=False)), names[MAX_UNREAD:]
+
+
+def describe_scope(report: Report) -> str:
+
+    def name_some(workspaces: Sequence[str]) -> str:
+        more, shown = len(workspaces) - _MAX_NAMES, [workspace_label(each, report.names) for each in workspaces[:_MAX_NAMES]]
+        return f"{', '.join(shown)}{f' and {more:,} more' if more > 0 else ''}"
+
+    diff = report.diff
+    parts = {} if diff is None else {"this audit": diff.added_workspaces, "the earlier audit": diff.removed_workspaces}
+    described = "; ".join(f"only {audit} covers {name_some(spaces)}" for audit, spaces in parts.items() if spaces)
+    return f"The audits cover different workspaces: {described}." if described else ""
+
+
+@attrs.frozen(kw_only=True)
+class FigureChange:
+    """A number that changed since an earlier audit, prepared for display. `judged` is `better`, `worse` or empty."""
+
+    name: str
+    is_overall: bool
+    figure: str
+    before: str
+    after: str
+    judged: str
+
+    @property
+    def note(self) -> str:
+        return f" ({self.judged})" if self.judged else ""
+
+
+def list_figure_changes(report: Report) -> list[FigureChange]:
+    def importance(delta: Delta) -> tuple[bool, bool, float, str]:
+        gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
+        return delta.kind != "audit", delta.figure != "score", describe_figure(delta.figure)[1] * gain, delta.key
+
+    deltas = (*report.diff.scores, *report.diff.deltas) if report.diff else ()
+    return [
+        FigureChange(
+            name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
+            is_overall=delta.kind == "audit",
+            figure=describe_figure(delta.figure)[0],
+            before=_format_value(delta, delta.before),
+            after=_format_value(delta, delta.after),
+            judged=judge_change(delta.figure, delta.before, delta.after),
+        )
+        for delta in sorted(deltas, key=importance)
+    ]
+
+
+def _format_value(delta: Delta, value: Number | None) -> str:
+    """Format a number for display. A severity, from 1 (info) to 4 (critical), is shown as its name."""
+    if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
+        return list(Severity)[-int(value)].value
+    return format_figure(value)
+
+
+def score_tone(score: float | None, severity: Severity | None = None) -> str:
+    """Return the tone of a score, which determines its colour: `good`, `warning` or `critical`; `info` if there is no score."""
+    if score is None:
+        return "info"
+    if severity is Severity.CRITICAL:
+        return "critical"
+    is_good = score >= GOOD_SCORE and severity is not Severity.ERROR  # the colour is never milder than the verdict
+    return "good" if is_good else "warning" if score >= FAIR_SCORE else "critical"
+
+
+@attrs.frozen
+class Authentication:
+    """A mechanism (SPF, DKIM or DMARC) of a domain. `status` is `yes`, `some` or `no` for its mailboxes, or `-` if unknown."""
+
+    name: str
+    status: str
+    detail: str = ""
+
+    @property
+    def tone(self) -> str:
+        return _TONES.get(self.status, "unknown")
+
+
+def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
+    """Return a function of a domain and its number of checked mailboxes, which returns the state of each mechanism."""
+    rules = set(AUTHENTICATION_RULES.values()) - set(report.policy.off)
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings if finding.rule in rules)
+
+    def describe(name: str, rule: str, domain: str, mailboxes: int) -> Authentication:
+        having = max(0, mailboxes - counts[domain, rule])
+        if rule not in rules or not mailboxes:
+            return Authentication(name, "-")
+        if 0 < having < mailboxes:
+            return Authentication(name, "some", f"{having:,} of {mailboxes:,}")
+        return Authentication(name, "yes" if having else "no")
+
+    return lambda domain, mailboxes: [describe(*mechanism, domain, mailboxes) for mechanism in AUTHENTICATION_RULES.items()]
+
+
+def list_points(report: Report) -> list[HistoryPoint]:
+    return [*report.history, history_point(report)][-MAX_POINTS:] if report.history else []
+
+
+def describe_points(points: Sequence[HistoryPoint]) -> str:
+    others = sum(point.scope != points[-1].scope for point in points)
+    differ = format_count(others, "of them does not cover", "of them do not cover")
+    scope = f" {differ} the same workspaces as this audit." if others else ""
+    return f"{format_count(len(points), 'audit')} since {format_time(points[0].at)}.{scope}"
+
+
+def draw_sparkline(values: Sequence[Number | None]) -> str:
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0), max(known, default=0)
+    heights = [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in values]
+    return "".join("·" if height is None else _BARS[round(height * (len(_BARS) - 1))] for height in heights)
+
+
+# With these limits, the table of campaigns fits into 80 columns, regardless of the service's data.
+_MAX_STATUS_SHOWN: Final = 7
+_MAX_AMOUNT: Final = 10_000_000
+
+
+def format_totals(results: CampaignResults) -> str:
+    known = list(results.totals.values())
+    live, sent = sum(each.live for each in known), sum(each.sent for each in known)
+    replies, bounces = sum(each.replies_num for each in known), sum(each.bounces_num for each in known)
+    count = format_count(sum(each.campaigns for each in known), "campaign")
+    left = format_figure(sum(each.left_to_send for each in known))
+    figures = f"{format_figure(sent)} e-mails sent, {format_figure(replies)} replies, {format_figure(bounces)} bounced"
+    return f"{count} ({live:,} live): {figures}; live campaigns have {left} left to send."
+
+
+def format_status(status: str) -> str:
+    return replace_unprintable(shorten(status, _MAX_STATUS_SHOWN))
+
+
+def format_amount(value: Number | None) -> str:
+    """Format a number for a narrow column; numbers of ten million and more look like `1.2e+10`."""
+    if value is None:
+        return "-"
+    return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
+
+
+def share(part: Number | None, whole: Number | None) -> float | None:
+    return None if part is None or not whole or part > whole else part / whole
+
+
+def format_share(part: Number | None, whole: Number | None) -> str:
+    rate = share(part, whole)
+    return "-" if rate is None else format_percent(rate)
+
+
+def list_active(brief: Brief) -> list[CampaignBrief]:
+    return [
+        each
+        for each in brief.campaigns or []
+        if each.new_sent or each.new_replies or each.new_bounces or each.new_contacts
+        or each.status_before not in {None, each.status}
+        or (each.status == LIVE and each.left_to_send != 0)
+    ]  # fmt: skip
+
+
+def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
+    # If the earlier report does not contain the campaign, the numbers cover the whole campaign.
+    if campaign.status_before is None:
+        return campaign.sent, campaign.replies_num, campaign.bounces_num, campaign.contacts
+    return campaign.new_sent, campaign.new_replies, campaign.new_bounces, campaign.new_contacts
+
+
+def format_recent(campaign: CampaignBrief) -> str:
+    sent, *others = recent_figures(campaign)
+    start = campaign.status_before is None
+    first = "sent unknown" if sent is None else f"{format_figure(sent)} sent" if sent else "nothing sent"
+    nouns = (("reply", "replies"), ("bounce", ""), ("contact" if start else "new contact", ""))
+    counted = [format_count(int(count), *noun) for noun, count in zip(nouns, others, strict=True) if count]
+    end = describe_end(campaign)
+    return f"{', '.join([first, *counted])}{' so far' if start else ''}{f'; {end}' if end else ''}"
+
+
+def describe_status(campaign: CampaignBrief) -> str:
+    if campaign.status_before not in {None, campaign.status}:
+        return replace_unprintable(f"{campaign.status}, was {campaign.status_before}")
+    return "" if campaign.status == LIVE else replace_unprintable(campaign.status)
+
+
+def describe_end(campaign: CampaignBrief) -> str:
+    if campaign.left_to_send == 0:
+        return "all sent"
+    if campaign.end is None or campaign.status != LIVE:
+        return ""
+    days = 0 if campaign.end_before is None else round((campaign.end - campaign.end_before) / DAY)
+    moved = f", {format_count(abs(days), 'day')} {'later' if days > 0 else 'earlier'}" if days else ""
+    return f"ends {format_date(campaign.end)}{moved}"
+
+
+def format_hidden(brief: Brief, shown: int) -> str:
+    hidden, active = len(brief.campaigns or []) - shown, len(list_active(brief))
+    quiet = " sends nothing" if hidden == 1 else " send nothing"
+    return f"{format_count(hidden, 'more campaign')}{quiet if shown == active else ''}." if hidden else ""
+
+
+_SUMS: Final = {
+    "new_sent": ("e-mail sent", "e-mails sent"),
+    "new_replies": ("reply", "replies"),
+    "new_bounces": ("bounce", "bounces"),
+    "new_contacts": ("new contact", "new contacts"),
+}
+
+
+def format_sums(brief: Brief) -> str:
+    campaigns = brief.campaigns
+    if brief.since is None or not campaigns:  # if no campaigns were read, zeros would be misleading
+        return ""
+    counts = (int(sum(getattr(campaign, name) or 0 for campaign in campaigns)) for name in _SUMS)
+    sums = ", ".join(format_count(count, *nouns) for count, nouns in zip(counts, _SUMS.values(), strict=True))
+    # The sums may be too small if a workspace or the steps of a campaign could not be read.
+    unread = any(workspace.error is not None for workspace in brief.workspaces)
+    unknown = any(campaign.new_sent is None and campaign.status_before is not None for campaign in campaigns)
+    return f"In {format_span(brief.at - brief.since)}{' (incomplete data)' if unread or unknown else ''}: {sums}."
+
 
 CODE: Final = "code"
 STRONG: Final = "strong"

@@ -21,23 +21,32 @@ from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import format_percent, replace_unprintable, valid_or_none
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports import _campaign_view as campaign_view
 from outreach_async.audit.reports._charts import TONES, Chart, Series, day_of, draw_days, format_day, index_days, last_days, total
-from outreach_async.audit.reports._document import format_notes
+from outreach_async.audit.reports._document import (
+    build_authentication,
+    describe_end,
+    describe_points,
+    describe_scope,
+    describe_status,
+    format_hidden,
+    format_notes,
+    format_share,
+    format_status,
+    format_sums,
+    format_totals,
+    list_active,
+    list_figure_changes,
+    list_points,
+    list_unread,
+    recent_figures,
+    score_tone,
+    share,
+)
 from outreach_async.audit.reports._summary import (
     Summary,
     summarize,
     workspace_label,
     worst_first_key,
-)
-from outreach_async.audit.reports._view import (
-    build_authentication,
-    describe_points,
-    describe_scope,
-    list_figure_changes,
-    list_points,
-    list_unread,
-    score_tone,
 )
 from outreach_async.audit.reports._wording import format_date, format_figure, format_time, judge_change, split_code
 from outreach_async.audit.reports.brief import Brief
@@ -111,7 +120,7 @@ def render_html(report: Report, **about: Any) -> str:
 
 def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
     workspaces = [workspace.id for workspace in brief.workspaces]
-    campaigns = campaign_view.list_active(brief)[:_MAX_CAMPAIGNS]
+    campaigns = list_active(brief)[:_MAX_CAMPAIGNS]
     return "".join(
         _render(
             "brief.html",
@@ -120,8 +129,8 @@ def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: 
             tasks=_view_tasks(brief, workspaces, opened, {}),
             trends=_view_days(index_days(days, workspaces).get((), {})),
             campaigns=campaigns,
-            hidden=campaign_view.format_hidden(brief, len(campaigns)),
-            sums=campaign_view.format_sums(brief),
+            hidden=format_hidden(brief, len(campaigns)),
+            sums=format_sums(brief),
             gaps=brief.gaps,
             notes=format_notes(brief),
         )
@@ -232,7 +241,7 @@ def _workspace_figures(report: Report, workspace: str, days: Series) -> list[tup
     else:
         score = report.scores.workspaces.get(workspace)
         return [("Sent, 30 days", format_figure(score.sent_30days if score else None))]
-    shares = (campaign_view.format_share(part, sent) for part in (replied, bounced))
+    shares = (format_share(part, sent) for part in (replied, bounced))
     return [(label, format_figure(sent)), *zip(("Replied", "Bounced"), shares, strict=True)]
 
 
@@ -272,8 +281,8 @@ def _view_days(whole: Series) -> dict[str, Any] | None:
 
 def _draw_trend(series: Series, name: str) -> Chart:
     last, part, sent = max(series), total(series, name), total(series, "sent")
-    has_rate = name != "sent" and campaign_view.share(part, sent) is not None
-    rate = f" ({campaign_view.format_share(part, sent)} of sent)" if has_rate else ""
+    has_rate = name != "sent" and share(part, sent) is not None
+    rate = f" ({format_share(part, sent)} of sent)" if has_rate else ""
     values = {day: getattr(each, name) for day, each in series.items()}
     latest = total({last: series[last]}, name)
     note = f"{format_figure(latest)} on {format_day(last)}; {format_figure(part)}{rate} in {len(series):,} days"
@@ -338,18 +347,18 @@ def load_templates() -> Environment:
 
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "campaign_label": lambda campaign: campaign_label(campaign.name, campaign.id),
-    "campaign_status": lambda row: campaign_view.format_status(row.status),
+    "campaign_status": lambda row: format_status(row.status),
     "code_spans": split_code,
     "counted": format_count,
     "date": format_date,
-    "end": campaign_view.describe_end,
+    "end": describe_end,
     "figure": format_figure,
     "percentage": lambda share: "-" if share is None else f"{share:.1f} %",
-    "recent_figures": campaign_view.recent_figures,
+    "recent_figures": recent_figures,
     "rule_title": rule_title,
     "score_tone": lambda row: score_tone(row.score, row.severity),
-    "share_text": campaign_view.format_share,
-    "status_change": campaign_view.describe_status,
+    "share_text": format_share,
+    "status_change": describe_status,
     "subject_name": subject_name,
-    "totals": campaign_view.format_totals,
+    "totals": format_totals,
 }
