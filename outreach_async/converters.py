@@ -591,9 +591,8 @@ def _is_report(kind: Any) -> bool:
 
 
 def _make_report_hook(kind: Any) -> Any:
-    if hasattr(kind, "from_dict"):
-        return lambda value, _: kind.from_dict(value)
-    return lambda value, _: msgspec.convert(value, kind)
+    read = getattr(kind, "from_dict", None) or getattr(kind, "_from_dict", None) or partial(msgspec.convert, type=kind)
+    return lambda value, _: read(value)
 
 
 def _make_use_hook(converter: Any, model: Any) -> Any:

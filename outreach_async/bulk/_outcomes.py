@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import attrs
+import msgspec
 
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._core.retry import FailureKind, Idempotency, classify, explain_error, is_permanent_rejection, maybe_applied
@@ -334,6 +335,12 @@ class BulkReport:
             "seconds": round(self.seconds, 3),
             **counts,
         }
+
+    @classmethod
+    def _from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the report that `to_dict` wrote: a converter calls this."""
+        targets = {(each["workspace"], each["campaign"]): each["outcomes"] for each in values.get("targets", ())}
+        return msgspec.convert({**values, "targets": targets}, cls)
 
 
 def add_counts(*each: Mapping[Outcome, int]) -> dict[Outcome, int]:

@@ -3,6 +3,7 @@
 Read `outreach_async.guides.concepts` first: every other guide uses its words. Then read the guide of your task:
 
     write a program, or a script     outreach_async.OutreachClient, outreach_async.sync, outreach_async.config
+    read and write values your way   outreach_async.converters
     use the command line             outreach_async.guides.command_line, with exit codes and the brief in Slack
     import a file                    outreach_async.importer
     send what changed, every night   outreach_async.store.ledger

@@ -177,7 +177,8 @@ def test_a_member_must_be_a_string() -> None:
         with pytest.raises(ValueError, match="is not a valid"):
             kind(value)
 
-    check_rows(((kind, value) for kind in OPEN_ENUMS for value in [None, 1, True, b"live", ["live"]]), check)
+    rows: list[tuple[Any, Any]] = [(kind, value) for kind in OPEN_ENUMS for value in [None, 1, True, b"live", ["live"]]]
+    check_rows(rows, check)
 
 
 @given(texts, some_fields, codes, others)

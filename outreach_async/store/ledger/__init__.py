@@ -133,9 +133,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import attrs
+import msgspec
 
 from outreach_async._core.arguments import show_number, type_name
 from outreach_async._files.objects import is_url
@@ -214,6 +215,13 @@ class LedgerReport:
             ],
             "pending": self.pending,
         }
+
+    @classmethod
+    def _from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the report that `to_dict` wrote: a converter calls this."""
+        runs = [(each["run"], each["at"], each["counts"]) for each in values["runs"]]
+        targets = {(each["workspace"], each["campaign"]): each["contacts"] for each in values["targets"]}
+        return msgspec.convert({**values, "runs": runs, "targets": targets}, cls)
 
 
 @attrs.frozen
