@@ -56,8 +56,6 @@ if TYPE_CHECKING:
         PHONE_EXTENSION,  # the extension behind a phone number
     )
     from outreach_async._core.values import (
-        DIGIT_FIELDS,  # fields that lose zeros as numbers
-        PHONE_FIELDS,  # fields with phone numbers
         Change,  # what was done to the text of a cell, or found in it
         find_odd,  # the texts of a column that a check refuses
         find_suspects,  # the texts of a column that `read_value` may change
@@ -67,7 +65,6 @@ if TYPE_CHECKING:
         atomic_file,  # replace a file when it is complete
         atomic_write,  # the same for a text
         check_writable,  # whether `atomic_file` can write there
-        parse_descriptor,  # the descriptor that a path such as /dev/stdout names
         partial_path,  # where the file of an unfinished run goes
     )
     from outreach_async._files.objects import (
@@ -92,17 +89,11 @@ if TYPE_CHECKING:
     )
     from outreach_async._wire_words import (
         CUSTOM_CODE,  # the pattern of codes of custom fields
-        CUSTOM_PREFIX,  # the start of codes of custom fields
-        FAILED_OUTCOMES,  # the outcomes of rows that failed
         ID_PREFIXES,  # the first characters of ids, by kind
-        MAX_MAILBOX_DISPLAY,  # mailboxes of the largest page
         RESERVED_FIELDS,  # keys of a body that `extra` may not have
-        STANDARD_FIELDS,  # the 35 fields of a contact that the service names
     )
     from outreach_async.bulk._arrow_cells import (
-        is_bytes,  # whether a column of Arrow has bytes
-        is_convertible,  # whether a column of Arrow can become text
-        is_text,  # whether a column of Arrow has text
+        cell_kind,  # what the cells of a column of Arrow are
         to_strings,  # the cells of a column of Arrow as text
     )
     from outreach_async.bulk._cells import (
@@ -111,7 +102,6 @@ if TYPE_CHECKING:
     )
     from outreach_async.bulk._contact_keys import (
         contact_key,  # an e-mail as the service compares it
-        hash_contact,  # its hash, for millions of people
         order_key,  # equal for e-mails that may be one contact
     )
     from outreach_async.bulk._outcomes import (
@@ -130,7 +120,6 @@ if TYPE_CHECKING:
         WHOLE_INPUT,  # policies for repeats that read the whole input first
         RecentEmails,  # rows with the e-mail of a recent row
         rejection_message,  # the error of a repeated row
-        same_address_message,  # the same, without a remedy
     )
     from outreach_async.bulk._run import (
         with_names,  # record the names of campaigns in a run
@@ -147,9 +136,6 @@ if TYPE_CHECKING:
     )
     from outreach_async.bulk._throttle import (
         RunThrottle,  # waits as a run does
-    )
-    from outreach_async.models import (
-        RUN_TARGET,  # the target of rows that name none
     )
     from outreach_async.store.journal._object_journal import (
         TakenOverError,  # another run has taken the journal
@@ -185,8 +171,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "_core.arguments": (
         "TARGET_FIELDS checked_contact hint_similar read_rate require_choice require_encodable require_headers "
-        "require_id require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
-        "show_name similar_names trim type_name"
+        "require_id require_number require_plain require_rate require_seconds require_upload_options "
+        "require_workspace_ids show_name similar_names trim type_name"
     ),
     "_core.events": "configure_logging",
     "_core.limits": "CubicLimit Rate RateShare RateUsage",
@@ -194,24 +180,23 @@ _HOMES: Final = {
     "_core.responses": "mask_string parse_date parse_retry_after secret_parts",
     "_core.retry": "is_denied is_permanent_rejection",
     "_core.value_rules": "PHONE_EXTENSION",
-    "_core.values": "DIGIT_FIELDS PHONE_FIELDS Change find_odd find_suspects read_value",
-    "_files.atomic": "atomic_file atomic_write check_writable parse_descriptor partial_path",
+    "_core.values": "Change find_odd find_suspects read_value",
+    "_files.atomic": "atomic_file atomic_write check_writable partial_path",
     "_files.objects": "FolderObjects Objects create_or_read describe_problem import_obstore is_url open_objects open_store",
     "_files.optional": "require_module",
     "_files.spreadsheets": "escape_formula unescape_formula",
     "_files.toml": "parse_toml",
-    "_wire_words": ("CUSTOM_CODE CUSTOM_PREFIX FAILED_OUTCOMES ID_PREFIXES MAX_MAILBOX_DISPLAY RESERVED_FIELDS STANDARD_FIELDS"),
-    "bulk._arrow_cells": "is_bytes is_convertible is_text to_strings",
+    "_wire_words": "CUSTOM_CODE ID_PREFIXES RESERVED_FIELDS",
+    "bulk._arrow_cells": "cell_kind to_strings",
     "bulk._cells": "is_blank require_clearing",
-    "bulk._contact_keys": "contact_key hash_contact order_key",
+    "bulk._contact_keys": "contact_key order_key",
     "bulk._outcomes": "add_counts add_targets affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_state format_rate",
-    "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message same_address_message",
+    "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message",
     "bulk._run": "with_names",
     "bulk._source": "ReadRows Rereadable Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
-    "models": "RUN_TARGET",
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "Earlier encode_identity require_same_run",
     "store.journal._store": "recorded_names",

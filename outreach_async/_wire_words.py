@@ -22,7 +22,15 @@ Example:
 
 DUPLICATE_POLICIES: Final[tuple[DuplicatePolicy, ...]] = ("skip", "overwrite", "update_missing_fields")
 
-MAX_MAILBOX_DISPLAY: Final = 2000  # mailboxes per page; the API documentation states no other limit of a page
+MAX_MAILBOX_DISPLAY: Final = 2000
+"""Mailboxes of the largest page. The API documentation states no other limit of a page.
+
+Example:
+    ```python
+    page = await client.mailboxes.list(display=MAX_MAILBOX_DISPLAY)
+    print(page.total_pages)  # -> 1
+    ```
+"""
 
 Unset = msgspec.UnsetType
 Seconds: TypeAlias = float | Unset | None
@@ -178,6 +186,14 @@ DUPLICATE_OUTCOMES: Final[dict[str, Outcome]] = {
 
 SERVICE_OUTCOMES: Final[frozenset[str]] = frozenset({Outcome.ADDED.value, *(each.value for each in DUPLICATE_OUTCOMES.values())})
 FAILED_OUTCOMES: Final = (Outcome.REJECTED, Outcome.NOT_APPLIED, Outcome.UNKNOWN)
+"""The outcomes of rows that failed.
+
+Example:
+    ```python
+    report = await client.contacts.create_many([{"email": "no address"}], strict_validation=True)
+    print(sum(report.outcomes[outcome] for outcome in FAILED_OUTCOMES))  # -> 1
+    ```
+"""
 UNAPPLIED_OUTCOMES: Final = frozenset(Outcome) - SERVICE_OUTCOMES - {Outcome.UNKNOWN}
 """The outcomes that say, if they are certain, that the service has done nothing for the row."""
 
@@ -191,6 +207,13 @@ ID_PREFIXES: Final[dict[str, str]] = {
     "contact": "contact_",
     "owner_key": "key_",
 }
+"""How ids of each kind begin.
+
+Example:
+    ```python
+    print(ID_PREFIXES["campaign"])  # -> camp_
+    ```
+"""
 
 CUSTOM_PREFIX: Final = "custom_"
 CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
@@ -266,7 +289,13 @@ class ContactRow(ContactFields, total=False):
 
 
 STANDARD_FIELDS: Final = tuple(name for name in ContactFields.__annotations__ if name not in {"custom", "extra"})
-"""The 35 optional fields of a new contact, in the order of the service's API documentation."""
+"""The 35 optional fields of a new contact, in the order of the service's API documentation.
+
+Example:
+    ```python
+    print(len(STANDARD_FIELDS), STANDARD_FIELDS[0])  # -> 35 first_name
+    ```
+"""
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
 """Keys of a create request's body that `extra` may not contain."""

@@ -41,6 +41,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 import attrs
 
 from outreach_async._wire_words import (
+    FAILED_OUTCOMES,
+    ID_PREFIXES,
+    MAX_MAILBOX_DISPLAY,
     STANDARD_FIELDS,
     UNSET,
     CampaignStatus,
@@ -56,6 +59,11 @@ from outreach_async._wire_words import (
 from outreach_async.errors import InvalidRequest
 
 __all__ = [
+    "FAILED_OUTCOMES",
+    "ID_PREFIXES",
+    "MAX_MAILBOX_DISPLAY",
+    "RUN_TARGET",
+    "STANDARD_FIELDS",
     "Campaign",
     "CampaignStatus",
     "CampaignSteps",
@@ -622,7 +630,16 @@ class Target(NamedTuple):
     campaign: str | None = None
 
 
-RUN_TARGET: Final = Target()  # the target of a row that names none
+RUN_TARGET: Final = Target()
+"""The target of a row that names none: the workspace and the campaign of the run.
+
+Example:
+    ```python
+    outcomes = client.contacts.create_many([{"email": "bo@acme.example"}])
+    async with outcomes as found:
+        print([outcome.target == RUN_TARGET async for outcome in found])  # -> [False]
+    ```
+"""
 standard_values: Final = attrgetter(*STANDARD_FIELDS)
 
 

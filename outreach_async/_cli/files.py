@@ -20,7 +20,7 @@ from unicodedata import normalize
 import attrs
 import click
 
-from outreach_async._plumbing import check_writable, parse_descriptor, partial_path
+from outreach_async._plumbing import check_writable, partial_path
 
 if TYPE_CHECKING:
     from outreach_async._cli.settings import InputSettings
@@ -102,14 +102,14 @@ def require_writable(*uses: Sequence[FileUse], force: bool) -> None:
         text = f"{one.flag} {one.path} and {other.flag} {other.path} are the same file"
         raise click.UsageError(f"{text}; pass another path to {(other if other.written else one).flag}.")
     for file in outputs:
-        if not file.has_format or force or parse_descriptor(file.path) is not None or not file.path.is_file():
+        if not file.has_format or force or partial_path(file.path) is None or not file.path.is_file():
             continue
         if file.path.stat().st_size > 0 and not file.has_format(file.path):
             text = f"{file.flag} {file.path}: the file exists and does not look like an output of this option"
             raise click.UsageError(f"{text}; pass another path, or overwrite the file with --force.")
     for file in outputs:
         # Skip pipes and devices, which have no keys, and descriptors such as /dev/stdout, which are already open.
-        if file.keys and parse_descriptor(file.path) is None:
+        if file.keys and partial_path(file.path) is not None:
             with explain_write_errors(file.flag, file.path):
                 if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
                     check_writable(file.path)

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from outreach_async import Outcome
 from outreach_async._cli.messages import find_remedy, to_printable, translate_arguments
-from outreach_async._plumbing import FAILED_OUTCOMES, is_denied, is_permanent_rejection, mask_keys
+from outreach_async._plumbing import is_denied, is_permanent_rejection, mask_keys
 from outreach_async.errors import (
     BulkError,
     BulkSuspended,
@@ -29,6 +29,7 @@ from outreach_async.errors import (
     format_count,
     iterate_linked_errors,
 )
+from outreach_async.models import FAILED_OUTCOMES
 
 if TYPE_CHECKING:
     from outreach_async._cli.output import Screen

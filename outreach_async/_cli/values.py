@@ -11,9 +11,10 @@ import click
 
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
-from outreach_async._plumbing import ID_PREFIXES, Backend, read_rate, require_id, require_plain, require_rate, trim
+from outreach_async._plumbing import Backend, read_rate, require_id, require_plain, require_rate, trim
 from outreach_async.config import Config, FoundFile, read_config
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import ID_PREFIXES
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""

@@ -16,7 +16,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from outreach_async._plumbing import (
-    MAX_MAILBOX_DISPLAY,
     require_number,
     require_seconds,
     require_workspace_ids,
@@ -33,6 +32,7 @@ from outreach_async.audit.history._tables import Readings
 from outreach_async.audit.policy import Policy
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import MAX_MAILBOX_DISPLAY
 from outreach_async.resources import open_run
 
 

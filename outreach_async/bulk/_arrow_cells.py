@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 from pyarrow import types
@@ -15,28 +15,23 @@ Array: TypeAlias = Any  # a `pyarrow.Array`; pyarrow has no type annotations
 _TRAILING_ZEROS: Final = re.compile(r"(?:\.0+|(\.[0-9]*[1-9])0+)(?=Z|[+-][0-9]{4}$|$)")
 _OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})$")
 
-_TEXT: Final = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
-_BYTES: Final = (types.is_binary, types.is_large_binary, types.is_binary_view)
-_NUMBERS: Final = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
-_TIMES: Final = (types.is_date, types.is_time, types.is_timestamp)
+_KINDS: Final[dict[Literal["text", "bytes", "value"], tuple[Callable[[Any], bool], ...]]] = {
+    "text": (types.is_string, types.is_large_string, types.is_string_view, types.is_null),
+    "bytes": (types.is_binary, types.is_large_binary, types.is_binary_view),
+    "value": (
+        *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal),
+        *(types.is_date, types.is_time, types.is_timestamp),
+    ),
+}
 
 
-def is_text(kind: Any) -> bool:
-    """Return whether the cells of a column of this type are strings, or all null."""
-    return _is_any(kind, _TEXT)
-
-
-def is_bytes(kind: Any) -> bool:
-    return _is_any(kind, _BYTES)
-
-
-def is_convertible(kind: Any) -> bool:
-    return _is_any(kind, (*_TEXT, *_BYTES, *_NUMBERS, *_TIMES))
-
-
-def _is_any(kind: Any, predicates: tuple[Callable[[Any], bool], ...]) -> bool:
+def cell_kind(kind: Any) -> Literal["text", "bytes", "value", "other"]:
+    """Return what the cells of a column of this type are; `other` cannot be converted. A column of nulls has text."""
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    return any(is_kind(kind) for is_kind in predicates)
+    for name, predicates in _KINDS.items():
+        if any(is_kind(kind) for is_kind in predicates):
+            return name
+    return "other"
 
 
 def to_strings(column: Array) -> list[str | None]:
@@ -44,7 +39,7 @@ def to_strings(column: Array) -> list[str | None]:
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if is_bytes(kind):
+    if cell_kind(kind) == "bytes":
         return [None if value is None else value.decode("utf-8", "replace") for value in column.to_pylist()]
     if types.is_boolean(kind):
         return [None if value is None else str(value).upper() for value in column.to_pylist()]

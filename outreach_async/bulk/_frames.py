@@ -147,13 +147,13 @@ def _check_types(columns: Iterable[tuple[str, Any]]) -> Iterator[str]:
     """Yield a finding about each column whose values are not strings."""
     from pyarrow import types
 
-    from outreach_async.bulk._arrow_cells import is_convertible, is_text
+    from outreach_async.bulk._arrow_cells import cell_kind
 
     for name, kind in columns:
-        if is_text(kind):
+        if cell_kind(kind) == "text":
             continue
         what = f"rows: expected strings in column {name!r}, got {kind}"
-        if not is_convertible(kind):
+        if cell_kind(kind) == "other":
             raise InvalidRequest(f"{what}; convert the column to strings, or drop it")
         is_number = types.is_integer(kind) or types.is_floating(kind)
         loss = ", so leading zeros or a plus sign may be lost" if is_number else ""
@@ -196,15 +196,15 @@ def _read_strings(column: Any) -> Sequence[object]:
     """Return the cells of a column as strings. A value that cannot be converted without a loss is returned unchanged."""
     from pyarrow import types
 
-    from outreach_async.bulk._arrow_cells import is_bytes, is_text, to_strings
+    from outreach_async.bulk._arrow_cells import cell_kind, to_strings
 
-    if is_text(column.type):
+    if cell_kind(column.type) == "text":
         return _read_objects(column)
     try:
         texts = to_strings(column)
     except ValueError:  # pyarrow's own error; for example, of a time zone that this system does not know
         return _read_objects(column)
-    if not types.is_floating(column.type) and not is_bytes(column.type):
+    if not types.is_floating(column.type) and cell_kind(column.type) != "bytes":
         return texts
 
     def is_exact(text: str, value: Any) -> bool:

@@ -350,12 +350,9 @@ WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 _HISTORY_SIZE: Final = 10_000  # number of recent rows whose e-mails are stored
 
 
-def same_address_message(position: str) -> str:
-    return f"email: same address as {position}"
-
-
-def rejection_message(position: str) -> str:
-    return f"{same_address_message(position)}; remove one of the rows, or choose another policy for repeats"
+def rejection_message(position: str, *, remedy: bool = True) -> str:
+    found = f"email: same address as {position}"
+    return f"{found}; remove one of the rows, or choose another policy for repeats" if remedy else found
 
 
 class RecentEmails:

@@ -13,7 +13,6 @@ from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, override
 
 from outreach_async._plumbing import (
-    ID_PREFIXES,
     Backend,
     parse_base_url,
     require_id,
@@ -24,6 +23,7 @@ from outreach_async._plumbing import (
 )
 from outreach_async.config._file import ALL, ConfiguredWorkspace, ConfigValues, KeyReference, suggest
 from outreach_async.errors import InvalidRequest
+from outreach_async.models import ID_PREFIXES
 
 _KINDS: Final = ("env", "file", "command")
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, Self, TypeVar
 import attrs
 
 from outreach_async._plumbing import (
-    ID_PREFIXES,
     Backend,
     Secret,
     create_transport,
@@ -32,6 +31,7 @@ from outreach_async._plumbing import (
 )
 from outreach_async.config._trust import FoundFile
 from outreach_async.errors import InvalidRequest, shorten
+from outreach_async.models import ID_PREFIXES
 
 FILE_NAME: Final = "outreach.toml"
 """The name of a configuration file in the working directory.

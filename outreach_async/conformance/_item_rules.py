@@ -17,10 +17,10 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import errors
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.conformance._calibration import Measurement
 from outreach_async.conformance._read_probes import COMPLETE
 from outreach_async.conformance._target import CUSTOM_CODE, extract_rows
+from outreach_async.models import STANDARD_FIELDS
 
 # Kinds of values, and the documented fields of each object.
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Request
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.conformance._read_probes import HttpExchange, WorkspaceSurvey, send_once
 from outreach_async.conformance._target import (
     CUSTOM_CODE,
@@ -29,6 +28,7 @@ from outreach_async.conformance._target import (
     require_success,
     unobserved,
 )
+from outreach_async.models import STANDARD_FIELDS
 
 _MAX_CAMPAIGN_PAGES: Final = 300  # maximum number of pages of the campaign list that are searched for `access.campaign`
 _CODE_OFFSET: Final = 1000

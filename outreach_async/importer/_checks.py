@@ -14,9 +14,10 @@ from zoneinfo import available_timezones
 
 import attrs
 
-from outreach_async._plumbing import PHONE_EXTENSION, PHONE_FIELDS, STANDARD_FIELDS, find_odd
+from outreach_async._plumbing import PHONE_EXTENSION, find_odd
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name
+from outreach_async.models import STANDARD_FIELDS
 
 if TYPE_CHECKING:
     from phonenumbers import PhoneNumberDesc
@@ -353,7 +354,7 @@ VALUE_CHECKS: Final[dict[str, tuple[tuple[str, ...], ValueCheck]]] = {  # the co
     "role": (("email",), check_role),
     "typo": (("email",), check_typo),
     "country": (("country",), check_country),
-    "phone": (PHONE_FIELDS, check_phone),
+    "phone": (tuple(code for code in STANDARD_FIELDS if code.endswith("_phone")), check_phone),
     "state": (("state",), check_state),
     "timezone": (("timezone",), check_timezone),
     "date": (("job_start_date", "graduation_date"), check_date),

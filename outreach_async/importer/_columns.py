@@ -12,9 +12,7 @@ import attrs
 
 from outreach_async._plumbing import (
     CUSTOM_CODE,
-    CUSTOM_PREFIX,
     RESERVED_FIELDS,
-    STANDARD_FIELDS,
     TARGET_FIELDS,
     hint_similar,
     order_fields,
@@ -42,7 +40,7 @@ from outreach_async.importer._unmapped import (
     order_columns,
     unmapped_error,
 )
-from outreach_async.models import WorkspaceField
+from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
@@ -297,7 +295,7 @@ class ColumnMapper:
         if CUSTOM_CODE.fullmatch(name):
             code = name
         elif custom := _CUSTOM_NAME.fullmatch(fold_name(header)):
-            code = CUSTOM_PREFIX + custom[1]
+            code = f"custom_{custom[1]}"
         elif not (code := _find_code(header, _STANDARD_TIERS, self.samples)):
             kind = load_consent_headers().get(fold_name(plain))
             return (kind, "common name") if kind else None
@@ -362,7 +360,7 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
 
 def is_contact_member(code: str) -> bool:
     """Return whether a code belongs to a target, or a standard or custom field. Values of all others are sent in `extra`."""
-    return code in _STANDARD_CODES or code in TARGET_FIELDS or code.startswith(CUSTOM_PREFIX)
+    return code in _STANDARD_CODES or code in TARGET_FIELDS or code.startswith("custom_")
 
 
 def _is_sendable(code: str) -> bool:

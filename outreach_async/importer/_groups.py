@@ -12,10 +12,10 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import attrs
 
 from outreach_async import Outcome
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import Excluded, InvalidRequest, StatusError, shorten
 from outreach_async.importer._rejects import ANSWER_PREFIX, find_field
+from outreach_async.models import STANDARD_FIELDS
 
 MAX_EXAMPLES: Final = 3
 MAX_GROUPS: Final = 200  # a service may give every row a reason of its own

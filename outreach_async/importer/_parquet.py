@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import compute, types
 from pyarrow.parquet import ParquetFile as Reader
 
-from outreach_async._plumbing import Change, is_bytes, is_convertible, is_text, to_strings
+from outreach_async._plumbing import Change, cell_kind, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES
@@ -32,7 +32,7 @@ def _to_cells(column: Any) -> list[str]:
 
 
 def find_column_changes(column: Any, texts: Iterable[str]) -> dict[int, Change]:
-    if is_bytes(column.type):
+    if cell_kind(column.type) == "bytes":
         # Old programs write strings as bytes, so bytes are decoded. Encoding the text restores the bytes only if they are UTF-8.
         message = "the cell contains bytes that are not UTF-8; store it as text"
         change = Change("bytes", message, message, damaged=True)
@@ -74,7 +74,7 @@ class ParquetFile(File):
         if unpacked > max(_ALLOWED_SIZE, _MAX_RATIO * packed):
             growth = f"{packed:,} bytes unpack to {unpacked:,} bytes and rows"
             raise InvalidRequest(f"{source.name}: {growth}; check that the file is a table of people, and export it as CSV")
-        nested = {at: str(field.type) for at, field in enumerate(schema) if not is_convertible(field.type)}
+        nested = {at: str(field.type) for at, field in enumerate(schema) if cell_kind(field.type) == "other"}
         sizes, names = tuple(group.num_rows for group in groups), tuple(schema.names)
         return with_header(cls(source=source, nested=nested, group_sizes=sizes, names=names), names)
 
@@ -158,7 +158,7 @@ def _longest_row(batch: Any) -> int:
 def _longest(column: Any) -> int:
     """Return the size of the longest value of a column in bytes; 0 if the values have no text."""
     values = column.dictionary if types.is_dictionary(column.type) else column
-    if not (is_text(values.type) or is_bytes(values.type)):
+    if cell_kind(values.type) not in {"text", "bytes"}:
         return 0
     longest: int | None = compute.max(compute.binary_length(values.cast(pa.large_binary()))).as_py()
     return longest or 0

@@ -19,7 +19,6 @@ from outreach_async._plumbing import (
     Targets,
     contact_key,
     rejection_message,
-    same_address_message,
 )
 from outreach_async.bulk import Repeats
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
@@ -224,7 +223,7 @@ class _PreflightRun:
         if count and reports_repeats and self._repeats != "error":
             noted = count if self.note else min(count, MAX_EXAMPLES)
             for line, earlier in islice(self._emails.repeats(), noted):
-                message = same_address_message(f"{found.unit} {earlier}")
+                message = rejection_message(f"{found.unit} {earlier}", remedy=False)
                 finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
                 found.add(finding, line)
                 if self.note is not None:

@@ -17,8 +17,6 @@ import attrs
 
 from outreach_async import Outcome, store
 from outreach_async._plumbing import (
-    FAILED_OUTCOMES,
-    STANDARD_FIELDS,
     atomic_file,
     escape_formula,
     fails_only_its_rows,
@@ -33,6 +31,7 @@ from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._rows import Record, Row, RowNumber, RowUnit, join_cells, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.importer._unmapped import IGNORE
+from outreach_async.models import FAILED_OUTCOMES, STANDARD_FIELDS
 
 _HEAD_SIZE: Final = 1 << 16
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")

@@ -13,12 +13,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import attrs
 
 from outreach_async._plumbing import (
-    DIGIT_FIELDS,
-    PHONE_FIELDS,
     TARGET_FIELDS,
     Change,
+    contact_key,
     find_suspects,
-    hash_contact,
     is_blank,
     read_value,
     require_encodable,
@@ -433,7 +431,7 @@ class RowReader:
             row: RowFinding(
                 "consent", "error", "email", SAME_PERSON, f"same address as {people[person]}, whose person must not be written to"
             )
-            for row, person in enumerate(map(hash_contact, self._list_emails(draft)))
+            for row, person in enumerate(map(hash, map(contact_key, self._list_emails(draft))))
             if person in people and row not in known
         }
 
@@ -463,7 +461,7 @@ class RowReader:
             return {}, {}
         distinct = {*texts} if len(rows) == len(texts) else {texts[row] for row in rows}
         known = {text: read_value(code, text) for text in find_suspects(code, distinct)}
-        if code in PHONE_FIELDS and not self._drops_phones:
+        if code.endswith("_phone") and not self._drops_phones:
             known = {text: read for text, read in known.items() if not any(each.kind == "phone" for each in read[1])}
         found = {row: known[text] for row in rows if (text := texts[row]) in known} if known else {}
         for row in rows if issues else ():
@@ -562,4 +560,4 @@ def _by_column(block: Block, faults: Mapping[int, str]) -> _Issues:
 
 
 def _is_relevant(change: Change, code: str, cell: str) -> bool:
-    return change.kind != "number" or code in DIGIT_FIELDS or len(cell.lstrip("-")) >= _MIN_PHONE_DIGITS
+    return change.kind != "number" or code.endswith("_phone") or code == "zip" or len(cell.lstrip("-")) >= _MIN_PHONE_DIGITS

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import attrs
 
-from outreach_async._plumbing import hash_contact, unescape_formula
+from outreach_async._plumbing import contact_key, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
@@ -263,7 +263,7 @@ def scan_people(
     for block in read_blocks(file, columns, _SCAN_SIZE):
         for at, email in reader.find_excluded(block):
             number = RowNumber(unit, block.lines[at] if unit == "line" else count + at + 1)
-            found.setdefault(hash_contact(email), f"{place}{number}")
+            found.setdefault(hash(contact_key(email)), f"{place}{number}")
         count += len(block.lines)
         yield
 

@@ -8,12 +8,13 @@ from typing import Final
 import attrs
 
 from outreach_async import Target
-from outreach_async._plumbing import RUN_TARGET, STANDARD_FIELDS, TARGET_FIELDS, ListingNeeded, Targets
+from outreach_async._plumbing import TARGET_FIELDS, ListingNeeded, Targets
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
 from outreach_async.importer._rows import Row, RowFinding
 from outreach_async.importer._table import File
+from outreach_async.models import RUN_TARGET, STANDARD_FIELDS
 
 REASON: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
 _FIELD_NAMES: Final = frozenset(map(fold_name, ("email", *STANDARD_FIELDS)))

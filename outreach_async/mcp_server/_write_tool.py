@@ -15,12 +15,13 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
 from outreach_async import NewContact, Outcome
-from outreach_async._plumbing import FAILED_OUTCOMES, checked_contact, require_id, unsent_outcome
+from outreach_async._plumbing import checked_contact, require_id, unsent_outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
+from outreach_async.models import FAILED_OUTCOMES
 
 Duplicates = Literal["skip", "update_missing_fields"]  # neither policy overwrites a field
 

@@ -16,7 +16,6 @@ from outreach_async import (
     Transport,
 )
 from outreach_async._plumbing import (
-    FAILED_OUTCOMES,
     Backend,
     Earlier,
     add_counts,
@@ -35,6 +34,7 @@ from outreach_async.bulk import BulkReport, LedgerCounts, Outcomes, Targeted  # 
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer import is_reject
+from outreach_async.models import FAILED_OUTCOMES
 from outreach_async.parts._folder import CellFinding, PartFindings, journal_of, locate, record_part
 from outreach_async.parts._planning import Part, require_unchanged
 from outreach_async.rates import Rate

@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Any, get_origin
 
 import attrs
@@ -19,7 +20,6 @@ from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhu
 from outreach_async import UNSET, Outcome
 from outreach_async._core.arguments import to_contact
 from outreach_async._plumbing import RESERVED_FIELDS, STANDARD_FIELDS
-from outreach_async._wire_words import OpenEnum
 from outreach_async.guides import concepts
 from outreach_async.models import (
     LOCAL_FIELDS,
@@ -146,7 +146,7 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
         ),
     ],
 )
-def test_an_enumeration_has_the_words_of_the_interface(kind: type[OpenEnum], seen: list[str]) -> None:
+def test_an_enumeration_has_the_words_of_the_interface(kind: type[StrEnum], seen: list[str]) -> None:
     assert [member.value for member in kind] == seen
 
 
@@ -155,7 +155,7 @@ def test_the_guide_of_words_explains_every_outcome_of_a_row() -> None:
 
 
 @given(st.sampled_from(OPEN_ENUMS), st.text() | st.sampled_from(["live", "added", "Google"]))
-def test_any_string_is_a_member_that_equals_and_hashes_like_the_string(kind: type[OpenEnum], text: str) -> None:
+def test_any_string_is_a_member_that_equals_and_hashes_like_the_string(kind: type[StrEnum], text: str) -> None:
     member = kind(text)
     assert type(member) is kind
     assert member == text
@@ -165,7 +165,7 @@ def test_any_string_is_a_member_that_equals_and_hashes_like_the_string(kind: typ
 
 
 @given(st.sampled_from(OPEN_ENUMS), st.text())
-def test_an_unknown_member_survives_pickling_and_copying(kind: type[OpenEnum], text: str) -> None:
+def test_an_unknown_member_survives_pickling_and_copying(kind: type[StrEnum], text: str) -> None:
     member = kind(text)
     for copied in (pickle.loads(pickle.dumps(member)), copy.copy(member), copy.deepcopy(member), kind(member)):  # noqa: S301 - our own bytes
         assert (type(copied), copied, copied.value) == (kind, member, text)
@@ -173,7 +173,7 @@ def test_an_unknown_member_survives_pickling_and_copying(kind: type[OpenEnum], t
 
 
 def test_a_member_must_be_a_string() -> None:
-    def check(kind: type[OpenEnum], value: Any) -> None:
+    def check(kind: type[StrEnum], value: Any) -> None:
         with pytest.raises(ValueError, match="is not a valid"):
             kind(value)
 

@@ -18,7 +18,7 @@ from outreach_async._plumbing import STANDARD_FIELDS
 FAKE = small_world(strict_fields="all")
 
 
-def refused(email: str = "a@b.co", **fields: str | None) -> list[str]:
+def refused(email: Any = "a@b.co", **fields: str | None) -> list[str]:
     """Return the fields that strict validation refuses."""
     response = post(FAKE, creation(email, **fields, strict_validation=True))
     if response.status < 300:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.files import read_cells, refused
 
-from outreach_async._plumbing import Change, find_odd, hash_contact
+from outreach_async._plumbing import Change, find_odd
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer import Columns, map_columns
 from outreach_async.importer import _checks as checks
@@ -442,7 +442,7 @@ def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody()
     read = reader.read(block)
     assert [row.excluded for row in read.rows()] == [None, "column 'Opted out' says 'yes'"]
     assert reader.find_excluded(block) == [(1, "b@b.example")]
-    again = RowReader(columns, CheckPolicy.of(), {hash_contact("a@a.example"): "line 9"}).read(block)
+    again = RowReader(columns, CheckPolicy.of(), {hash("a@a.example"): "line 9"}).read(block)
     assert again.row(0).excluded == "same address as line 9, whose person must not be written to"
     ((check, level, _, reason, message),) = read.findings[0]
     assert (check, level, reason) == ("consent", "warn", "an error in column 'Unsubscribed'")

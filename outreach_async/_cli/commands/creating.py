@@ -15,10 +15,10 @@ from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import CUSTOM_CODE, FAILED_OUTCOMES, STANDARD_FIELDS, failed_outcome
+from outreach_async._plumbing import CUSTOM_CODE, failed_outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.models import WorkspaceField
+from outreach_async.models import FAILED_OUTCOMES, STANDARD_FIELDS, WorkspaceField
 
 _KNOWN: Final = frozenset({*STANDARD_FIELDS})
 

@@ -11,7 +11,7 @@ import attrs
 from outreach_async import DuplicatePolicy
 from outreach_async._cli import files
 from outreach_async._cli.values import MAX_IN_FLIGHT
-from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, Targets
+from outreach_async._plumbing import WHOLE_INPUT, Targets
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import Columns, File, Row
 from outreach_async.importer._checks import CheckPolicy
@@ -21,6 +21,7 @@ from outreach_async.importer._rows import ExcludedPeople, RowUnit
 from outreach_async.importer._source import InputChanged
 from outreach_async.importer._table import read_rows, require_content
 from outreach_async.importer._target_columns import with_ids
+from outreach_async.models import ID_PREFIXES
 
 if TYPE_CHECKING:
     from outreach_async._plumbing import Earlier

@@ -10,10 +10,11 @@ import click
 from outreach_async._cli import files
 from outreach_async._cli.commands.results import NO_RESULTS, is_findings_file, is_results_file
 from outreach_async._cli.settings import ImportSettings
-from outreach_async._plumbing import ID_PREFIXES, WHOLE_INPUT, Rereadable, require_id, trim
+from outreach_async._plumbing import WHOLE_INPUT, Rereadable, require_id, trim
 from outreach_async.importer import Row
 from outreach_async.importer._mapping_file import is_mapping
 from outreach_async.importer._rejects import is_rejects_file
+from outreach_async.models import ID_PREFIXES
 
 
 def read_campaign(value: str | None) -> str | None:

@@ -22,12 +22,12 @@ from outreach_async._cli.files import FileUse, explain_write_errors, require_wri
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import ID_PREFIXES, TARGET_FIELDS, Targets, is_url, require_module
+from outreach_async._plumbing import TARGET_FIELDS, Targets, is_url, require_module
 from outreach_async.errors import format_count
 from outreach_async.importer import parse_overrides
 from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
 from outreach_async.importer._rejects import ANSWER_PREFIX, KeptColumns
-from outreach_async.models import Campaign, WorkspaceField
+from outreach_async.models import ID_PREFIXES, Campaign, WorkspaceField
 from outreach_async.parts import Connection, ImportPlan, ImportReport, plan
 from outreach_async.parts._folder import describe_part, outcomes_of
 from outreach_async.parts._stored_files import expand_pattern

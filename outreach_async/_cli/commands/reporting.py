@@ -26,7 +26,6 @@ from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.settings import ReportSettings
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
-    ID_PREFIXES,
     TARGET_FIELDS,
     Targets,
     add_counts,
@@ -51,6 +50,7 @@ from outreach_async.importer._rejects import (
 )
 from outreach_async.importer._table import read_rows
 from outreach_async.importer._target_columns import named_target, recognise_targets
+from outreach_async.models import ID_PREFIXES
 from outreach_async.parts import Part
 from outreach_async.parts._folder import describe_part, read_part, rejects_of_parts
 from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
