@@ -24,11 +24,11 @@ from support.tables import check_rows
 from support.time import virtual_time
 
 from outreach_async import ContactOutcome, InvalidRequest, Journal, Outcome, OutreachClient
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.bulk import ArrowStream, Numbers
 from outreach_async.bulk._frames import FrameRow, UnsendableRow, read_frame
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import map_columns, open_file
+from outreach_async.models import STANDARD_FIELDS
 from outreach_async.sync import SyncClient
 
 ROWS: list[dict[str, str | None]] = [

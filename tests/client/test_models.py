@@ -19,10 +19,11 @@ from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhu
 
 from outreach_async import UNSET, Outcome
 from outreach_async._core.arguments import to_contact
-from outreach_async._plumbing import RESERVED_FIELDS, STANDARD_FIELDS
+from outreach_async._plumbing import RESERVED_FIELDS
 from outreach_async.guides import concepts
 from outreach_async.models import (
     LOCAL_FIELDS,
+    STANDARD_FIELDS,
     Campaign,
     CampaignStatus,
     CampaignSteps,

@@ -26,8 +26,8 @@ from outreach_async import (
     RetryPolicy,
     Transport,
 )
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
+from outreach_async.models import STANDARD_FIELDS
 
 CONTACT = NewContact("a@b.example")
 READ = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0"}

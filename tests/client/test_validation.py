@@ -19,7 +19,6 @@ from outreach_async._core.arguments import check_contact, choose_contact, requir
 from outreach_async._plumbing import (
     ID_PREFIXES,
     RESERVED_FIELDS,
-    STANDARD_FIELDS,
     require_encodable,
     require_headers,
     require_id,
@@ -28,7 +27,7 @@ from outreach_async._plumbing import (
     require_upload_options,
 )
 from outreach_async.errors import InvalidRequest
-from outreach_async.models import NewContact
+from outreach_async.models import STANDARD_FIELDS, NewContact
 
 KEY = "key_4f9a8b7c6d"
 NO_WORKSPACE = "workspace: expected a string starting with 'space_'"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._plumbing import STANDARD_FIELDS, Change, find_suspects, read_value
+from outreach_async._plumbing import Change, find_suspects, read_value
+from outreach_async.models import STANDARD_FIELDS
 
 CODES = ("email", *STANDARD_FIELDS, "custom_1", "campaign")
 

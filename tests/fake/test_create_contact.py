@@ -6,8 +6,8 @@ import pytest
 from support.fake import KEY, MISSING, SPACE, create, creation, document, get, post, refusal, small_world
 from support.tables import check_rows
 
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.fake import FakeService
+from outreach_async.models import STANDARD_FIELDS
 
 ADA = "ada@acme.example"
 

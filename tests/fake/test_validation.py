@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.fake import SPACE, create, creation, post, refusal, small_world
 from support.tables import check_rows
 
-from outreach_async._plumbing import STANDARD_FIELDS
+from outreach_async.models import STANDARD_FIELDS
 
 FAKE = small_world(strict_fields="all")
 

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import read_row, refused
 
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import Columns, columns_for, map_columns, parse_overrides
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._unmapped import CODE, UnmappedColumns
-from outreach_async.models import WorkspaceField
+from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
 CODES = ("email", *STANDARD_FIELDS)
 PLAN = WorkspaceField(label="Plan", code="custom_1", searchable=["tier"])

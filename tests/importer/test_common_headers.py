@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import check_rows
 
-from outreach_async._plumbing import STANDARD_FIELDS, TARGET_FIELDS
+from outreach_async._plumbing import TARGET_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns, parse_overrides
 from outreach_async.importer._columns import ColumnMapper
@@ -23,7 +23,7 @@ from outreach_async.importer._known_exports import (
     read_common_headers,
 )
 from outreach_async.importer._unmapped import CODE, UnmappedColumns
-from outreach_async.models import WorkspaceField
+from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
 CODES = {"email", *STANDARD_FIELDS}
 LANGUAGES = read_common_headers()["languages"]

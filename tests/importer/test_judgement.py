@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.examples import scaled
 
 from outreach_async import Outcome
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.client import OutreachClient
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake._create_contact import find_country_code, is_state
@@ -21,6 +20,7 @@ from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._preflight import run_preflight
 from outreach_async.importer._rows import RowReader
 from outreach_async.importer._table import read_blocks
+from outreach_async.models import STANDARD_FIELDS
 
 KEY = "key_1"
 PHONES = [

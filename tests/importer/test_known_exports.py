@@ -6,12 +6,11 @@ import pytest
 from support.exports import APOLLO, EXPORTS, HUBSPOT, MAILCHIMP, OUTLOOK, SALESFORCE_REPORT, ZOOMINFO, write_export
 from support.files import read_row
 
-from outreach_async._plumbing import STANDARD_FIELDS
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import map_columns
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import ExportFormat, detect_export, load_exports
-from outreach_async.models import WorkspaceField
+from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
 LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
 

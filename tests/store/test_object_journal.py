@@ -33,8 +33,8 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, wind
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async._core.limits import RateLimiter
 from outreach_async._files.objects import StoredObjects
-from outreach_async._plumbing import FolderObjects, open_objects
-from outreach_async.bulk._throttle import FencedProgress, RunThrottle
+from outreach_async._plumbing import FolderObjects, RunThrottle, open_objects
+from outreach_async.bulk._throttle import FencedProgress
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
