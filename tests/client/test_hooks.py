@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
-from support.transport import FAULTS, HANG, STUCK, Script, added, lost, page, skipped, status
+from support.transport import FAULTS, HANG, STUCK, Script, added, lost, skipped, status
 
 from outreach_async import Journal, NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy
-from outreach_async._core.attempts import CallOptions
-from outreach_async._core.operations import Operation
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.hooks import (
     AttemptEnded,
@@ -138,14 +136,26 @@ async def test_a_cancelled_call_ends_as_cancelled_wherever_it_was(entry: Any) ->
     assert [event.error for event in spy.of(AttemptEnded)] == ["cancelled" if isinstance(entry, str) else None]
 
 
-async def test_a_foreign_error_ends_a_call_too() -> None:
-    def parse(_response: Response, _trail: Any) -> None:
+class Unreadable:
+    """A response of a foreign transport, whose body cannot be read."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    @property
+    def body(self) -> bytes:
         raise ZeroDivisionError
 
+    async def send(self, _request: Request, _progress: Any, /) -> Any:
+        return self
+
+    async def aclose(self) -> None: ...
+
+
+async def test_a_foreign_error_ends_a_call_too() -> None:
     spy = Spy()
-    engine = client(Script(page()), spy)._engine
     with pytest.raises(ZeroDivisionError):
-        await engine.run(Operation("read", Request("GET", "/"), parse), CallOptions(1.0, 1.0))
+        await client(Unreadable(), spy).workspaces.fields()
     assert (spy.kinds[-1], spy.events[-1].error, spy.events[-1].attempts) == ("CallEnded", "ZeroDivisionError", 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -19,9 +18,6 @@ from support.transports import GET, LOOPS, MAKERS, OWN, Make
 from support.wire import unhurried
 
 from outreach_async import HttpxTransport, InvalidRequest, NewContact, OutreachClient, OutreachError, Progress, Request, Response
-from outreach_async._plumbing import parse_base_url
-from outreach_async.transport._aiohttp_session import encode_prefix as place_of
-from outreach_async.transport._httpx import FAMILIES
 
 
 def places(*places: tuple[str, str]) -> pytest.MarkDecorator:
@@ -247,7 +243,7 @@ def test_an_ambiguous_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     )
 )
 async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> None:
-    for family in FAMILIES.values():
+    for family in ("httpx", "httpx2"):
         try:
             transport = HttpxTransport(f"http://{text}", family=family)
             pool: Any = transport._senders.get()
@@ -259,8 +255,6 @@ async def test_any_base_url_is_refused_or_leads_to_its_own_host(text: str) -> No
         assert re.fullmatch(r"[!-~]+", pool.default_headers["host"])
         assert pool.root.raw_path.decode().rstrip("/") == parts.path.rstrip("/")
         await transport.aclose()
-    with suppress(InvalidRequest):
-        place_of(parse_base_url(f"http://{text}"))
 
 
 def place(parts: Any) -> str:

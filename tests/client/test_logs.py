@@ -17,7 +17,6 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
 from outreach_async import NewContact, OutreachClient, OutreachError, Response, RetryPolicy
-from outreach_async._core.events import warn_of_cleared, warn_of_plain_http
 from outreach_async.fake import FakeTransport
 
 CLIENT = """
@@ -134,9 +133,10 @@ async def create(base_url: str | None) -> None:
         await client.contacts.create(NewContact("ann@company.example"))
 
 
-async def test_an_owner_key_over_plain_http_is_logged_once_for_each_url(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_plain_http.cache_clear()
-    urls = ["http://api.example", "http://10.0.0.1:8080/v1"]
+async def test_an_owner_key_over_plain_http_is_logged_once_for_each_url(
+    caplog: pytest.LogCaptureFixture, anyio_backend_name: str
+) -> None:
+    urls = [f"http://{anyio_backend_name}.example", f"http://10.0.0.{len(anyio_backend_name)}:8080/v1"]
     for url in (*urls, *urls):
         await create(url)
     remedy = "where anyone on the way can read the owner key; use https"
@@ -144,20 +144,22 @@ async def test_an_owner_key_over_plain_http_is_logged_once_for_each_url(caplog: 
 
 
 @virtual_time
-async def test_a_field_that_none_clears_in_an_existing_contact_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_cleared.cache_clear()
+async def test_a_field_that_none_clears_in_an_existing_contact_is_logged_once(
+    caplog: pytest.LogCaptureFixture, anyio_backend_name: str
+) -> None:
+    first, second = {"asyncio": ("first_name", "city"), "trio": ("last_name", "region")}[anyio_backend_name]
     fake = new_fake()
     async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
-        ann: Any = {"email": "ann@company.example", "first_name": None, "city": None}
+        ann: Any = {"email": "ann@company.example", first: None, second: None}
         await client.contacts.create(**ann, duplicates="overwrite")  # adds the contact
         await client.contacts.create(**ann)
-        await client.contacts.create(NewContact("ann@company.example", city="Lyon"), duplicates="overwrite")
+        await client.contacts.create(NewContact("ann@company.example", **{second: "Lyon"}), duplicates="overwrite")
         assert caplog.messages == []
         for _ in range(2):
             await client.contacts.create(**ann, duplicates="overwrite")
     (contact,) = fake.contacts(SPACE)
     assert contact["fields"] == {}
-    cleared = "create: None was sent as null for 'first_name', 'city', which clears the fields of an existing contact"
+    cleared = f"create: None was sent as null for '{first}', '{second}', which clears the fields of an existing contact"
     assert caplog.messages == [f"{cleared}; leave out a field to keep its value"]
 
 

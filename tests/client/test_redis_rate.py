@@ -27,7 +27,6 @@ from support.time import MOVABLE, jump
 from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage, RedisRate, TransportError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.rates import RateCoordinator
-from outreach_async.rates._redis import _add_reports
 
 REDIS_SERVER: Final = which("redis-server")
 needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")
@@ -198,10 +197,12 @@ async def test_a_report_whose_response_was_lost_counts_once() -> None:
     assert len(stub.stored) == 1
 
 
-def test_a_report_that_arrives_again_after_a_timeout_lowers_the_rate_once() -> None:
-    coordinator, sent = RateCoordinator(), msgspec.msgpack.encode((report(refused=5), None, "id_1"))
-    _add_reports(coordinator, [sent, b"100", b"0", sent, b"100", b"600000"])
-    assert coordinator.learned.cut_at == 0.0
+async def test_a_report_that_arrives_again_after_a_timeout_lowers_the_rate_once() -> None:
+    stub, sent = StubServer(), msgspec.msgpack.encode((report(refused=5), None, "id_1"))
+    stub.stored += [b"outreach-rate-1 ", sent, b"100", b"0", sent, b"100", b"600000"]
+    with open_rate(stub.behave) as (rate, _):
+        await rate.renew(report("other"))
+    assert msgspec.msgpack.decode(stub.stored[0].removeprefix(b"outreach-rate-1 "))["learned"]["cut_at"] == 0.0
 
 
 async def test_one_connection_serves_all_reports_and_a_closed_one_is_replaced() -> None:
