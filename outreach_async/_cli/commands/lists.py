@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeAlias
 
 import anyio
 import attrs
@@ -185,28 +185,25 @@ _STEPS: Final = ListColumns(
 )
 
 
-def campaigns(options: Options, **output: Unpack[ListSettings]) -> int:
-    return run_async(partial(_print_each, _Listing.of(options, _CAMPAIGNS, **output), "campaign", _collect("campaigns")))
+_Read: TypeAlias = Callable[[OutreachClient], Awaitable[Sequence[Any]]]
+_LISTS: Final[dict[str, tuple[ListColumns, str, _Read]]] = {
+    "campaigns": (_CAMPAIGNS, "campaign", lambda client: client.campaigns.list(undecodable="keep").collect()),
+    "mailboxes": (_MAILBOXES, "mailbox", lambda client: client.mailboxes.list(undecodable="keep").collect()),
+    "fields": (_FIELDS, "field", lambda client: client.workspaces.fields()),
+}
+"""The columns, the word for an item, and the function that reads a workspace, by the name of the command."""
 
 
-def mailboxes(options: Options, **output: Unpack[ListSettings]) -> int:
-    return run_async(partial(_print_each, _Listing.of(options, _MAILBOXES, **output), "mailbox", _collect("mailboxes")))
+def print_list(options: Options, what: str, settings: ListSettings) -> int:
+    known, noun, read = _LISTS[what]
+    return run_async(partial(_print_each, _Listing.of(options, known, **settings), noun, read))
 
 
-def fields(options: Options, **output: Unpack[ListSettings]) -> int:
-    listing = _Listing.of(options, _FIELDS, **output)
-    return run_async(partial(_print_each, listing, "field", lambda client: client.workspaces.fields()))
+def print_steps(options: Options, campaign: str, settings: ListSettings) -> int:
+    return run_async(partial(_read_and_print_steps, _Listing.of(options, _STEPS, **settings), campaign))
 
 
-def steps(options: Options, campaign: str, **output: Unpack[ListSettings]) -> int:
-    return run_async(partial(_print_steps, _Listing.of(options, _STEPS, **output), campaign))
-
-
-def _collect(what: str) -> Callable[[OutreachClient], Awaitable[Sequence[Any]]]:
-    return lambda client: getattr(client, what).list(undecodable="keep").collect()
-
-
-async def _print_each(listing: _Listing, noun: str, read: Callable[[OutreachClient], Awaitable[Sequence[Any]]]) -> int:
+async def _print_each(listing: _Listing, noun: str, read: _Read) -> int:
     """Read the list of each workspace, and print all as one, with a column for the workspace if there are several."""
     options, screen = listing.options, listing.screen
     lists, failed = await _read_each(listing, read)
@@ -230,9 +227,7 @@ async def _print_each(listing: _Listing, noun: str, read: Callable[[OutreachClie
     return INCOMPLETE if failed or counts.get("missing") or counts.get("undecodable") else OK
 
 
-async def _read_each(
-    listing: _Listing, read: Callable[[OutreachClient], Awaitable[Sequence[Any]]]
-) -> tuple[dict[str, Sequence[Any]], bool]:
+async def _read_each(listing: _Listing, read: _Read) -> tuple[dict[str, Sequence[Any]], bool]:
     """Return the list of each workspace, and whether some could not be read; if none could, raise."""
     found: dict[str, Sequence[Any]] = {}
     errors: dict[str, OutreachError] = {}
@@ -253,7 +248,7 @@ async def _read_each(
     return {workspace: found[workspace] for workspace in clients if workspace in found}, bool(errors)
 
 
-async def _print_steps(listing: _Listing, campaign: str) -> int:
+async def _read_and_print_steps(listing: _Listing, campaign: str) -> int:
     async with open_client(listing.options) as client:
         result = await client.campaigns.steps(campaign)
     # One row for each template, and one row for each step without templates.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 from click import Choice
 
-from outreach_async._cli.interface.kinds import AGE, ANY_ID, DATE, EXISTING, FILE, FOLDER, OUTPUT
+from outreach_async._cli.interface.kinds import ANY_ID, EXISTING, FILE, FOLDER, OUTPUT, age, date
 from outreach_async._cli.interface.options import Command, all_of, force, option, reading, with_options
 from outreach_async._cli.interface.root import SuggestingGroup
 
@@ -223,9 +223,9 @@ def export(options: Options, *, file: Path, folder: Path, form: Literal["parquet
 
 @history.command(cls=Command)
 @click.argument("file", type=EXISTING)
-@option("--keep", type=AGE, help="Age up to which snapshots are kept, such as 400d.")
+@option("--keep", type=age, help="Age up to which snapshots are kept, such as 400d.")
 @option(
-    "--after", type=DATE, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
+    "--after", type=date, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
 )
 @option("--dry-run", is_flag=True, help="Only show what --after would delete.")
 @with_options("as_json")

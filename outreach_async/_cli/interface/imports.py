@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 from click import Choice
 
-from outreach_async._cli.interface.kinds import AGE, ANY_ID, CAMPAIGN, FILE, LIMIT, LOCATION, OUTPUT
+from outreach_async._cli.interface.kinds import ANY_ID, CAMPAIGN, FILE, LOCATION, OUTPUT, age, limit
 from outreach_async._cli.interface.options import Command, all_of, force, option, with_options, writing
 from outreach_async._cli.interface.root import SuggestingGroup
 
@@ -166,7 +166,7 @@ _result_options: Final = all_of(
         "run. Needs --duplicates overwrite or update_missing_fields, or --changed ignore."
     ),
 )
-@_choosing("--max-age", type=AGE, help="With --ledger, also send rows that were last sent this long ago, such as 30d.")
+@_choosing("--max-age", type=age, help="With --ledger, also send rows that were last sent this long ago, such as 30d.")
 @_choosing(
     "--changed",
     type=Choice(["send", "ignore"]),
@@ -178,7 +178,7 @@ _result_options: Final = all_of(
 @_sending("--concurrency", type=int, default=64, help="Maximum number of concurrent requests.")
 @_sending(
     "--stop-after-rejects",
-    type=LIMIT,
+    type=limit,
     metavar="N|never",
     default=50,
     help=(

@@ -111,57 +111,40 @@ class _LocationType(click.Path):
         return value if is_url(value) else super().convert(value, param, ctx)
 
 
-class _AgeType(click.ParamType):  # type: ignore[type-arg]  # as above
-    """An age: a number of seconds, or a number and a unit."""
-
-    name = "age"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the age in seconds."""
-        if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", str(value))) is None:
-            self.fail(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {value!r}.", param, ctx)
-        if (seconds := float(found[1]) * _UNITS[found[2]]) == math.inf:
-            self.fail("expected an age that fits a float, got more; pass a smaller number.", param, ctx)
-        return seconds
+def age(text: str) -> float:
+    """Return the seconds of an age: a number of seconds, or a number and a unit."""
+    if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)) is None:
+        raise click.BadParameter(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {text!r}.")
+    if (seconds := float(found[1]) * _UNITS[found[2]]) == math.inf:
+        raise click.BadParameter("expected an age that fits a float, got more; pass a smaller number.")
+    return seconds
 
 
-class _LimitType(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A number from 1, or `never`."""
-
-    name = "limit"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Return the number; `None` for `never`."""
-        if value == "never":
-            return None
-        if not re.fullmatch(r"0*[1-9][0-9]{0,17}", str(value), re.ASCII):
-            self.fail(f"expected a whole number from 1, or never, got {value!r}.", param, ctx)
-        return int(value)
+def limit(text: str) -> int | None:
+    """Return a number from 1; `None` for `never`."""
+    if text == "never":
+        return None
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", str(text), re.ASCII):
+        raise click.BadParameter(f"expected a whole number from 1, or never, got {text!r}.")
+    return int(text)
 
 
-class _DateType(click.ParamType):  # type: ignore[type-arg]  # as above
-    """A day or a time in UTC."""
-
-    name = "date"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the time, or the end of the day, in Unix seconds."""
-        try:
-            at = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"expected a day or a time in UTC, such as 2026-03-31 or 2026-03-31T08:00:00Z, got {value!r}.", param, ctx)
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return math.nextafter(at.timestamp() + 86_400, 0) if re.fullmatch(r"[\dW-]+", str(value)) else at.timestamp()
+def date(text: str) -> float:
+    """Return a time in UTC, or the end of a day, in Unix seconds."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        what = "expected a day or a time in UTC, such as 2026-03-31 or 2026-03-31T08:00:00Z"
+        raise click.BadParameter(f"{what}, got {text!r}.") from None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return math.nextafter(at.timestamp() + 86_400, 0) if re.fullmatch(r"[\dW-]+", text) else at.timestamp()
 
 
-AGE: Final = _AgeType()
 ANY_ID: Final = _AnyIdType()
 CAMPAIGN: Final = IdType("campaign")
-DATE: Final = _DateType()
 EXISTING: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
 FILE: Final = _FileType()
 FOLDER: Final = click.Path(path_type=Path, file_okay=False)
-LIMIT: Final = _LimitType()
 LOCATION: Final = _LocationType()
 OUTPUT: Final = _OutputType()
 OWNER_KEY: Final = IdType("owner_key")

@@ -48,7 +48,7 @@ def campaigns(options: Options, **settings: Unpack[ListSettings]) -> int:
     """List the campaigns of one or more workspaces."""
     from outreach_async._cli.commands import lists
 
-    return lists.campaigns(options, **settings)
+    return lists.print_list(options, "campaigns", settings)
 
 
 @click.command(cls=Command)
@@ -59,7 +59,7 @@ def mailboxes(options: Options, **settings: Unpack[ListSettings]) -> int:
     """List the mailboxes of one or more workspaces."""
     from outreach_async._cli.commands import lists
 
-    return lists.mailboxes(options, **settings)
+    return lists.print_list(options, "mailboxes", settings)
 
 
 @click.command(cls=Command)
@@ -70,7 +70,7 @@ def fields(options: Options, **settings: Unpack[ListSettings]) -> int:
     """List the contact fields of one or more workspaces."""
     from outreach_async._cli.commands import lists
 
-    return lists.fields(options, **settings)
+    return lists.print_list(options, "fields", settings)
 
 
 @click.command(cls=Command)
@@ -85,4 +85,4 @@ def steps(options: Options, *, campaign: str, **settings: Unpack[ListSettings]) 
     """
     from outreach_async._cli.commands import lists
 
-    return lists.steps(options, campaign, **settings)
+    return lists.print_steps(options, campaign, settings)
