@@ -12,7 +12,6 @@ from support.time import virtual_time
 from support.transport import added, skipped
 
 from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient, Progress, Request, Response, UnexpectedResponse
-from outreach_async.bulk._outcomes import RecentIds
 
 pytestmark = virtual_time
 UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
@@ -89,21 +88,6 @@ OVERWRITTEN = Response(200, {}, b'{"status": "overwriten", "id": "contact_1", "d
 async def test_rows_whose_emails_may_be_equal_may_share_an_id_unless_both_are_added(answer: Response, is_certain: bool) -> None:
     found = await outcomes_of(run(Desynchronised(lambda _: answer), rows("Ann@a.example", "ann@a.example")))
     assert [each.certain for each in found] == [True, is_certain]
-
-
-async def test_at_least_the_last_4096_ids_are_remembered() -> None:
-    ids = RecentIds()
-
-    def find_earlier(contact_id: str, key: str, index: int) -> int | None:
-        outcome = ContactOutcome(
-            index=index, contact={}, status=Outcome.ADDED, id=contact_id, possible=frozenset({Outcome.ADDED}), attempts=1
-        )
-        return ids.find_earlier(outcome, key)
-
-    for number in range(2 * 4096 + 1):
-        assert find_earlier(f"contact_{number}", f"key {number}", number) is None
-    assert find_earlier("contact_4096", "another", 10_000) == 4096
-    assert find_earlier("contact_0", "another", 10_001) is None
 
 
 @pytest.mark.parametrize("earlier", ["a call", "a run"])

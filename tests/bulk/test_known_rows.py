@@ -13,7 +13,8 @@ from support.files import read_row
 
 from outreach_async import ContactOutcome, NewContact, Target
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
-from outreach_async._plumbing import RecentEmails, Targets
+from outreach_async._plumbing import RecentEmails, Targets, order_key
+from outreach_async.bulk._contact_keys import order_keys
 from outreach_async.bulk._rows import ParsedRow, RowParser, SpooledRow
 from outreach_async.bulk._source import approximate_size
 from outreach_async.converters import create_converter
@@ -161,3 +162,16 @@ def test_a_valid_row_with_a_target_is_not_parsed(row: object) -> None:
 
 def test_rows_are_parsed_if_later_rows_may_repeat_their_email() -> None:
     assert RowParser(REQUESTS, RecentEmails()).try_encode([{"email": "a@b.example"}]) is None
+
+
+ADDRESSES = st.builds(
+    "{}@{}".format,
+    st.sampled_from(["ann", "a.nn", "a-b", "Ann", "a+b", "\u00e4nn"]),
+    st.sampled_from(["a.example", "gmail.com", "googlemail.com", "xn--bcher-kva.example", "b\u00fccher.example"]),
+)
+
+
+@given(st.lists(ADDRESSES, max_size=3))
+@example(["ann@a.example\nann@gmail.com"])
+def test_several_addresses_have_the_keys_of_each(emails: list[str]) -> None:
+    assert [*order_keys(emails)] == [*map(order_key, emails)]

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from support.time import virtual_time
 
 from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async._plumbing import contact_key, order_key
-from outreach_async.bulk._contact_keys import order_keys
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 SAME: Final = {
@@ -147,16 +146,6 @@ def test_rows_of_one_contact_have_one_order_key(email: str, respell: Callable[[s
 @given(st.text())
 def test_any_string_has_a_key(text: str) -> None:
     assert isinstance(order_key(text), str)
-
-
-ADDRESSES: Final = st.builds("{}@{}".format, st.sampled_from(["ann", "a.nn", "a-b"]), st.sampled_from(DOMAINS))
-OTHERS: Final = st.sampled_from([email for pair in (*SAME.values(), *OTHER.values()) for email in pair])
-
-
-@given(st.lists(ADDRESSES | OTHERS, max_size=3))
-@example(["ann@a.example\nann@gmail.com"])
-def test_several_addresses_have_the_keys_of_each(emails: list[str]) -> None:
-    assert [*order_keys(emails)] == [*map(order_key, emails)]
 
 
 @pytest.mark.parametrize("label", ["xn--999999999", "xn--\u5317"])

@@ -17,7 +17,7 @@ from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact
 from outreach_async._cli.output import format_progress
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._plumbing import RateEstimator, RecentEmails
-from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, answered_outcome
+from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, RecentIds, answered_outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.models import CreateContactResponse
 
@@ -220,3 +220,15 @@ async def test_repeats_error_rejects_a_repeated_row_and_names_the_first() -> Non
     async with run as outcomes:
         found = [(each.status.value, each.repeats) async for each in outcomes]
     assert found == [("added", None), ("added", None), ("rejected", 0), ("added", None), ("rejected", 3)]
+
+
+def test_at_least_the_last_4096_ids_are_remembered() -> None:
+    ids = RecentIds()
+
+    def find_earlier(contact_id: str, key: str, index: int) -> int | None:
+        return ids.find_earlier(evolve(outcome(index), id=contact_id), key)
+
+    for number in range(2 * 4096 + 1):
+        assert find_earlier(f"contact_{number}", f"key {number}", number) is None
+    assert find_earlier("contact_4096", "another", 10_000) == 4096
+    assert find_earlier("contact_0", "another", 10_001) is None

@@ -16,11 +16,11 @@ from support.examples import scaled
 from support.processes import WAYS
 from support.runs import OptedOut
 from support.scenarios import KEY, NO_FIELD, ROW, Scenario, seeded
+from tools.journal_child import possibly_sent
 
 from outreach_async import ContactOutcome, DuplicatePolicy, InvalidRequest
 from outreach_async._plumbing import WHOLE_INPUT
 from outreach_async.bulk import Repeats
-from outreach_async.bulk._rows import NO_ROWS, PossiblySent
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
@@ -152,10 +152,13 @@ class HarmedWriter:
         return getattr(self.writer, name)
 
 
+NO_ROWS = possibly_sent()
+
+
 class Unsuspecting(HarmedWriter):
     """Breaks the rule that rows without an outcome after a kill may have been sent."""
 
-    possibly_sent: PossiblySent = NO_ROWS
+    possibly_sent = NO_ROWS
 
 
 class Lazy(HarmedWriter):

@@ -14,15 +14,11 @@ from typing import Any
 
 import pytest
 from support.journal import make_killed_journal
-from support.systems import REFUSAL
 from tools.journal_child import open_journal, outcome, window
 
 from outreach_async import Outcome
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.store.journal import Identity, Journal, JournalWriter
-from outreach_async.store.journal import _file_journal as lock
-from outreach_async.store.journal._file_journal import FileDatabase
-from outreach_async.store.journal._reader import query_journal
 
 
 def writing(path: Path, **options: Any) -> closing[JournalWriter]:
@@ -193,25 +189,6 @@ class TestRefused:
         assert path.read_bytes() == b""
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
-    fcntl = pytest.importorskip("fcntl", reason=REFUSAL)
-    path.touch()
-    hold = lock.JournalLock.acquire(str(path), resume=True, beside=beside)
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("CREATE TABLE t (a)")
-    with (path.with_name("run.db-lock") if beside else path).open() as other:
-        with pytest.raises(BlockingIOError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        db.close()
-        hold.release()
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with pytest.raises(InvalidRequest, match="another run is writing"):
-            lock.JournalLock.acquire(str(path), resume=True, beside=beside)
-    lock.JournalLock.acquire(str(path), resume=True, beside=beside).release()
-
-
 class TestReport:
     """Reports depend on the journal alone."""
 
@@ -347,27 +324,6 @@ def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) 
         pass
 
 
-def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path) -> None:
-    with writing(path):
-        pass
-    tries = 0
-
-    def question(db: sqlite3.Connection) -> int:
-        nonlocal tries
-        tries += 1
-        if tries <= changes:
-            os.utime(path, ns=(tries, tries))
-        if tries == 1:
-            db.execute("SELECT * FROM nothing")
-        return tries
-
-    changes = 3
-    assert query_journal(path, question) == (4, False)
-    tries, changes = 1, 1_000_000
-    with pytest.raises(JournalError, match="changes faster than it can be read"):
-        query_journal(path, question)
-
-
 def test_every_commit_is_synced_to_disk(path: Path) -> None:
     with writing(path) as writer, writer.database.connection() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -381,19 +337,6 @@ def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
         database._db = memory
         with pytest.raises(InvalidRequest, match="without shared memory"):
             database._enable_log()
-
-
-def test_a_database_that_cannot_be_opened_is_closed(path: Path) -> None:
-    with writing(path):
-        pass
-    path.with_name("run.db-wal").mkdir()
-    hold = lock.JournalLock.acquire(str(path), resume=True)
-    with pytest.raises(JournalError, match="unable to open database file") as caught:
-        FileDatabase(str(path), {}, hold)
-    opened = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    assert opened.count(path) == 1  # the lock's
-    assert caught.value.__traceback__ is not None  # until here, it refers to the connection
-    hold.release()
 
 
 def test_a_journal_is_read_without_the_index_of_its_log(path: Path) -> None:

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import islice
+from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 import pytest
 from support.crashes import memory
 from support.damage import run
 from support.journal import ENDINGS, make_killed_journal, open_elsewhere, require_prefix, require_resumable
+from support.systems import REFUSAL
 from support.time import virtual_time
 from support.transport import HANG, Script, added, skipped
-from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, steps, window
+from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, possibly_sent, steps, window
 
 from outreach_async import InvalidRequest, Journal, JournalError, NewContact, Outcome, OutreachClient
-from outreach_async.bulk._rows import PossiblySent
 from outreach_async.store.journal import JournalWriter
 from outreach_async.store.journal._file_journal import FileDatabase, JournalLock, create_journal, open_file, require_same_file
-from outreach_async.store.journal._reader import DamagedJournalError, read_error
+from outreach_async.store.journal._reader import DamagedJournalError, query_journal, read_error, require_intact
 from outreach_async.store.journal._records import checksum
 
 ROWS = [NewContact(f"user{number}@a.example") for number in range(30)]
-EVERY_ROW = PossiblySent(((0, 2**63 - 1),))
+EVERY_ROW = possibly_sent((0, 2**63 - 1))
 
 
 def writing(path: Path, **options: Any) -> closing[JournalWriter]:
@@ -107,14 +109,14 @@ class TestLog:
         for ending in ENDINGS[1:]:
             shutil.copyfile(f"{path}{ending}", path.with_name(f"old{ending}"))
         writer.record([outcome(0), outcome(1)])
-        writer.end("interrupted", PossiblySent(((2, 3),)))
+        writer.end("interrupted", possibly_sent((2, 3)))
         writer.close()
         for ending in ENDINGS[1:]:
             path.with_name(f"old{ending}").rename(f"{path}{ending}")
         report = Journal(path).report()
         assert (report.state, report.rows) == ("interrupted", 2)
         with writing(path) as writer:
-            assert writer.possibly_sent == PossiblySent(((2, 3),))
+            assert writer.possibly_sent == possibly_sent((2, 3))
             assert writer.completed_rows(0, 20) == {0, 1}
         assert path.with_name("run.db.damaged-wal").read_bytes() == log
         assert Journal(path).report().rows == 2
@@ -174,7 +176,7 @@ class TestClosing:
             assert "run.db-wal" in names(path.parent)
         assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
         with writing(path) as resumed:
-            assert resumed.possibly_sent == PossiblySent()
+            assert resumed.possibly_sent == possibly_sent()
         assert names(path.parent) == {"run.db"}
 
     def test_the_lock_is_released_after_the_log_is_removed(self, path: Path) -> None:
@@ -294,7 +296,7 @@ class TestEarlierUnknown:
         ended(path)
         content = path.read_bytes()
         with writing(path, earlier="unknown") as writer:
-            assert (writer.finished, writer.possibly_sent) == (True, PossiblySent())
+            assert (writer.finished, writer.possibly_sent) == (True, possibly_sent())
         assert path.read_bytes() == content
 
     def test_a_journal_in_use_is_not_moved_aside(self, path: Path) -> None:
@@ -477,3 +479,152 @@ def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: P
         for _ in islice(steps(writer), 60):
             assert Journal(path).report().marked == writer.marked
             assert len(list(Journal(path).outcomes())) == Journal(path).report().rows
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
+    fcntl = pytest.importorskip("fcntl", reason=REFUSAL)
+    path.touch()
+    hold = JournalLock.acquire(str(path), resume=True, beside=beside)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE t (a)")
+    with (path.with_name("run.db-lock") if beside else path).open() as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        db.close()
+        hold.release()
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(InvalidRequest, match="another run is writing"):
+            JournalLock.acquire(str(path), resume=True, beside=beside)
+    JournalLock.acquire(str(path), resume=True, beside=beside).release()
+
+
+def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path) -> None:
+    with writing(path):
+        pass
+    tries = 0
+
+    def question(db: sqlite3.Connection) -> int:
+        nonlocal tries
+        tries += 1
+        if tries <= changes:
+            os.utime(path, ns=(tries, tries))
+        if tries == 1:
+            db.execute("SELECT * FROM nothing")
+        return tries
+
+    changes = 3
+    assert query_journal(path, question) == (4, False)
+    tries, changes = 1, 1_000_000
+    with pytest.raises(JournalError, match="changes faster than it can be read"):
+        query_journal(path, question)
+
+
+def test_a_database_that_cannot_be_opened_is_closed(path: Path) -> None:
+    with writing(path):
+        pass
+    path.with_name("run.db-wal").mkdir()
+    hold = JournalLock.acquire(str(path), resume=True)
+    with pytest.raises(JournalError, match="unable to open database file") as caught:
+        FileDatabase(str(path), {}, hold)
+    opened = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert opened.count(path) == 1  # the lock's
+    assert caught.value.__traceback__ is not None  # until here, it refers to the connection
+    hold.release()
+
+
+PAGE: Final = 4096
+
+
+@attrs.frozen
+class Commit:
+    """A commit that is in the log, and not yet in the file."""
+
+    file: bytes
+    log: bytes
+    pages: dict[int, bytes]
+
+    @classmethod
+    def of(cls, path: Path) -> Commit:
+        log, pages = Path(f"{path}-wal").read_bytes(), {}
+        for start in range(32, len(log), 24 + PAGE):  # https://sqlite.org/fileformat2.html#the_wal_format
+            if log[start + 8 : start + 16] == log[16:24]:  # otherwise the frame is older than the log
+                pages[struct.unpack_from(">I", log, start)[0]] = log[start + 24 : start + 24 + PAGE]
+        return cls(path.read_bytes(), log, pages)
+
+    def parts(self) -> Iterator[tuple[int, ...]]:
+        """Return which pages a kill may have left in the file: every choice, or 64 of many."""
+        if len(self.pages) > 6:
+            chance = random.Random(len(self.file))  # noqa: S311 - reproducible, not secret
+            yield from ((), tuple(self.pages))
+            yield from (tuple(page for page in self.pages if chance.random() < 0.5) for _ in range(62))
+        else:
+            yield from chain.from_iterable(combinations(self.pages, count) for count in range(len(self.pages) + 1))
+
+    def file_with(self, part: tuple[int, ...]) -> bytes:
+        """Return the file with a part of the changed pages. SQLite enlarges the file before it writes a later page."""
+        content = bytearray(self.file)
+        for number in part:
+            end = number * PAGE
+            content.extend(bytes(max(0, end - len(content))))
+            content[end - PAGE : end] = self.pages[number]
+        return bytes(content)
+
+
+def commits(path: Path) -> list[Commit]:
+    """Write a run with every kind of commit, and return the commits."""
+    found: list[Commit] = []
+
+    def look(statement: str) -> None:
+        if statement == "PRAGMA wal_checkpoint(PASSIVE)":
+            found.append(Commit.of(path))
+
+    def watched(**options: Any) -> JournalWriter:
+        writer = open_journal(path, resume=True, **options)
+        writer.database._db.set_trace_callback(look)
+        return writer
+
+    writer = watched()
+    writer.spool([(index, f"p{index % 30}@a.example", b'{"email":"' + b"p" * 300 + b'"}') for index in range(40)])
+    writer.end_spool(40)
+    writer.spooled_rows(0, 20, "first", 2**40)
+    for first in (0, 20):
+        writer.mark(window(first))
+        writer.record([outcome_of(index) for index in range(first + 2, first + 12)])
+        writer.record_event("gate", {"text": "x" * 900})
+    writer.end("interrupted", possibly_sent((0, 1), (20, 22)))
+    writer.close()
+    writer = watched(earlier="unknown")
+    writer.record([outcome_of(index) for index in (0, 1, *range(12, 22), *range(32, 40))])
+    writer.end("finished")
+    writer.close()
+    return found
+
+
+def view(path: Path) -> tuple[dict[str, Any], list[tuple[int]]]:
+    """Check a journal as a resumed run does, and return what the run relies on."""
+    return query_journal(path, lambda db: (require_intact(db), db.execute("SELECT seq FROM outcome ORDER BY seq").fetchall()))[0]
+
+
+@pytest.mark.thorough
+def test_any_part_of_a_commit_is_completed_by_the_log_found_or_harmless(tmp_path: Path) -> None:
+    path, refused, harmless = tmp_path / "half.db", 0, 0
+    log = Path(f"{path}-wal")
+    for commit in commits(tmp_path / "run.db"):
+        path.write_bytes(commit.file)
+        before = view(path)
+        path.write_bytes(commit.file_with(tuple(commit.pages)))
+        after = view(path)
+        for part in commit.parts():
+            path.write_bytes(commit.file_with(part))
+            log.write_bytes(commit.log)
+            assert view(path) == after
+            for left in (len(commit.log) // 2, 0):
+                log.write_bytes(commit.log[:left])
+                try:
+                    assert view(path) in (before, after)
+                    harmless += 1
+                except DamagedJournalError:
+                    refused += 1
+    assert min(refused, harmless) > 80

@@ -6,6 +6,7 @@ import itertools
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,13 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.examples import scaled
 from support.journal import ENDINGS, facts, outcomes
-from tools.journal_child import IDENTITY, open_journal, window
+from tools.journal_child import IDENTITY, open_journal, possibly_sent, window
 
 from outreach_async import ContactOutcome, Outcome
-from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.store.journal import Journal, JournalWriter
-from outreach_async.store.journal._records import MarkedWindow
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -30,12 +29,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.generations = itertools.count()
         self.path = self.folder / "run.db"
-        self.windows: list[MarkedWindow] = []
+        self.windows: list[Any] = []
         self.recorded: dict[int, ContactOutcome] = {}
         self.spooled: dict[int, bytes] = {}
         self.events: list[str] = []
         self.state = "running"
-        self.possibly_sent = PossiblySent()
+        self.possibly_sent = possibly_sent()
         self.writer: JournalWriter
 
     @property
@@ -119,16 +118,17 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(state=st.sampled_from(["suspended", "stopped", "interrupted"]), data=st.data())
     def end_and_resume(self, state: str, data: st.DataObject) -> None:
-        possibly_sent = PossiblySent.of(data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else [])
-        self.writer.end(state, possibly_sent)
+        indexes = data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else []
+        rows = possibly_sent(*((index, index + 1) for index in indexes))
+        self.writer.end(state, rows)
         assert self.read().report().state == state
         self.writer.close()
-        self.state, self.possibly_sent = state, possibly_sent
+        self.state, self.possibly_sent = state, rows
         self.resume()
 
     def resume(self) -> None:
         self.writer = open_journal(self.path, resume=True)
-        expected = PossiblySent.of(ranges=[(0, self.marked)]) if self.state == "running" else self.possibly_sent
+        expected = possibly_sent((0, self.marked)) if self.state == "running" else self.possibly_sent
         assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
         self.events.append("resumed")
         self.state = "running"

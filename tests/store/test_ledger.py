@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from support.nights import with_contacts
 from support.runs import OptedOut
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
@@ -41,7 +42,6 @@ from outreach_async._plumbing import order_key
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store.ledger import Changed, Ledger
-from outreach_async.store.ledger._entries import AppliedRun, Effect, Generation, apply
 
 pytestmark = virtual_time
 
@@ -867,10 +867,7 @@ async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Ledger) -> 
     path = Path(file.location)
     rows = [{"email": f"user{number}@a.example"} for number in range(500)]
     await run(fake, file, rows[:1])
-    others = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(20_000)]
-    with closing(Generation(path)) as opened:
-        apply(opened, path.with_name("new"), AppliedRun(0.0, {}, {9: Target("space_9")}, len(others)), others)
-    replace(path, read(path.with_name("new")))
+    replace(path, with_contacts(path, 20_000))
     with pytest.raises(JournalError, match=r"contacts.ledger: File too large; fix the cause and run again"):
         await run_with_a_limit(len(read(path)), lambda: run(fake, file, rows))
     assert counts(await run(fake, file, rows)) == {"unchanged": 500}

@@ -28,7 +28,7 @@ from support.scenarios import KEY, SPACE, new_fake
 from support.takeovers import DictObjects
 from support.time import jump, virtual_time
 from support.transport import added
-from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, steps, window
+from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, recorded_identity, steps, window
 
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async._core.limits import RateLimiter
@@ -38,10 +38,8 @@ from outreach_async.bulk._throttle import FencedProgress
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
-from outreach_async.store.journal import Identity, journal_at, journals_in
+from outreach_async.store.journal import journal_at, journals_in
 from outreach_async.store.journal._object_journal import ObjectLog, encode_object
-from outreach_async.store.journal._reader import read_metadata
-from outreach_async.store.journal._store import open_snapshot
 
 URL = "memory://run"
 
@@ -704,7 +702,7 @@ async def test_a_request_that_stands_still_is_sent_only_after_a_heartbeat(is_tak
 
     def take_over() -> None:
         if is_taken_over:
-            journal_in(objects).writer(Identity(**journal_identity(objects)), resume=True).close()
+            journal_in(objects).writer(recorded_identity(journal_in(objects)), resume=True).close()
 
     transport = StandsStill(lambda seconds: now.append(now[-1] + seconds), take_over)
     client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=RetryPolicy(jitter=lambda: 0.0))
@@ -717,9 +715,3 @@ async def test_a_request_that_stands_still_is_sent_only_after_a_heartbeat(is_tak
     else:
         assert (await run).outcomes[Outcome.ADDED] == 1
     assert transport.sent == (not is_taken_over)
-
-
-def journal_identity(objects: DictObjects) -> dict[str, Any]:
-    with open_snapshot(journal_in(objects)) as run_query:
-        identity: dict[str, Any] = run_query(read_metadata)["identity"]
-    return identity

@@ -10,6 +10,7 @@ from support.runs import OptedOut, client, rows
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, skipped, status
+from tools.journal_child import recorded_identity
 
 from outreach_async import BulkStopped, InvalidRequest, Journal, Outcome, OutreachClient, RetryPolicy
 from outreach_async.fake import FakeService, FakeTransport, faults
@@ -148,15 +149,6 @@ async def test_a_corrected_option_is_refused_if_a_row_may_have_been_applied(
         writer.close()  # the journal says that its run has not ended
     with pytest.raises(InvalidRequest, match=r"campaign was null and is now .camp_other"):
         await create(fake, journal, campaign="camp_other", resume=True)
-
-
-def recorded_identity(journal: JournalStore) -> Any:
-    from outreach_async.store.journal import Identity
-    from outreach_async.store.journal._reader import read_metadata
-    from outreach_async.store.journal._store import open_snapshot
-
-    with open_snapshot(journal) as run_query:
-        return Identity(**run_query(read_metadata)["identity"])
 
 
 REDIRECT = "pass the address to which the service redirects as base_url="

@@ -35,6 +35,7 @@ from outreach_async import (
     Request,
     Response,
     RetryPolicy,
+    Target,
 )
 from outreach_async._plumbing import Rereadable, order_key
 from outreach_async.bulk._source import freeze
@@ -42,7 +43,7 @@ from outreach_async.errors import JournalError, TransportError
 from outreach_async.fake import Behaviour
 from outreach_async.store.journal import Journal
 from outreach_async.store.ledger import Ledger
-from outreach_async.store.ledger._entries import Generation
+from outreach_async.store.ledger._entries import AppliedRun, Effect, Generation, apply
 from outreach_async.testing import VirtualTime
 
 TARGETS: Final = ("", "camp_1", "camp_2", "space_2")
@@ -445,3 +446,11 @@ class Nights:
             *wrong,
             *(f"{row} is not in its campaign" for row in night.counted if not self.world.is_in_campaign(row)),
         ]
+
+
+def with_contacts(path: Path, count: int) -> bytes:
+    """Return the content of a ledger with further contacts, of another workspace."""
+    rows, new = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(count)], path.with_name("new")
+    with closing(Generation(path)) as opened:
+        apply(opened, new, AppliedRun(0.0, {}, {9: Target("space_9")}, count), rows)
+    return new.read_bytes()

@@ -20,10 +20,13 @@ from typing import Any
 
 from outreach_async import ContactOutcome, Outcome
 from outreach_async._plumbing import is_url
+from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import JournalError, StatusError
-from outreach_async.store.journal import Identity, JournalWriter, ObjectJournal
+from outreach_async.store.journal import Identity, JournalStore, JournalWriter, ObjectJournal
 from outreach_async.store.journal._file_journal import open_file
+from outreach_async.store.journal._reader import read_metadata
 from outreach_async.store.journal._records import MarkedWindow
+from outreach_async.store.journal._store import open_snapshot
 
 WINDOW = 20
 WINDOWS = 30
@@ -46,6 +49,16 @@ def outcome_of(index: int) -> ContactOutcome:
 
 def window(first: int, rows: int = WINDOW, digest: bytes = b"12345678") -> MarkedWindow:
     return MarkedWindow(first, rows, digest)
+
+
+def possibly_sent(*ranges: tuple[int, int]) -> PossiblySent:
+    """Return the rows in half-open ranges of indexes, as rows that may have been sent."""
+    return PossiblySent.of(ranges=ranges)
+
+
+def recorded_identity(journal: JournalStore) -> Identity:
+    with open_snapshot(journal) as run_query:
+        return Identity(**run_query(read_metadata)["identity"])
 
 
 def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
