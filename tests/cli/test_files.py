@@ -11,16 +11,11 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.cli import COMMAND, COMMANDS, Shell, environment, save_contacts
 
-from outreach_async._cli.files import FileUse, find_conflicts, find_keys
-from outreach_async._plumbing import atomic_write
 from outreach_async.audit.reports import REPORT_FORMATS, SUFFIXES, has_format
 
 PEOPLE = "email\na@a.example\nbad\n"
@@ -45,6 +40,7 @@ def fill(folder: Path) -> None:
     (folder / "inner").mkdir()
     (folder / "other").symlink_to(folder)
     (folder / "dangling.csv").symlink_to("new.csv")
+    (folder / "loop.json").symlink_to("loop.json")
     (folder / "m.toml").write_text('[columns]\n"email" = "email"\n', encoding="utf-8")
     (folder / "p.toml").write_text('name = "ours"\n', encoding="utf-8")
 
@@ -87,7 +83,10 @@ IMPORT = ("import", "k.csv")
         (("report", "j.db", "--rejects", "j.db"), ("JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db-wal"), ("JOURNAL", "--rejects")),
         (("audit", "--policy", "p.toml", "--output", "p.toml", "--format", "csv"), ("--policy", "--output")),
-        (("audit", "--output", "b.json", "--output", "other/b.json"), ("--output", "--output")),
+        *(
+            (("audit", "--output", f"{one}.json", "--output", f"{other}.json"), ("--output", "--output"))
+            for one, other in (("b", "other/b"), ("Straße", "STRASSE"), ("\u00e9", "E\u0301"), ("loop", "other/loop"))
+        ),
     ],
     ids=" ".join,
 )
@@ -238,46 +237,6 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
-
-
-def test_new_files_are_compared_without_case(tmp_path: Path) -> None:
-    assert find_keys(tmp_path / "Straße.csv") == find_keys(tmp_path / "STRASSE.CSV")
-    assert find_keys(tmp_path / "\u00e9.csv") == find_keys(tmp_path / "E\u0301.csv")
-    assert find_keys(tmp_path / "a.csv") != find_keys(tmp_path / "b.csv")
-    assert find_keys(tmp_path / "none" / "a.csv") != find_keys(tmp_path / "none" / "b.csv")
-
-
-SPELLINGS = st.sampled_from(
-    [
-        *("a", "b", "./a", "inner/../b", "inner/a", "to_a", "to_b", "to_new", "new", "hard_a", "loop"),
-        *("same/a", "same/new", "same/inner/new"),
-    ]
-)
-
-
-@given(reads=st.lists(SPELLINGS, max_size=2), writes=st.lists(SPELLINGS, min_size=1, max_size=3))
-def test_outputs_without_conflict_overwrite_no_input_and_no_other_output(reads: list[str], writes: list[str]) -> None:
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "inner").mkdir()
-        for file in ("a", "b", "inner/a"):
-            (folder / file).write_text(file, encoding="utf-8")
-        (folder / "hard_a").hardlink_to(folder / "a")
-        for link, target in (("to_a", "a"), ("to_b", "same/b"), ("to_new", "new"), ("same", "."), ("loop", "loop")):
-            (folder / link).symlink_to(target)
-        inputs = [path for path in (folder / each for each in reads) if path.exists()]
-        outputs = [folder / each for each in writes]
-        before = [path.read_bytes() for path in inputs]
-        uses = [use for path in inputs for use in FileUse.of("FILE", path)]
-        uses += [use for path in outputs for use in FileUse.of("--rejects", path, lambda _path: True)]
-        if list(find_conflicts(uses)):
-            files = [Path(os.path.realpath(path)) for path in (*inputs, *outputs)]
-            assert len({file.stat().st_ino if file.exists() else file for file in files}) < len(files)
-            return
-        for number, path in enumerate(outputs):
-            atomic_write(path, f"output {number}")
-        assert [path.read_bytes() for path in inputs] == before
-        assert [path.read_text(encoding="utf-8") for path in outputs] == [f"output {number}" for number in range(len(outputs))]
 
 
 @pytest.mark.thorough
