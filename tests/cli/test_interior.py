@@ -1,4 +1,4 @@
-"""How the command words what the library and the system say: errors, exit codes, durations, and lines of a terminal."""
+"""What no command shows briefly: how errors, durations and lines of a terminal are worded, and what each Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from support.cli import KEY
+from support.time import virtual_time
 
 from outreach_async import Progress
 from outreach_async._cli.commands.demo import program_name
@@ -32,7 +33,7 @@ from outreach_async._cli.connection import _client_arguments
 from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.messages import format_moment, format_period, format_seconds, translate_arguments, wrap_error, wrap_line
 from outreach_async._cli.output import Screen
-from outreach_async._cli.process import exit_code, format_error, run_async
+from outreach_async._cli.process import DRAIN_TIMEOUT, InterruptHandler, exit_code, format_error, handle_interrupts, run_async
 from outreach_async._cli.values import Options
 from outreach_async.errors import (
     BulkStopped,
@@ -355,3 +356,55 @@ def test_suggested_commands_use_the_name_the_program_was_called_by(tmp_path: Pat
     assert program_name(str(installed)) == "outreach-async"
     assert program_name(".venv/bin/outreach-async") == ".venv/bin/outreach-async"
     assert program_name("/somewhere/outreach_async/__main__.py") == "python -m outreach_async"
+
+
+# The effect of the first, second and third Ctrl-C on a run, in virtual time.
+
+SCREEN = Screen(as_json=True, console=None)
+
+
+@virtual_time
+async def test_the_first_signal_drains_and_gives_rows_in_flight_30_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    drained: list[float] = []
+    began = anyio.current_time()
+
+    def drain() -> float:
+        drained.append(anyio.current_time() - began)
+        return DRAIN_TIMEOUT
+
+    async with handle_interrupts(SCREEN) as interrupts:
+        interrupts.drain = drain
+        interrupts.handle()
+        await anyio.sleep_forever()
+    assert (drained, anyio.current_time() - began, interrupts.count) == ([0.0], 30.0, 1)
+    assert "waiting up to 30 s for requests in flight" in capsys.readouterr().err
+
+
+@virtual_time
+async def test_the_second_signal_cancels_at_once() -> None:
+    began = anyio.current_time()
+    async with handle_interrupts(SCREEN) as interrupts:
+        interrupts.handle()
+        interrupts.handle()
+        await anyio.sleep_forever()
+    assert anyio.current_time() == began
+
+
+@virtual_time
+async def test_the_third_signal_ends_the_process() -> None:
+    codes: list[int] = []
+    async with anyio.create_task_group() as group:
+        interrupts = InterruptHandler(SCREEN, group, leave=codes.append)
+        for _ in range(3):
+            interrupts.handle()
+        group.cancel_scope.cancel()
+    assert codes == [130]
+
+
+@virtual_time
+async def test_a_block_that_ends_by_itself_returns_at_once_with_its_own_error() -> None:
+    async with handle_interrupts(SCREEN) as interrupts:
+        interrupts.group.start_soon(anyio.sleep_forever)
+    with pytest.raises(LookupError, match="mine"):
+        async with handle_interrupts(SCREEN):
+            raise LookupError("mine")
