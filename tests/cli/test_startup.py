@@ -78,6 +78,12 @@ def test_a_help_imports_only_the_module_of_its_command(arguments: tuple[str, ...
     assert set(done.stderr.split()) == {"kinds", "options", "root", *imported}
 
 
+def test_a_help_without_docstrings_still_lists_options() -> None:
+    command = [sys.executable, "-OO", "-m", "outreach_async", "import", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\nRecording and results:\n" in done.stdout
+
+
 def test_the_list_of_commands_has_the_beginning_of_the_help_of_each(shell: Shell) -> None:
     listed = dict(re.findall(r"^  ([a-z]+) +([A-Z].*)$", shell("--help").out.partition("\nCommands:\n")[2], re.MULTILINE))
     assert listed.keys() == {name.partition(" ")[0] for name in COMMANDS} - {""}

@@ -34,8 +34,9 @@ class Option(click.Option):
 class Command(click.Command):
     """A command whose help has sections, keeps the lines of indented paragraphs, and ends with examples."""
 
-    def __init__(self, *, help: str, examples: Sequence[str] = (), **facts: Any) -> None:  # noqa: A002 - click's name
-        super().__init__(help=_EXAMPLE.sub("\n\n\b\n", cleandoc(help)), **facts)
+    def __init__(self, *, help: str | None, examples: Sequence[str] = (), **facts: Any) -> None:  # noqa: A002 - click's name
+        # Python removes docstrings with -OO.
+        super().__init__(help=_EXAMPLE.sub("\n\n\b\n", cleandoc(help or "")), **facts)
         self.examples = examples
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
