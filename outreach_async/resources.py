@@ -386,12 +386,17 @@ class Contacts(_Resource):
                 print([(outcome.index, outcome.certain) async for outcome in outcomes])  # -> [(0, True), (1, True)]
             ```
         """
-        from outreach_async.bulk._run import BulkOptions, BulkRun, create_plan
+        from outreach_async.bulk._run import BulkRun, create_plan
         from outreach_async.store._choice import StoreOptions, choose_store
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)
-        options = BulkOptions(
+        plan = create_plan(
+            self._engine,
+            requests,
+            self._settings.call_options(timeout, deadline),
+            rows,
+            campaigns=self._campaign_lister,
             concurrency=concurrency,
             order=order,
             repeats=repeats,
@@ -411,8 +416,6 @@ class Contacts(_Resource):
             earlier=earlier,
             spool=spool,
         )
-        limits = self._settings.call_options(timeout, deadline)
-        plan = create_plan(self._engine, requests, limits, rows, options=options, campaigns=self._campaign_lister)
         # The store records the campaign's id as it is sent, not as it is spelled in the argument.
         recorded = {**request_options, "campaign": requests.target.campaign}
         return BulkRun(plan, choose_store(store_options, plan, recorded))

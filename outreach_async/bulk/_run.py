@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, get_args
 
 import anyio
-import attrs
 
 from outreach_async._core.arguments import require_choice, require_number, require_seconds
 from outreach_async._core.attempts import CallOptions, Throttle
@@ -27,39 +26,32 @@ from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import InvalidRequest, JournalError
 
 
-@attrs.frozen(kw_only=True)
-class BulkOptions:
-    """The options of a bulk run, but those of its store; `create_many` documents them."""
-
-    concurrency: int
-    order: Order
-    repeats: Repeats
-    numbers: Numbers
-    normalise: bool | None
-    blank: Blank | None
-    total: int | None
-    stop_after_rejects: int | None
-    max_outage: float | None
-
-
 def create_plan(
     engine: Engine,
     contact_requests: ContactRequests,
     call_options: CallOptions,
     rows: Iterable[Any] | AsyncIterable[Any] | ArrowStream,
     *,
-    options: BulkOptions,
     campaigns: Callable[[Throttle], ListCampaigns],
+    concurrency: int,
+    order: Order,
+    repeats: Repeats,
+    numbers: Numbers,
+    normalise: bool | None,
+    blank: Blank | None,
+    total: int | None,
+    stop_after_rejects: int | None,
+    max_outage: float | None,
 ) -> Plan:
-    """Validate the options. Return the plan of a run that lists campaigns with what `campaigns` returns."""
-    workers = min(require_number("concurrency", options.concurrency, least=1), engine.max_in_flight)
-    require_choice("order", options.order, get_args(Order))
-    require_choice("repeats", options.repeats, get_args(Repeats))
-    source = Source(rows, options.numbers, normalise=options.normalise, blank=options.blank)
-    require_clearing(options.blank, contact_requests.duplicates)
+    """Validate the options; `create_many` documents them. The run lists campaigns with what `campaigns` returns."""
+    workers = min(require_number("concurrency", concurrency, least=1), engine.max_in_flight)
+    require_choice("order", order, get_args(Order))
+    require_choice("repeats", repeats, get_args(Repeats))
+    source = Source(rows, numbers, normalise=normalise, blank=blank)
+    require_clearing(blank, contact_requests.duplicates)
     for finding in source.findings:
         LOGGER.warning("create_many: %s", finding)
-    throttle = RunThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", options.max_outage))
+    throttle = RunThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", max_outage))
     targets = Targets(contact_requests.target, campaigns(throttle))
     return Plan(
         engine=engine,
@@ -67,13 +59,13 @@ def create_plan(
         call_options=call_options,
         source=source,
         workers=workers,
-        order=options.order,
-        reject_streak=RejectStreak(_number_or_none("stop_after_rejects", options.stop_after_rejects, least=1)),
-        parser=RowParser(contact_requests, RecentEmails() if options.repeats == "error" else None, targets),
+        order=order,
+        reject_streak=RejectStreak(_number_or_none("stop_after_rejects", stop_after_rejects, least=1)),
+        parser=RowParser(contact_requests, RecentEmails() if repeats == "error" else None, targets),
         throttle=throttle,
-        total=source.total if options.total is None else _number_or_none("total", options.total, least=0),
-        repeats=options.repeats,
-        blank=options.blank,
+        total=source.total if total is None else _number_or_none("total", total, least=0),
+        repeats=repeats,
+        blank=blank,
     )
 
 

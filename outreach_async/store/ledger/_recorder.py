@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async.bulk._outcomes import UnsentRows
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, RunContext
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, Repeats
 from outreach_async.store.journal._feed import JournalOptions, OpenJournal, WindowedFeed
 from outreach_async.store.journal._recorder import JournalRecorder
 from outreach_async.store.journal._records import MarkedWindow
@@ -26,34 +26,17 @@ _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 """Number of rows that are compared before those to be sent are marked, although they do not fill a window."""
 
 
-@attrs.frozen
-class OpenLedger:
-    """A ledger that has been opened by a run, and the journal of this run."""
-
-    options: LedgerOptions
-    started_at: float
-    run: LedgerRun
-    journal: OpenJournal
-
-
 class LedgerFeed(WindowedFeed):
     """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
 
-    def __init__(self, ledger: OpenLedger, context: RunContext) -> None:
-        super().__init__(ledger.journal, context)
+    def __init__(self, journal: OpenJournal, context: RunContext, comparer: Comparer, repeats: Repeats | None) -> None:
+        super().__init__(journal, context)
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
-        self.comparer = Comparer(
-            ledger.options,
-            ledger.run.entries,
-            context.parser,
-            ledger.started_at,
-            only_counts=context.only_counts,
-            width=context.width,
-        )
+        self.comparer = comparer
         self._marked_count = 0
         self._share = 1.0
-        self._policy = ledger.options.repeats or "serial"
+        self._policy = repeats or "serial"
 
     def remaining_possibly_sent(self) -> PossiblySent:
         """Return no rows: the ledger itself knows which rows an earlier run may have sent."""
@@ -124,9 +107,9 @@ class LedgerRecorder(JournalRecorder):
     feed: LedgerFeed
     again = "run again"
 
-    def __init__(self, ledger: OpenLedger, feed: LedgerFeed, context: RunContext) -> None:
-        super().__init__(ledger.journal, feed, context)
-        self._run = ledger.run
+    def __init__(self, journal: OpenJournal, feed: LedgerFeed, context: RunContext, run: LedgerRun) -> None:
+        super().__init__(journal, feed, context)
+        self._run = run
         self.ledger = feed.comparer.counts
 
     def _commit(self) -> None:
@@ -165,6 +148,7 @@ async def open_ledger(options: LedgerOptions, context: RunContext) -> LedgerReco
     errors = partial(translate_errors, os.fspath(options.ledger.location), opens=False)
     thread = WriterThread(inline=options.ledger.inline, errors=errors)
     run = await thread.run_opening(open_run)
-    journal = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats="serial", earlier="known")
-    opened = OpenLedger(options, now, run, OpenJournal(journal, run.writer, thread))
-    return LedgerRecorder(opened, LedgerFeed(opened, context), context)
+    journal_options = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats="serial", earlier="known")
+    journal = OpenJournal(journal_options, run.writer, thread)
+    comparer = Comparer(options, run.entries, context.parser, now, only_counts=context.only_counts, width=context.width)
+    return LedgerRecorder(journal, LedgerFeed(journal, context, comparer, options.repeats), context, run)
