@@ -208,7 +208,8 @@ class OutreachConverter(Converter):
             print(type(page.data[0]).__name__, page.data[0].tags)  # -> TaggedMailbox []
             ```
         """
-        base: Any = next((each for each in getattr(model, "__mro__", ())[1:] if _is_a(each, ResponseModel)), None)
+        ours = [each for each in getattr(model, "__mro__", ())[1:] if each.__module__ == ResponseModel.__module__]
+        base: Any = next((each for each in ours if _is_a(each, ResponseModel)), None)
         if base in {None, ResponseModel, ResponseWithInfo, Page}:
             got = getattr(model, "__name__", type(model).__name__)
             raise InvalidRequest(f"model: expected a subclass of a model, got {got}; derive it, for example from Mailbox")
@@ -327,8 +328,6 @@ class OutreachConverter(Converter):
     def _read(self, value: Any, kind: Any) -> Any:
         try:
             return self.structure(value, kind)
-        except MemoryError:
-            raise
         except Exception as error:  # noqa: BLE001 - a hook may raise anything
             faults = _describe_faults(error)
             drop_tracebacks(error)  # cattrs' frames and the errors form reference cycles

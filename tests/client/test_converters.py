@@ -588,6 +588,16 @@ async def test_a_hook_for_contacts_can_set_no_other_part_of_a_request(returned: 
     assert (report.outcomes[Outcome.REJECTED], transport.bodies) == (1, [])
 
 
+async def test_a_hook_that_needs_too_much_memory_ends_the_run() -> None:
+    def hook(_contact: NewContact) -> Any:
+        raise MemoryError
+
+    converter = create_converter()
+    converter.register_unstructure_hook(NewContact, hook)
+    with pytest.raises(MemoryError):
+        await sent_by(converter, {"email": "a"})
+
+
 async def test_a_string_subclass_is_sent_as_its_characters() -> None:
     contact = NewContact(Masked("a@b.example"), city=Masked("é"))
     assert await sent_by(create_converter(), contact) == [{"email": "a@b.example", "city": "é"}] * 2
