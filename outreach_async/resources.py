@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpac
 
 import attrs
 
-from outreach_async import bulk, store
+from outreach_async import _plumbing, bulk, store
 from outreach_async._core import operations
 from outreach_async._core.arguments import (
     choose_contact,
@@ -33,7 +33,6 @@ from outreach_async._core.operations import KEY_REMEDY, ContactRequests, PageBui
 from outreach_async._core.retry import RetryPolicy
 from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async._wire_words import Seconds as Seconds  # noqa: PLC0414 - exported
-from outreach_async.bulk._targets import Targets
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.converters import OutreachConverter, require_converter
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
@@ -439,11 +438,13 @@ class Contacts(_Resource):
         return requests
 
 
-def targets_of(contacts: Contacts, campaign: str | None, workspaces: Mapping[str, str], refused: Mapping[str, str]) -> Targets:
+def targets_of(
+    contacts: Contacts, campaign: str | None, workspaces: Mapping[str, str], refused: Mapping[str, str]
+) -> _plumbing.Targets:
     """Return the targets that rows may name, with the client's workspace and a campaign as the default; see `Targets`."""
     workspace: Any = contacts._settings.workspace  # noqa: SLF001 - a class of this module
     lister = contacts._campaign_lister(None)  # noqa: SLF001 - as above
-    return Targets(Target(workspace, campaign), lister, workspaces, refused)
+    return _plumbing.Targets(Target(workspace, campaign), lister, workspaces, refused)
 
 
 def default_to(value: object, default: object) -> object:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import attrs
 
+from outreach_async.errors import InvalidRequest
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import format_http_date
 from outreach_async.fake._create_contact import email_key
@@ -108,6 +109,11 @@ class FakeService(WorldBuilder):
             f"<FakeService seed={self.seed}: {len(world.workspaces)} workspaces, {len(world.mailboxes)} mailboxes, "
             f"{len(world.campaigns)} campaigns, {sum(map(len, world.contacts.values()))} contacts>"
         )
+
+    def __reduce_ex__(self, _protocol: object, /) -> NoReturn:
+        """Say why the fake cannot be pickled: other processes would change worlds of their own."""
+        remedy = "pass its dump() to load() of another fake, or serve it on a port"
+        raise InvalidRequest(f"pickle: expected data that can be copied, got a FakeService; {remedy}")
 
     # Requests.
 

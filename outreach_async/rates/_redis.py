@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Mapping
 from secrets import token_hex
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import anyio
 import attrs
@@ -155,6 +155,11 @@ class RedisRate:
     def __repr__(self) -> str:
         """Show the key and the limit, never the URL, which may contain a password."""
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
+
+    def __reduce_ex__(self, _protocol: object, /) -> NoReturn:
+        """Say why the rate cannot be pickled: it has a connection, and knows the server's password."""
+        remedy = "make a RedisRate with the same server and key in each process"
+        raise InvalidRequest(f"pickle: expected data that can be copied, got a RedisRate; {remedy}")
 
     def _exchange(self, usage: RateUsage) -> RateShare | str:
         """Report to the server, and return the share or a description of the error. Called in a worker thread."""
