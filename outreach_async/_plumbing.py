@@ -84,6 +84,11 @@ if TYPE_CHECKING:
         escape_formula,  # a text that no spreadsheet evaluates
         unescape_formula,  # the text that was escaped
     )
+    from outreach_async._files.tables import (
+        format_cell,  # a value as text of a cell
+        open_csv,  # a writer of CSV for spreadsheets
+        open_table,  # a writer of CSV, JSON Lines or Parquet
+    )
     from outreach_async._files.toml import (
         parse_toml,  # TOML, with a position in errors
     )
@@ -185,6 +190,7 @@ _HOMES: Final = {
     "_files.objects": "FolderObjects Objects create_or_read describe_problem import_obstore is_url open_objects open_store",
     "_files.optional": "require_module",
     "_files.spreadsheets": "escape_formula unescape_formula",
+    "_files.tables": "format_cell open_csv open_table",
     "_files.toml": "parse_toml",
     "_wire_words": "CUSTOM_CODE ID_PREFIXES RESERVED_FIELDS",
     "bulk._arrow_cells": "cell_kind to_strings",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
 import signal
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from json import JSONDecodeError
 from tomllib import TOMLDecodeError
@@ -26,14 +25,12 @@ from outreach_async.errors import (
     InvalidRequest,
     JournalError,
     OutreachError,
-    format_count,
     iterate_linked_errors,
 )
 from outreach_async.models import FAILED_OUTCOMES
 
 if TYPE_CHECKING:
     from outreach_async._cli.output import Screen
-    from outreach_async.importer._unmapped import UnmappedColumns
 
 OK: Final = 0
 REFUSED: Final = 1
@@ -159,47 +156,17 @@ def format_error(error: BaseException) -> str:
     """Return the lines to print for an error, usually a single line. Owner keys are masked."""
     lines = [f"outreach-async: {_format_message(error)}"]
     if isinstance(error, InvalidRequest):
-        from outreach_async.importer._unmapped import UnmappedColumns  # imported on demand: few errors need it
+        from outreach_async.importer import UnmappedColumns  # imported on demand: few errors need it
 
-        lines = list(_format_unmapped_columns(error)) if isinstance(error, UnmappedColumns) else lines
+        if isinstance(error, UnmappedColumns):
+            first, *more = error.lines()
+            lines = [f"outreach-async: {first}", *more]
     return "\n".join(to_printable(mask_keys(line)) for line in lines)
 
 
 def format_message(error: BaseException) -> str:
     """Return the message of an error and, if known, a remedy; the name of the program is omitted. Owner keys are masked."""
     return mask_keys(_format_message(error))
-
-
-def _format_unmapped_columns(error: UnmappedColumns) -> Iterator[str]:
-    """Yield a line with a `--map` option for each unmapped column. A shell ignores its comment, so users can copy the line."""
-    from outreach_async.importer._unmapped import CODE, MAX_SHOWN
-
-    count, more = len(error.columns), len(error.columns) - MAX_SHOWN
-    unknown = count - error.ambiguous
-    kinds = [f"{number:,} {kind}" for number, kind in ((unknown, "unknown"), (error.ambiguous, "ambiguous")) if number]
-    columns = "columns" if count > 1 else "column"
-    remedy = "pass these options" + ("" if error.ambiguous else ", or --ignore-unknown")
-    yield f"outreach-async: {' and '.join(kinds)} {columns}; {remedy}:"
-    for column in error.columns[:MAX_SHOWN]:
-        yield f"  {column.option()}" + (f"  # {'; '.join(column.comments)}" if column.comments else "")
-    if more > 0:
-        remedy = "" if error.draft else "; --save-mapping mapping.toml writes all to a file"
-        yield f"  ... and {format_count(more, 'more column')}{remedy}"
-    if error.draft is not None:
-        path = shlex.quote(str(error.draft))
-        if error.draft_existed:
-            yield f"{path} exists and is left as it was; pass a new path to --save-mapping for a file with all columns"
-        else:
-            yield f"{path} has all columns; edit it, and pass --mapping {path} instead of these options"
-    if unknown and error.ambiguous:
-        yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
-    if not any(error.decisions):
-        yield "No column is recognised. If a title precedes the header, pass --header-row N."
-        yield "If another character separates the columns, pass --delimiter CHAR."
-    elif any(column.proposals[0] == CODE for column in error.columns[:MAX_SHOWN]):
-        yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
-    else:
-        yield "To list the fields of the workspace: outreach-async fields"
 
 
 def _format_message(error: BaseException) -> str:

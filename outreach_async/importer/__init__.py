@@ -150,28 +150,66 @@ With a journal, `rejects_of` finds the failed rows after the run, as its example
 read (`sheet`, `header_row`, `hidden`). If the journal stores the rows (`spool=True`), `spooled_rejects(journal)` returns them.
 """
 
+from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
+from outreach_async.importer._failed import FailedRows, Remedy
 from outreach_async.importer._formats import FORMATS, Format, open_file
-from outreach_async.importer._rejects import RejectsFile, is_reject, reject, rejects_of, spooled_rejects
-from outreach_async.importer._rows import Remark, Row
+from outreach_async.importer._groups import RowGroup
+from outreach_async.importer._job import ImportJob, MappedFile, Preflight
+from outreach_async.importer._mapping_file import CODE, IGNORE, is_mapping, read_mapping
+from outreach_async.importer._rejects import Reject, RejectsFile, is_reject, reject, spooled_rejects
+from outreach_async.importer._results import (
+    RESULT_COLUMNS,
+    FindingsFile,
+    PlacedRow,
+    ResultsFile,
+    RowOutcome,
+    locate_outcomes,
+    rejects_of,
+    results_of,
+)
+from outreach_async.importer._rows import Remark, Row, RowFinding
+from outreach_async.importer._source import InputChanged, StoredFile
 from outreach_async.importer._table import File
-from outreach_async.importer._unmapped import IGNORE
+from outreach_async.importer._unmapped import UnmappedColumns
 
 __all__ = [
+    "CODE",
     "FORMATS",
     "IGNORE",
+    "RESULT_COLUMNS",
+    "CheckPolicy",
     "Columns",
+    "FailedRows",
     "File",
+    "FindingsFile",
     "Format",
+    "ImportJob",
+    "InputChanged",
+    "MappedFile",
+    "PlacedRow",
+    "Preflight",
+    "Reject",
     "RejectsFile",
     "Remark",
+    "Remedy",
+    "ResultsFile",
     "Row",
+    "RowFinding",
+    "RowGroup",
+    "RowOutcome",
+    "StoredFile",
+    "UnmappedColumns",
     "columns_for",
+    "is_mapping",
     "is_reject",
+    "locate_outcomes",
     "map_columns",
     "open_file",
     "parse_overrides",
+    "read_mapping",
     "reject",
     "rejects_of",
+    "results_of",
     "spooled_rejects",
 ]

@@ -426,17 +426,41 @@ REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone
 
 @attrs.frozen
 class CheckPolicy:
-    """The level of each check: `error`, `drop`, `warn` or `off`. With `error`, the check `consent` excludes rows."""
+    """The level of each check: `error`, `drop`, `warn` or `off`. With `error`, the check `consent` excludes rows.
+
+    Attributes:
+        levels: The levels by the names of all checks.
+        missing: The checks that are off because their extra is not installed.
+
+    Example:
+        ```python
+        print(CheckPolicy.of(["phone=error"]).levels["phone"])  # -> error
+        ```
+    """
 
     levels: Mapping[str, Level]
     missing: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, texts: Iterable[str] = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
+    def of(cls, texts: Iterable[str] | CheckPolicy = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
         """Parse settings: a level for all checks (`warn` by default), or `check=level`. Later ones take precedence.
 
         A level for all checks is not one of `consent`: nobody gets e-mail that they declined because other checks are off.
+
+        Args:
+            texts: The settings; a policy is returned as it is.
+            has: Function that returns whether a module is installed.
+
+        Raises:
+            InvalidRequest: A check or a level is unknown, or a check needs an extra that is not installed.
+
+        Example:
+            ```python
+            print(CheckPolicy.of(["drop", "zip=warn"]).levels["zip"])  # -> warn
+            ```
         """
+        if isinstance(texts, CheckPolicy):
+            return texts
         levels: dict[str, Level] = {**dict.fromkeys(CHECKS, "warn"), "consent": "error"}
         requested: set[str] = set()
         for text in texts:
@@ -455,6 +479,7 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
+        """What is not checked, and how to enable it; `None` if everything is checked."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"

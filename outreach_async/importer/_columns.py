@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
+from outreach_async import Target
 from outreach_async._plumbing import (
     CUSTOM_CODE,
     RESERVED_FIELDS,
@@ -29,10 +30,8 @@ from outreach_async.importer._known_exports import (
     fold_name,
     load_common_fields,
 )
+from outreach_async.importer._mapping_file import CODE, IGNORE
 from outreach_async.importer._unmapped import (
-    CODE,
-    IGNORE,
-    MAX_SHOWN,
     Decision,
     describe_sample,
     find_meanings,
@@ -42,9 +41,17 @@ from outreach_async.importer._unmapped import (
 )
 from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
+if TYPE_CHECKING:
+    from outreach_async._plumbing import Targets
+    from outreach_async.importer._table import File
+
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
+_MAX_OPTIONS: Final = 7  # in an error
 _NUMBER: Final = re.compile(r" \(\d+\)$")  # of a column whose name occurs more than once
+
+_FIELD_NAMES: Final = frozenset(map(fold_name, _STANDARD_CODES))
+_MAX_VALUES: Final = 10_000  # maximum number of different values in a column that is recognised
 
 _Tier: TypeAlias = tuple[Callable[[str], str], Mapping[str, frozenset[str]]]
 """A function that normalises a name, and the field codes by normalised name."""
@@ -122,16 +129,6 @@ class Columns:
             members["extra"] = extra
         return members
 
-    def cell(self, code: str) -> int | None:
-        """Return the index of the preferred column that maps to a field; `None` if there is no such column.
-
-        Example:
-            ```python
-            print(map_columns(["City", "E-mail"]).cell("email"))  # -> 1
-            ```
-        """
-        return self.sources.get(code, (None,))[0]
-
     def decisions(self) -> list[tuple[str, str, str]]:
         """Return the name, the code (or `ignore`) and the reason for each column.
 
@@ -194,9 +191,8 @@ def map_columns(
         usable = [field for field in fields if _is_sendable(field.code)]
         codes = {**load_common_fields(), **{fold_name(code): code for code in _STANDARD_CODES}}
         codes |= {fold_name(name): field.code for field in usable for name in (field.code, field.label)}
-        error = unmapped_error(headers, decisions, rejected, codes, samples)
-        error.order = order_columns(len(headers), _group_columns(headers, decisions, mapper).values())
-        raise error
+        order = order_columns(len(headers), _group_columns(headers, decisions, mapper).values())
+        raise unmapped_error(headers, decisions, rejected, codes, samples, order)
     decided: list[Decision] = [decision or (None, "unknown, ignored") for decision in decisions]
     fallbacks = _find_fallbacks(headers, decided, mapper, samples)
     by_column: Any = zip(*decided, strict=True)
@@ -415,7 +411,7 @@ def _find_fallbacks(
         by_name = [at for at in sorted(places) if mapper.rank(headers[at], code) is None]
         if len(places) > 1 and by_name:
             one, other = (f"{headers[at]!r}{describe_sample(samples[at])}" for at in sorted(places)[:2])
-            options = " ".join(map_option(headers[at], code) for at in by_name[:MAX_SHOWN])
+            options = " ".join(map_option(headers[at], code) for at in by_name[:_MAX_OPTIONS])
             remedy = f"pass {options} to use the first in the order of the options that has a value, or map one to 'ignore'"
             raise InvalidRequest(f"columns {one} and {other} both map to {code!r}; {remedy}")
         places.extend(mapper.find_shared(code, headers, decisions))
@@ -447,3 +443,45 @@ async def columns_for(
     overrides = overrides or {}
     fields = () if client is None or can_map_all(headers, overrides) else await client.workspaces.fields()
     return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown, samples=samples)
+
+
+def decisions_in_order(columns: Columns) -> list[tuple[str, str, str]]:
+    """Return the decisions about all columns, as in the file, except that the columns of one field are in order of preference."""
+    # A column is listed with its own field, also if another field uses it where its own column is blank.
+    own = [[at for at in places if columns.codes[at] == code] for code, places in columns.sources.items()]
+    decisions = columns.decisions()
+    return [decisions[at] for at in order_columns(len(decisions), own)]
+
+
+async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> tuple[dict[str, str], dict[str, str]]:
+    """Return codes for the columns with names such as "Campaign" whose values are all ids or known names.
+
+    If a value is unknown, return no codes, and for the columns what is wrong with the first such value.
+    """
+    chosen = {clean_name(column): code for column, code in overrides.items()}
+    places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
+    for at, header in enumerate(file.headers):
+        # The table of common names takes time to load, and most files need no name of it.
+        meanings = None if fold_name(header) in _FIELD_NAMES else find_ambiguous(header)
+        code = chosen.get(clean_name(header), meanings.may_be[0] if meanings else None)
+        if code in places:
+            places[code].append(at)
+    found = {clean_name(file.headers[at]): code for code, several in places.items() for at in several}
+    found = {column: code for column, code in found.items() if column not in chosen}
+    if not found or any(len(several) > 1 for several in places.values()):
+        return {}, {}
+    columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
+    seen: set[tuple[str, ...]] = set()
+    for line, cells, fault in file.records():
+        pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
+        if fault is not None or pair in seen:
+            continue
+        if len(seen) == _MAX_VALUES:
+            return {}, {}
+        seen.add(pair)
+        try:
+            await targets.apply(targets.find, Target(*pair))
+        except InvalidRequest as error:
+            if not targets.refuses(Target(*pair)):
+                return {}, dict.fromkeys(found, f"line {line}: {str(error).partition('; ')[0]}; such rows are rejected")
+    return found, {}

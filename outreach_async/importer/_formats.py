@@ -103,7 +103,8 @@ def open_file(
     r"""Open a file of rows and read its header.
 
     Args:
-        path: Path of the file, `"-"` for standard input, or a binary stream. A stream is copied to a temporary file.
+        path: Path of the file, `"-"` for standard input, a binary stream, or a `StoredFile`. A stream is copied to a temporary
+            file.
         encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
         sheet: Name of the sheet of a workbook; by default, the first visible sheet.
         header_row: Line of a CSV file, or row of a workbook, with the column names, from 1; by default, the first row that is not

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -55,7 +55,22 @@ _Key = TypeVar("_Key", FindingKey, RowKey)
 
 @attrs.define
 class RowGroup(Generic[_Key]):
-    """The members with one reason. `common` is their message if all have the same."""
+    r"""Findings or rows with one reason.
+
+    Attributes:
+        key: For findings, the check, its level, the field and the reason; for rows, the outcome, the status code of the service,
+            the field and the reason.
+        common: The message, if all have the same.
+        count: Number of findings or rows.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
+        mapped = await ImportJob(file=open_file("people.csv")).map()
+        (group,) = (await mapped.check()).findings
+        print(group.key.check, group.count, group.examples[0]["line"])  # -> cells 1 2
+        ```
+    """
 
     key: _Key
     common: str | None
@@ -67,26 +82,42 @@ class RowGroup(Generic[_Key]):
         """The members with the smallest numbers, in order: rows are completed in any order."""
         return [example for _, example in self._first]
 
-    def wants(self, number: int) -> bool:
+    @property
+    def messages(self) -> list[str]:
+        """The messages of the examples, without what the group says already."""
+        return [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{self.key.field}: ") for each in self.examples]
+
+    def _wants(self, number: int) -> bool:
         return len(self._first) < MAX_EXAMPLES or number < self._first[-1][0]
 
-    def keep(self, number: int, example: Mapping[str, Any]) -> None:
+    def _keep(self, number: int, example: Mapping[str, Any]) -> None:
         insort(self._first, (number, example), key=itemgetter(0))
         del self._first[MAX_EXAMPLES:]
 
     def to_dict(self) -> dict[str, Any]:
+        r"""Return the group as it is in the JSON result of the command.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            print([group.to_dict()["count"] for group in (await mapped.check()).findings])  # -> [1]
+            ```
+        """
         return {**self.key._asdict(), "count": self.count, "examples": self.examples}
 
 
 class Groups(Generic[_Key]):
-    """Groups by key. Their number is bounded: what exceeds it is counted as one group of each kind."""
+    """Groups by key, the largest first. Their number is bounded: what exceeds it is counted as one group of each kind."""
 
     def __init__(self) -> None:
         self._groups: dict[_Key, RowGroup[_Key]] = {}
         self.count = 0
 
-    def add(self, key: _Key, message: str, number: int = 0, count: int = 1) -> RowGroup[_Key] | None:
-        """Count a member, or `count` of them, and return its group if that keeps a member with this number."""
+    def add(
+        self, key: _Key, message: str, number: int = 0, example: Callable[[], Mapping[str, Any]] | None = None, count: int = 1
+    ) -> None:
+        """Count a member, or `count` of them. Its group keeps the example if few of its members have smaller numbers."""
         self.count += count
         if key not in self._groups and len(self._groups) >= MAX_GROUPS:
             key = key._replace(field="", reason=OTHER)
@@ -94,14 +125,17 @@ class Groups(Generic[_Key]):
         if group.common != message:
             group.common = None
         group.count += count
-        return group if group.wants(number) else None
+        if example is not None and group._wants(number):  # noqa: SLF001 - of this module
+            group._keep(number, example())  # noqa: SLF001 - of this module
 
-    def ordered(self) -> list[RowGroup[_Key]]:
-        """Return the groups, the largest first."""
-        return sorted(self._groups.values(), key=lambda group: -group.count)
+    def __iter__(self) -> Iterator[RowGroup[_Key]]:
+        return iter(sorted(self._groups.values(), key=lambda group: -group.count))
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        return [group.to_dict() for group in self.ordered()]
+        return [group.to_dict() for group in self]
 
 
 def find_reason(message: str, values: Iterable[str] = ()) -> str:

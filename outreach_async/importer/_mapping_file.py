@@ -12,10 +12,29 @@ from typing import Any, Final
 
 from outreach_async._plumbing import parse_toml
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._unmapped import CODE, IGNORE, UnmappedColumns, order_columns
+
+IGNORE: Final = "ignore"
+"""The code that ignores a column. An empty code has the same meaning.
+
+Example:
+    ```python
+    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
+    ```
+"""
+
+CODE: Final = "CODE"
+"""The placeholder in a proposed option for which no field is known. It is not a code, so an option with it is refused.
+
+Example:
+    ```python
+    try:
+        map_columns(["E-mail", "Qqq"])
+    except UnmappedColumns as error:
+        print(error.columns[0].proposals[0] == CODE)  # -> True
+    ```
+"""
 
 _TABLE: Final = "columns"
 _MAX_SIZE: Final = 1 << 24
@@ -23,6 +42,17 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
+    r"""Read a mapping file, as `--save-mapping` writes it: the codes of columns by their names.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or is not a mapping.
+
+    Example:
+        ```python
+        Path("mapping.toml").write_text('[columns]\n"Firm" = "company_name"\n')
+        print(read_mapping("mapping.toml"))  # -> {'Firm': 'company_name'}
+        ```
+    """
     try:
         document: dict[str, Any] = parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -40,10 +70,21 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 
 def is_mapping(path: Path) -> bool:
-    """Return whether a file is a readable mapping file of at most 16 MiB."""
+    r"""Return whether a file is a readable mapping file of at most 16 MiB.
+
+    Example:
+        ```python
+        Path("mapping.toml").write_text('[columns]\n"Firm" = "company_name"\n')
+        print(is_mapping(Path("mapping.toml")))  # -> True
+        ```
+    """
     with suppress(InvalidRequest):
         return path.stat().st_size <= _MAX_SIZE and read_mapping(path) is not None
     return False
+
+
+def clean_names(mapping: Mapping[str, str]) -> dict[str, str]:
+    return {clean_name(column): code for column, code in mapping.items()}
 
 
 def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -51,19 +92,6 @@ def apply_mapping(saved: Mapping[str, str], headers: Sequence[str]) -> tuple[dic
     names = {*map(clean_name, headers)}
     lacking = [column for column, code in saved.items() if column not in names and code not in {"", "ignore"}]
     return {column: code for column, code in saved.items() if column in names}, lacking
-
-
-def merge_mappings(overrides: Mapping[str, str], saved: Mapping[str, str]) -> dict[str, str]:
-    """Return all overrides, those of options first: of the columns of one field, the first is preferred."""
-    return {**overrides, **{column: code for column, code in saved.items() if column not in overrides}}
-
-
-def decisions_in_order(columns: Columns) -> list[tuple[str, str, str]]:
-    """Return the decisions about all columns, as in the file, except that the columns of one field are in order of preference."""
-    # A column is listed with its own field, also if another field uses it where its own column is blank.
-    own = [[at for at in places if columns.codes[at] == code] for code, places in columns.sources.items()]
-    decisions = columns.decisions()
-    return [decisions[at] for at in order_columns(len(decisions), own)]
 
 
 def number_codes(mapping: Mapping[str, str]) -> dict[str, str]:
@@ -77,25 +105,8 @@ def number_codes(mapping: Mapping[str, str]) -> dict[str, str]:
     return numbered
 
 
-def mapping_text(columns: Columns, name: str) -> str:
-    notes = [f"The file was recognised as an export from {columns.export}."] if columns.export else []
-    return _write_mapping(name, notes, decisions_in_order(columns))
-
-
-def draft_text(error: UnmappedColumns, headers: Sequence[str], name: str) -> str:
-    """Return the mapping of a file with unknown columns, for a user to complete: a placeholder is refused by `map_columns`."""
-    decisions = [decision or (None, "unknown, ignored") for decision in error.decisions]
-    for column in error.columns:
-        decisions[column.number - 1] = column.proposals[0], f"check this line: {'; '.join(column.comments)}"
-    rows = [
-        (clean_name(header), IGNORE if code is None else code, reason)
-        for header, (code, reason) in zip(headers, decisions, strict=True)
-    ]
-    notes = [f"Check the marked lines, and replace each {CODE} with the code of a field, or with {IGNORE}."]
-    return _write_mapping(name, notes, [rows[at] for at in error.order])
-
-
-def _write_mapping(name: str, notes: Sequence[str], rows: Sequence[tuple[str, str, str]]) -> str:
+def mapping_text(name: str, notes: Sequence[str], rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return a mapping file for a file with this name, from the name, the code and the reason of each column."""
     lines = [f"Fields for the columns of {_to_comment(name)}; read this file with --mapping.", *notes]
     lines += ["Each value is a field code, as listed by the command 'fields', or \"ignore\"."]
     entries: dict[str, str] = {}

@@ -16,7 +16,7 @@ import tempfile
 import unicodedata
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import blake2b, file_digest
 from io import TextIOWrapper
@@ -24,7 +24,7 @@ from itertools import pairwise
 from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
-from typing import BinaryIO, Final, Protocol, TypeAlias, cast
+from typing import BinaryIO, Final, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import finalize
 
 import attrs
@@ -46,16 +46,51 @@ class BinaryStream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class StoredBytes(Protocol):
-    """Bytes that can be read any number of times, such as a copy of a stream; see `SharedFile`."""
+@runtime_checkable
+class StoredFile(Protocol):
+    r"""A file that is not on a disk, such as an object of a store, and that can be read any number of times.
 
-    def open(self) -> BinaryIO: ...
+    `open_file` takes one. Its `name` is for messages, and `open` returns a stream that can seek.
 
-    def lend_descriptor(self) -> AbstractContextManager[int]: ...
+    Example:
+        ```python
+        from io import BytesIO
+
+
+        class People:
+            name = "the people"
+
+            def open(self):
+                return BytesIO(b"E-mail\nann@company.example\n")
+
+
+        print(open_file(People(), format="csv").count())  # -> 1
+        ```
+    """
+
+    name: str
+
+    def open(self) -> BinaryIO:
+        """Open the file at its first byte."""
 
 
 class InputChanged(InvalidRequest):
-    """Raised when an input file changed after it was opened."""
+    r"""Raised if an input file has changed since it was opened, or if another file has replaced it.
+
+    Attributes:
+        what: What has changed, without a remedy.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\n")
+        file = open_file("people.csv")
+        Path("people.csv").write_text("E-mail\n")
+        try:
+            file.count()
+        except InputChanged as error:
+            print(error.what.partition(": it")[0])  # -> people.csv: the file changed after it was opened
+        ```
+    """
 
     def __init__(self, what: str, remedy: str = "read a copy that no program changes") -> None:
         super().__init__(f"{what}; {remedy}")
@@ -172,7 +207,7 @@ class ByteSource:
     name: str
     path: Path | None
     is_gzip: bool
-    _stored: StoredBytes
+    _stored: StoredFile | SharedFile
     _end: int | None = None
     """The number of bytes of text, if others follow."""
 
@@ -181,6 +216,8 @@ class ByteSource:
         """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file."""
         if isinstance(file, ByteSource):
             return file
+        if not isinstance(file, Path) and isinstance(file, StoredFile):
+            return cls._of_stored(file.name, file)
         if not isinstance(file, str | Path):
             return cls._from_stream(file, "the stream")
         if str(file) == STDIN:
@@ -191,17 +228,17 @@ class ByteSource:
         with translate_read_errors(str(path)):
             opened = path.open("rb", buffering=0)  # the readers have buffers
             if S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return cls.of_stored(str(path), _InputFile(str(path), cast("BinaryIO", opened)), path)
+                return cls._of_stored(str(path), _InputFile(str(path), cast("BinaryIO", opened)), path)
             with opened:
                 return cls._from_stream(cast("BinaryStream", opened), str(path))
 
     @classmethod
     def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
         with translate_read_errors(name):
-            return cls.of_stored(name, StreamCopy(stream))
+            return cls._of_stored(name, StreamCopy(stream))
 
     @classmethod
-    def of_stored(cls, name: str, stored: StoredBytes, path: Path | None = None) -> ByteSource:
+    def _of_stored(cls, name: str, stored: StoredFile | SharedFile, path: Path | None = None) -> ByteSource:
         with translate_read_errors(name), stored.open() as file:
             return cls(name, path, file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC, stored)
 
@@ -219,8 +256,11 @@ class ByteSource:
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
         """Yield a file descriptor with which another process can read the stored bytes, after a seek to the start."""
-        with translate_read_errors(self.name), self._stored.lend_descriptor() as descriptor:
-            yield descriptor
+        with translate_read_errors(self.name), ExitStack() as stack:
+            stored = self._stored
+            if not isinstance(stored, SharedFile):  # another process can read a copy
+                stored = StreamCopy(stack.enter_context(stored.open()))
+            yield stack.enter_context(stored.lend_descriptor())
 
     def fingerprint(self) -> str:
         """Return a digest of the bytes as stored, without decompressing them."""
@@ -236,8 +276,8 @@ class ByteSource:
                 raise InputChanged(f"{self.name}: another file has replaced the file that was opened")
 
 
-FileInput: TypeAlias = str | Path | BinaryStream | ByteSource
-"""An input to open: a path, `"-"` for standard input, a stream, or a source."""
+FileInput: TypeAlias = str | Path | BinaryStream | StoredFile | ByteSource
+"""An input to open: a path, `"-"` for standard input, a stream, a stored file, or a source."""
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import count, islice, zip_longest
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import attrs
 
@@ -16,18 +16,9 @@ from outreach_async._plumbing import contact_key, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._rows import (
-    Block,
-    ExcludedPeople,
-    Record,
-    Row,
-    RowNumber,
-    RowReader,
-    RowUnit,
-    describe_misfit,
-    join_cells,
-)
-from outreach_async.importer._source import ByteSource, InputChanged
+from outreach_async.importer._reading import RowReader, describe_misfit
+from outreach_async.importer._rows import Block, Record, Row, RowFinding, join_cells
+from outreach_async.importer._source import ByteSource
 from outreach_async.importer._unmapped import is_address
 
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
@@ -56,6 +47,7 @@ class File(ABC):
         source: The bytes of the file.
         headers: Column names. No name occurs twice, except blank names.
         notes: Notes about the file, to be shown to the user.
+        unit: What the number of a row counts: `"line"`, or `"record"` if the rows are numbered by their position.
 
     Example:
         ```python
@@ -68,6 +60,7 @@ class File(ABC):
     source: ByteSource
     headers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unit: Literal["line", "record"] = "line"
     _added: int = 0
     _has_text: bool = False
     """Whether the last of the added columns is `_text`."""
@@ -114,7 +107,9 @@ class File(ABC):
         """
         return sum(len(block.lines) for block in self._read_blocks(_CHUNK_SIZE, _MAX_READ_AHEAD))
 
-    def rows(self, columns: Columns, *, checks: Iterable[str] = ()) -> Iterator[Row]:
+    def rows(
+        self, columns: Columns, *, checks: Iterable[str] | CheckPolicy = (), people: Mapping[int, str] | None = None
+    ) -> Iterator[Row]:
         r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
 
         If a column says who must not be written to, all rows with the e-mails of these people are excluded. To find them, the
@@ -124,9 +119,11 @@ class File(ABC):
             columns: The fields of the columns.
             checks: Levels of checks, as for `--check`: `"phone=error"` gives a row with an invalid phone number a `fault`,
                 `"cells=off"` leaves every cell as it is, and `"consent=off"` excludes nobody.
+            people: The people who are excluded, as `find_people` returns them; by default, they are found first.
 
         Raises:
-            InvalidRequest: A check or a level is unknown, or a check needs an extra that is not installed.
+            InvalidRequest: A check or a level is unknown, a check needs an extra that is not installed, or no column maps to
+                `email`.
 
         Example:
             ```python
@@ -136,7 +133,49 @@ class File(ABC):
             # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
             ```
         """
-        return read_rows(self, columns, CheckPolicy.of(checks))
+        policy = CheckPolicy.of(checks)
+        blocks = self._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD)
+
+        def read() -> Iterator[Row]:
+            reader = RowReader(columns, policy, self.find_people(columns, policy) if people is None else people)
+            for block in blocks:
+                yield from reader.read(block).rows()
+
+        return read()
+
+    def check(self, columns: Columns, *, checks: Iterable[str] | CheckPolicy = ()) -> Iterator[tuple[Row, Sequence[RowFinding]]]:
+        r"""Yield each row with what the checks find in it, also those checks that only warn. Arguments are those of `rows`.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
+            file = open_file("people.csv")
+            for row, findings in file.check(map_columns(file.headers)):
+                print(row.line, [finding.reason for finding in findings])  # -> 2 ['stands for a missing value; clear the cell']
+            ```
+        """
+        policy = CheckPolicy.of(checks)
+        reader = RowReader(columns, policy, self.find_people(columns, policy), finds_all=True)
+        for block in self._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD):
+            read = reader.read(block)
+            yield from ((row, read.findings.get(at, ())) for at, row in enumerate(read.rows()))
+
+    def find_people(self, columns: Columns, checks: Iterable[str] | CheckPolicy = (), place: str = "") -> Mapping[int, str]:
+        r"""Read the file, and return the people whom one of its rows excludes: by a hash of the e-mail, the first such row.
+
+        `place` is what the name of the row begins with, such as the name of its file.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,Unsubscribed\nann@company.example,yes\n")
+            file = open_file("people.csv")
+            print([*file.find_people(map_columns(file.headers)).values()])  # -> ['line 2']
+            ```
+        """
+        found = dict[int, str]()
+        for _ in scan_people(self, columns, CheckPolicy.of(checks), found, place=place):
+            pass
+        return found
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
         r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
@@ -195,8 +234,10 @@ class File(ABC):
         return self._read_trimmed(size, max_length)
 
     def _read_trimmed(self, size: int, max_length: int) -> Iterator[Block]:
-        kept, width = len(self.headers), len(self.headers) + self._added
+        kept, width, numbers = len(self.headers), len(self.headers) + self._added, count(1)
         for block in self._read_blocks(size, max_length):
+            if self.unit == "record":
+                block.lines[:] = islice(numbers, len(block.lines))
             if self.rejects or max(map(len, block.cells)) > width:
                 trimmed = [trim_cells(cells, width) for cells in block.cells]
                 for at, cells in enumerate(trimmed) if self.rejects else ():
@@ -222,49 +263,19 @@ def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
     return file._read_mapped(columns, size, _MAX_CHUNK_LENGTH)  # noqa: SLF001 - of this module
 
 
-def require_content(file: File, fingerprint: str) -> None:
-    """Check that a file still has an earlier fingerprint, even if a program changed its bytes and restored its time."""
-    if file.fingerprint() != fingerprint:
-        raise InputChanged(f"{file.name}: the file changed after it was opened: its content differs")
-
-
 def read_records(file: File) -> Iterator[Record]:
     blocks = file._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD)  # noqa: SLF001 - of this module
     return (block.record(at) for block in blocks for at in range(len(block.lines)))
 
 
-def read_rows(file: File, columns: Columns, policy: CheckPolicy, people: ExcludedPeople | None = None) -> Iterator[Row]:
-    """Yield the rows of a file as they are sent. Without `people`, the file is first read to find those who are excluded."""
-    blocks = file._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD)  # noqa: SLF001 - of this module
-
-    def read() -> Iterator[Row]:
-        reader = RowReader(columns, policy, find_people(file, columns, policy) if people is None else people)
-        for block in blocks:
-            yield from reader.read(block).rows()
-
-    return read()
-
-
-def find_people(file: File, columns: Columns, policy: CheckPolicy, place: str = "") -> ExcludedPeople:
-    """Read a file, and return the people whom one of its rows excludes."""
-    found = dict[int, str]()
-    for _ in scan_people(file, columns, policy, found, place=place):
-        pass
-    return found
-
-
-def scan_people(
-    file: File, columns: Columns, policy: CheckPolicy, found: dict[int, str], *, unit: RowUnit = "line", place: str = ""
-) -> Iterator[None]:
+def scan_people(file: File, columns: Columns, policy: CheckPolicy, found: dict[int, str], *, place: str = "") -> Iterator[None]:
     """Add the people whom a row of a file excludes, block by block. The name of a row begins with `place`."""
-    if not columns.consent or columns.email_at is None or policy.levels["consent"] != "error":
+    if not columns.consent or policy.levels["consent"] != "error":
         return
-    reader, count = RowReader(columns, policy), 0
+    reader = RowReader(columns, policy)
     for block in read_blocks(file, columns, _SCAN_SIZE):
         for at, email in reader.find_excluded(block):
-            number = RowNumber(unit, block.lines[at] if unit == "line" else count + at + 1)
-            found.setdefault(hash(contact_key(email)), f"{place}{number}")
-        count += len(block.lines)
+            found.setdefault(hash(contact_key(email)), f"{place}{file.unit} {block.lines[at]}")
         yield
 
 

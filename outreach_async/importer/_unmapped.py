@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import show_name
+from outreach_async._plumbing import atomic_write, show_name
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
-
-IGNORE: Final = "ignore"
-"""The code that ignores a column. An empty code has the same meaning.
-
-Example:
-    ```python
-    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
-    ```
-"""
-
-CODE: Final = "CODE"
-"""The placeholder in a proposed option for which no field is known. It is no code, so an option with it changes nothing."""
+from outreach_async.importer._mapping_file import CODE, IGNORE, mapping_text
 
 Decision: TypeAlias = tuple[str | None, str]
 """The code of a column (`None` to ignore the column), and the reason for the code."""
 
-MAX_SHOWN: Final = 7  # columns listed in an error; a sheet can have 16,384 columns
+_MAX_SHOWN: Final = 7  # columns listed in an error; a sheet can have 16,384 columns
 _MAX_COMPARED: Final = 100  # columns for which similar fields are searched, which takes milliseconds for each
 _MAX_SAMPLE_LENGTH: Final = 30  # characters of a sample cell that an error shows
 _MAX_SIMILAR: Final = 3
@@ -107,29 +96,133 @@ class UnmappedColumn:
 
 
 class UnmappedColumns(InvalidRequest):
-    """Columns of a file are unknown or ambiguous. `draft` is a mapping file of all columns, for the user to complete."""
+    """Raised if columns of a file are unknown or ambiguous.
+
+    Attributes:
+        columns: These columns, each with `header`, `sample`, and the codes that it may have in `proposals`, the best one first.
+        draft: The mapping file that `save` has written, for the user to complete.
+
+    Example:
+        ```python
+        try:
+            map_columns(["E-mail", "Qqq"])
+        except UnmappedColumns as error:
+            print(error.proposals())  # -> {'Qqq': 'CODE'}
+        ```
+    """
 
     columns: tuple[UnmappedColumn, ...] = ()
-    decisions: tuple[Decision | None, ...] = ()
-    order: tuple[int, ...] = ()  # of the columns: those of one field are in order of preference
     draft: Path | None = None
-    draft_existed: bool = False
+    _headers: tuple[str, ...] = ()
+    _decisions: tuple[Decision | None, ...] = ()
+    _order: tuple[int, ...] = ()  # of the columns: those of one field are in order of preference
+    _draft_existed: bool = False
 
     def explain(self, doubts: Mapping[str, str]) -> None:
         """Say of columns, by name, why they are not recognised by their values."""
         self.columns = tuple(attrs.evolve(each, doubt=doubts.get(clean_name(each.header), "")) for each in self.columns)
 
-    @property
-    def ambiguous(self) -> int:
-        return sum(column.ambiguous for column in self.columns)
+    def proposals(self) -> dict[str, str]:
+        """Return the best code of each column by its name; `CODE` for a column that resembles no field.
+
+        Example:
+            ```python
+            try:
+                map_columns(["E-mail", "Titel"])
+            except UnmappedColumns as error:
+                print(error.proposals())  # -> {'Titel': 'title'}
+            ```
+        """
+        return {column.header: column.proposals[0] for column in self.columns}
+
+    def more_options(self, most: int) -> str:
+        """Return the options for the columns that the message does not list, in one line, but at most `most` of them.
+
+        Example:
+            ```python
+            try:
+                map_columns(["E-mail", *(f"Answer {at}" for at in range(1, 9))])
+            except UnmappedColumns as error:
+                print(error.more_options(100))  # -> --map 'Answer 8=CODE'
+            ```
+        """
+        return " ".join(column.option() for column in self.columns[_MAX_SHOWN : _MAX_SHOWN + most])
+
+    def save(self, path: Path, name: str) -> None:
+        """Write the mapping of the file `name`, for the user to complete. A file that exists is left as it is.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            try:
+                map_columns(["E-mail", "Qqq"])
+            except UnmappedColumns as error:
+                error.save(Path("mapping.toml"), "people.csv")
+            print(Path("mapping.toml").read_text().splitlines()[-1])  # -> "Qqq" = "CODE" # check this line: or ignore
+            ```
+        """
+        self.draft, self._draft_existed = path, path.is_file() and path.stat().st_size > 0
+        if self._draft_existed:
+            return
+        decisions = [decision or (None, "unknown, ignored") for decision in self._decisions]
+        for column in self.columns:
+            decisions[column.number - 1] = column.proposals[0], f"check this line: {'; '.join(column.comments)}"
+        rows = [
+            (clean_name(header), IGNORE if code is None else code, reason)
+            for header, (code, reason) in zip(self._headers, decisions, strict=True)
+        ]
+        notes = [f"Check the marked lines, and replace each {CODE} with the code of a field, or with {IGNORE}."]
+        atomic_write(path, mapping_text(name, notes, [rows[at] for at in self._order]))
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for a terminal, with a `--map` option for each of the first columns.
+
+        Example:
+            ```python
+            try:
+                map_columns(["E-mail", "Titel"])
+            except UnmappedColumns as error:
+                print(next(error.lines()))  # -> 1 ambiguous column; pass these options:
+            ```
+        """
+        # A shell ignores the comment of an option, so users can copy the line.
+        count, more = len(self.columns), len(self.columns) - _MAX_SHOWN
+        ambiguous = sum(column.ambiguous for column in self.columns)
+        unknown = count - ambiguous
+        kinds = [f"{number:,} {kind}" for number, kind in ((unknown, "unknown"), (ambiguous, "ambiguous")) if number]
+        columns = "columns" if count > 1 else "column"
+        yield f"{' and '.join(kinds)} {columns}; pass these options{'' if ambiguous else ', or --ignore-unknown'}:"
+        for column in self.columns[:_MAX_SHOWN]:
+            yield f"  {column.option()}" + (f"  # {'; '.join(column.comments)}" if column.comments else "")
+        if more > 0:
+            remedy = "" if self.draft else "; --save-mapping mapping.toml writes all to a file"
+            yield f"  ... and {format_count(more, 'more column')}{remedy}"
+        if self.draft is not None:
+            path = shlex.quote(str(self.draft))
+            if self._draft_existed:
+                yield f"{path} exists and is left as it was; pass a new path to --save-mapping for a file with all columns"
+            else:
+                yield f"{path} has all columns; edit it, and pass --mapping {path} instead of these options"
+        if unknown and ambiguous:
+            yield "To skip the unknown columns, but not the ambiguous ones: --ignore-unknown"
+        if not any(self._decisions):
+            yield "No column is recognised. If a title precedes the header, pass --header-row N."
+            yield "If another character separates the columns, pass --delimiter CHAR."
+        elif any(column.proposals[0] == CODE for column in self.columns[:_MAX_SHOWN]):
+            yield f"Replace {CODE} with the code of a field, as listed by: outreach-async fields"
+        else:
+            yield "To list the fields of the workspace: outreach-async fields"
 
 
-def unmapped_error(
+def unmapped_error(  # noqa: PLR0917 - what `map_columns` has found out
     headers: Sequence[str],
     decisions: Sequence[Decision | None],
     unmapped: Sequence[int],
     codes: Mapping[str, str],
     samples: Sequence[str],
+    order: tuple[int, ...],
 ) -> UnmappedColumns:
     """Return the error for the unmapped columns. `codes` are those of all fields, by their normalised names."""
     taken = {decision[0] for decision in decisions if decision} - {*CONSENT_CODES}  # any number of columns may have those
@@ -149,7 +242,7 @@ def unmapped_error(
             proposals = (*proposals, IGNORE)
         columns.append(UnmappedColumn(at + 1, headers[at], proposals, bool(meanings), samples[at]))
         taken |= {proposals[0]} - {CODE, *CONSENT_CODES}  # so that all options can be pasted together
-    shown, more = columns[:MAX_SHOWN], len(columns) - MAX_SHOWN
+    shown, more = columns[:_MAX_SHOWN], len(columns) - _MAX_SHOWN
     message = "; ".join([*map(str, shown), *([format_count(more, "more column")] if more > 0 else [])])
     if any(column.proposals[0] == CODE for column in shown):
         message += f"; replace {CODE} with the code of a field"
@@ -157,5 +250,5 @@ def unmapped_error(
         which = "the unknown ones" if any(column.ambiguous for column in columns) else "all of them"
         message += f"; or ignore {which} with --ignore-unknown"
     error = UnmappedColumns(message)
-    error.columns, error.decisions = tuple(columns), tuple(decisions)
+    error.columns, error._headers, error._decisions, error._order = tuple(columns), tuple(headers), tuple(decisions), order  # noqa: SLF001
     return error

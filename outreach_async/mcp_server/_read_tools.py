@@ -19,11 +19,7 @@ from outreach_async.audit.reports import Task, format_time, summarize
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import columns_for, open_file
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._rows import RowReader
-from outreach_async.importer._table import find_people, read_blocks
-from outreach_async.importer._unmapped import CODE, UnmappedColumns
+from outreach_async.importer import CODE, CheckPolicy, UnmappedColumns, columns_for, open_file
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
 
@@ -177,7 +173,7 @@ class ReadTools:
         try:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
         except UnmappedColumns as error:
-            proposed = {**(columns or {}), **{column.header: column.proposals[0] for column in error.columns}}
+            proposed = {**(columns or {}), **error.proposals()}
             named = "; ".join(
                 f"{column.header!r} {column.remark}" for column in error.columns if column.remark.startswith("looks")
             )
@@ -186,15 +182,13 @@ class ReadTools:
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace {CODE}, or pass 'ignore' if the column is not needed"
             ) from None
-        people, results = find_people(file, mapped, policy := CheckPolicy.of()), []
-        reader = RowReader(mapped, policy, people, finds_all=True)
-        for read in map(reader.read, read_blocks(file, mapped, MAX_CONTACTS)):
-            for at, row in enumerate(read.rows()):
-                # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
-                reason = row.excluded or row.fault
-                why = {} if reason is None else {"reason": reason}
-                messages = [found.message for found in read.findings.get(at, ())]
-                results.append({"row": row.line, "sendable": reason is None, **why, "findings": messages})
+        policy, results = CheckPolicy.of(), list[dict[str, Any]]()
+        for row, findings in file.check(mapped, checks=policy):
+            # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
+            reason = row.excluded or row.fault
+            why = {} if reason is None else {"reason": reason}
+            messages = [found.message for found in findings]
+            results.append({"row": row.line, "sendable": reason is None, **why, "findings": messages})
         return self._answers.write(
             MAX_PROSE,
             **self._workspaces.describe(space),

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from array import array
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -23,18 +20,16 @@ from outreach_async._plumbing import (
     encode_identity,
     is_url,
     open_objects,
-    rejection_message,
     require_same_run,
     translate_errors,
 )
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Row, is_reject
-from outreach_async.importer._rejects import NO_COLUMNS, KeptColumns, Reject, describe_outcome, find_field, fit_cells
-from outreach_async.importer._table import FILE_COLUMN
+from outreach_async.importer import PlacedRow, Reject, Row, RowOutcome, is_reject, locate_outcomes
 from outreach_async.parts._planning import Part, PlannedFile, planned_rows
 from outreach_async.store.journal import Identity, Journal, JournalStore, ObjectJournal, journal_at
 
+_FILE_COLUMN: Final = "_file"  # of rejects, before the columns that every rejects file has
 _PLAN_NAME: Final = "plan.json"
 _MAX_FINDINGS: Final = 10  # of a part whose lines are reported
 
@@ -126,35 +121,14 @@ def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
     return part if part.fingerprint() == fingerprint else None
 
 
-@attrs.frozen
-class LocatedOutcome:
-    outcome: ContactOutcome
-    file: PlannedFile
-    row: Row
-    message: str
-
-    @property
-    def email(self) -> str:
-        """The e-mail of the row, as it is sent, or as in the file if the row cannot be sent; empty if there is none."""
-        cells = self.row.sent or self.row.cells
-        places = (at for at, code in enumerate(self.file.codes) if code == "email")
-        return self.row.email.strip() or next((text for at in places if (text := "".join(cells[at : at + 1]).strip())), "")
-
-
-def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[LocatedOutcome]:
-    """Yield outcomes of a part, ordered by index, each with its file and its row."""
-    rows, lines, files = planned_rows(part), array("Q"), list[tuple[int, PlannedFile]]()
-    for outcome in outcomes:
-        while len(lines) <= outcome.index:
-            file, row = next(rows)
-            if not files or files[-1][1] is not file:
-                files.append((len(lines), file))
-            lines.append(row.line)
-        message = str(outcome.error or "")
-        if outcome.repeats is not None and is_reject(outcome):
-            _, other = files[bisect_right(files, outcome.repeats, key=itemgetter(0)) - 1]
-            message = rejection_message(f"{other.location}: line {lines[outcome.repeats]}")
-        yield LocatedOutcome(outcome, files[-1][1], row, message)
+def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
+    """Return outcomes of a part, ordered by index, each with its file and its row."""
+    emails = {file.location: file.columns.sources["email"] for file in part.files}
+    rows = (
+        PlacedRow(row.line, row.cells, file.headers, emails[file.location], row.text, file.location)
+        for file, row in planned_rows(part)
+    )
+    return locate_outcomes(outcomes, rows)
 
 
 def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -171,19 +145,12 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str
         print([row["id"] for row in results_of(part, "journals")])  # -> []
         ```
     """
-    return describe_part(part, outcomes_of(part, journal))
+    return (found.to_dict() for found in locate(part, outcomes_of(part, journal)))
 
 
 def outcomes_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[ContactOutcome]:
     if read_part(journal, part.id, part.fingerprint()) is not None and (record := journal_of(part, journal)).exists():
         yield from record.outcomes()
-
-
-def describe_part(part: Part, outcomes: Iterable[ContactOutcome], kept: KeptColumns = NO_COLUMNS) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each outcome of a part, with the file, the line and other cells of its row."""
-    for each in locate(part, outcomes):
-        place = {"file": each.file.location, "line": each.row.line, "email": each.email}
-        yield {**place, **describe_outcome(each.outcome, each.message), **kept.pick(each.file.headers, each.row.cells)}
 
 
 def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
@@ -196,20 +163,16 @@ def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[
 
     def find() -> Iterator[Reject]:
         for part, journal in parts:
+            places = {file.location: [column for column, _ in _columns_of(file)] for file in part.files}
             for found in locate(part, filter(is_reject, journal.outcomes())):
-                values = fit_cells(found.row.cells, len(found.file.headers))
-                cells = {column: cell for (column, _), cell in zip(_columns_of(found.file), values, strict=True)}
-                outcome = found.outcome
-                yield Reject(
-                    line=found.row.line,
-                    cells=[*(cells.get(column, "") for column in columns), found.file.location],
-                    code=outcome.status.value,
-                    field=find_field(outcome),
-                    message=found.message,
-                    text=found.row.text,
+                location = str(found.row.file)
+                # A row may have more or fewer cells than columns.
+                cells = dict(zip(places[location], found.row.cells, strict=False))
+                yield attrs.evolve(
+                    found.reject(), text=found.row.text, cells=[*(cells.get(column, "") for column in columns), location]
                 )
 
-    return (*columns.values(), FILE_COLUMN), find()
+    return (*columns.values(), _FILE_COLUMN), find()
 
 
 _Column: TypeAlias = tuple[str, int]

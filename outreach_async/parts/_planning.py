@@ -10,7 +10,6 @@ import os
 import zlib
 from array import array
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -33,13 +32,7 @@ from outreach_async._plumbing import (
 )
 from outreach_async.bulk import Blank, Repeats
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Columns, File, Row, map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._rows import ExcludedPeople
-from outreach_async.importer._table import find_people, read_rows
-from outreach_async.importer._target_columns import recognise_targets
-from outreach_async.importer._unmapped import MAX_SHOWN, UnmappedColumns
+from outreach_async.importer import Columns, File, ImportJob, Row, UnmappedColumns, open_file
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.parts._stored_files import (
     FileVersion,
@@ -161,7 +154,7 @@ def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
     # All rows with one e-mail are in one part, so a row that excludes a person is in the same part as the person's other rows.
     for planned, file in (_open_piece(part, piece) for piece in part.pieces if part.repeated):
         place = f"{planned.location}: " if len(part.files) > 1 else ""
-        people = {**find_people(file, planned.columns, CheckPolicy.of(), place), **people}
+        people = {**file.find_people(planned.columns, place=place), **people}
     for piece in part.pieces:
         planned, file = _open_piece(part, piece)
         rows = _read_piece(planned, file, piece.rows, people)
@@ -183,9 +176,9 @@ def _open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
     return planned, pieces[piece.number]
 
 
-def _read_piece(planned: PlannedFile, file: File, expected: int, people: ExcludedPeople) -> Iterator[Row]:
+def _read_piece(planned: PlannedFile, file: File, expected: int, people: Mapping[int, str]) -> Iterator[Row]:
     count = 0
-    for row in read_rows(file, planned.columns, CheckPolicy.of(), people):
+    for row in file.rows(planned.columns, people=people):
         count += 1
         if count > expected:
             break
@@ -407,15 +400,17 @@ def plan(
             yield each
 
     targets = Targets(Target(workspace, campaign), list_campaigns and list_known, workspaces)
-    given = {clean_name(column): code for column, code in (overrides or {}).items()}
-    mapped = partial(_map_columns, overrides=given, targets=targets, fields=tuple(fields), ignore_unknown=ignore_unknown)
+    given, fields = dict(overrides or {}), tuple(fields)
+    unused = {*map(str.strip, given)}
     planned, counted, notes = list[PlannedFile](), list[tuple[int, int, int]](), list[str]()
     with open_temporary_file() as keys:
         index = KeyIndex(keys)
         for location in _list_locations(files):
             version = read_version(location)
             file = options.open(location, version)
-            columns = mapped(file)
+            job = ImportJob(file=file, mapping=given, ignore_unknown=ignore_unknown)
+            columns = _map_columns(job, targets, fields)
+            unused &= {*job.lacking}
             notes += (f"{file.name}: {note}" for note in file.notes)
             for number, piece in enumerate(file.split()):
                 before = index.rows
@@ -425,7 +420,7 @@ def plan(
             planned.append(PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks))
             require_version(location, version)
         flags = index.find_repeats()
-    if unused := given.keys() - {clean_name(header) for file in planned for header in file.headers}:
+    if unused:
         raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
@@ -455,19 +450,14 @@ def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> 
         yield Piece(file, number, rows, repeated := sum(own), zlib.compress(own) if repeated else b"")
 
 
-def _map_columns(
-    file: File, *, overrides: Mapping[str, str], targets: Targets, fields: tuple[WorkspaceField, ...], ignore_unknown: bool
-) -> Columns:
-    names = {*map(clean_name, file.headers)}
-    own = {column: code for column, code in overrides.items() if column in names}
-    own |= _run_here(recognise_targets(file, own, targets))[0]
+def _map_columns(job: ImportJob, targets: Targets, fields: tuple[WorkspaceField, ...]) -> Columns:
     try:
-        return map_columns(file.headers, own, fields, ignore_unknown=ignore_unknown)
+        return _run_here(job.map(targets=targets, fields=fields)).columns
     except UnmappedColumns as error:
-        rest = " ".join(column.option() for column in error.columns[MAX_SHOWN:_MAX_OPTIONS])
-        raise InvalidRequest(f"{file.name}: {error}{rest and f'; the others: {rest}'}") from None
+        rest = error.more_options(_MAX_OPTIONS)
+        raise InvalidRequest(f"{job.file.name}: {error}{rest and f'; the others: {rest}'}") from None
     except InvalidRequest as error:
-        raise InvalidRequest(f"{file.name}: {error}") from None
+        raise InvalidRequest(f"{job.file.name}: {error}") from None
 
 
 def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -10,10 +10,11 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from fnmatch import translate
 from glob import glob
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +22,7 @@ import attrs
 
 from outreach_async._plumbing import describe_problem, import_obstore, open_store
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._source import STDIN, ByteSource, StreamCopy, translate_read_errors
+from outreach_async.importer import StoredFile
 
 _OBJECT_SCHEMES: Final = ("s3", "gs", "az", "memory")
 _URL: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://", re.IGNORECASE)
@@ -37,7 +38,7 @@ class FileVersion:
 
 def parse_location(file: str | os.PathLike[str]) -> str:
     text = os.fspath(file)
-    if text == STDIN:
+    if text == "-":
         raise InvalidRequest(
             "files: expected paths or URLs, got '-' (standard input), which can be read only once; save it in a file"
         )
@@ -87,11 +88,12 @@ def read_version(location: str) -> FileVersion:
             store, key = open_store(location, "files")
             found = store.head(key)
         return FileVersion(found["size"], str(found["e_tag"]))  # every supported store has entity tags
-    with translate_read_errors(location):
-        if not Path(location).is_file():
-            Path(location).stat()  # raises an OSError with the reason if nothing is there
-            raise InvalidRequest(f"{location}: expected a regular file, got a folder, pipe or device; save the data in a file")
+    try:
         status = Path(location).stat()
+    except OSError as error:
+        raise InvalidRequest(f"{location}: {error.strerror or error}; pass a readable file") from error
+    if not S_ISREG(status.st_mode):
+        raise InvalidRequest(f"{location}: expected a regular file, got a folder, pipe or device; save the data in a file")
     return FileVersion(status.st_size, str(status.st_mtime_ns))
 
 
@@ -107,23 +109,18 @@ def changed_error(location: str) -> InvalidRequest:
     )
 
 
-def open_location(location: str, version: FileVersion) -> ByteSource:
+def open_location(location: str, version: FileVersion) -> StoredFile | str:
     require_version(location, version)
-    return ByteSource.of_stored(location, StoredObject(location, version)) if _URL.match(location) else ByteSource.of(location)
+    return StoredObject(location, version) if _URL.match(location) else location
 
 
-class StoredObject:
+class StoredObject(StoredFile):
     def __init__(self, url: str, version: FileVersion) -> None:
-        self._url = url
+        self.name = url
         self._version = version
 
     def open(self) -> BinaryIO:
-        return io.BufferedReader(_ObjectReader(self._url, self._version))
-
-    def lend_descriptor(self) -> AbstractContextManager[int]:
-        # Another process can read the copy with this descriptor.
-        with self.open() as reader:
-            return StreamCopy(reader).lend_descriptor()
+        return io.BufferedReader(_ObjectReader(self.name, self._version))
 
 
 class _ObjectReader(io.RawIOBase):

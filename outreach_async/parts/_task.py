@@ -302,7 +302,7 @@ def run_part(
 def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkReport, findings: PartFindings) -> PartReport:
     failed = filter(is_reject, journal_of(part, journal).outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
-        FailedRow(each.file.location, each.row.line, each.outcome.status.value, each.message, *each.outcome.target)
+        FailedRow(str(each.row.file), each.row.number, each.outcome.status.value, each.message, *each.outcome.target)
         for each in locate(part, failed)
     )
     return PartReport(

@@ -12,17 +12,13 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
-from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_report import FailedRows
-from outreach_async._cli.commands.importing import RunEnd
+from outreach_async._cli.commands.importing import ImportRun, RunEnd
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, Outcomes
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
-from outreach_async.importer import open_file
-from outreach_async.importer._preflight import Preflight
-from outreach_async.importer._rejects import number_record
+from outreach_async.importer import FailedRows, ImportJob, open_file
 
 ROWS = 40
 
@@ -193,9 +189,10 @@ def test_a_file_that_changed_before_a_resumed_run_leaves_the_rejects_alone(
         assert shell("import", path, *options, *journal).code == 75
     (beside,) = tmp_path.glob("*.partial.csv")
     before = beside.read_bytes()
-    job = ImportJob(file=open_file(path), journal=tmp_path / "run.db", rejects=rejects, resume=True)
+    given = {"journal": tmp_path / "run.db", "resume": True}
+    resumed = ImportRun(job=ImportJob(file=open_file(path)), options=given, rejects=rejects)
     append(path)
-    end = RunEnd(job, Screen.of(as_json=True), ROWS, number_record, "", FailedRows(), Preflight(), lambda *_told: None)
+    end = RunEnd(resumed, Screen.of(as_json=True), ROWS, "", FailedRows(), lambda *_told: None)
     with pytest.raises(InvalidRequest, match="the file changed after it was opened"), end.handled() as on_start:
         on_start(cast("Outcomes", SimpleNamespace(report=BulkReport(0, {}, 0, 0.0))))
     assert (beside.read_bytes(), rejects.exists()) == (before, False)

@@ -14,10 +14,9 @@ from support.results import read_results
 from tools.journal_child import outcome
 
 from outreach_async import Excluded, InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
-from outreach_async._cli.commands.results import open_table
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
-from outreach_async.importer._rejects import describe_outcome, is_rejects_file
+from outreach_async.importer import PlacedRow, RejectsFile, ResultsFile, RowOutcome, locate_outcomes
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
@@ -92,7 +91,7 @@ def test_an_unfinished_import_writes_beside_the_files_of_a_finished_one(
         assert path.read_bytes() == content
     assert all(f"wrote {path}, and left {kept} as it was" in done.err for path, kept in zip(beside, before, strict=True))
     assert facts(read_results(beside[0]))[0][:2] == (2, "ann@x.example")
-    assert is_rejects_file(beside[1])
+    assert RejectsFile.recognises(beside[1])
     served.service.faults.clear()
     resume = ("--resume",) if "--journal" in place else ()
     assert served("import", people, *options, *resume).code == 3  # the row without an e-mail
@@ -200,7 +199,8 @@ INVALID, REFUSED = (
     ],
 )
 def test_each_failed_row_has_a_remedy(status: str, error: OutreachError | None, expected: tuple[str | None, ...]) -> None:
-    row = describe_outcome(outcome(0, Outcome(status), error=error))
+    (found,) = locate_outcomes([outcome(0, Outcome(status), error=error)])
+    row = found.to_dict()
     assert (row["error"], row["remedy"]) == expected
 
 
@@ -226,9 +226,10 @@ def test_rows_from_a_pipe_have_record_numbers_or_lines(served: Served) -> None:
 
 
 def test_a_parquet_file_has_any_number_of_rows(tmp_path: Path) -> None:
-    with open_table(tmp_path / "a.parquet", ("record", "error"), lambda: True) as write:
+    found = outcome(0, Outcome.UNKNOWN)
+    with ResultsFile(tmp_path / "a.parquet") as results:
         for number in range(10_001):
-            write({"record": number, "error": "\ud800"})
+            results.add(RowOutcome(found, PlacedRow(number, unit="record"), "\ud800"))
     assert [row["record"] for row in read_results(tmp_path / "a.parquet")] == [*range(10_001)]
 
 

@@ -19,8 +19,7 @@ from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
 from outreach_async.bulk import Repeats
 from outreach_async.fake.behaviour import PRESETS
-from outreach_async.importer import FORMATS
-from outreach_async.importer._checks import CHECKS
+from outreach_async.importer import FORMATS, CheckPolicy
 from outreach_async.store.ledger import Changed
 
 HEAVY = {"anyio", "asyncio", "cattrs", "httpx", "importlib.metadata", "jinja2", "msgspec", "rich", "sqlite3", "ssl"}
@@ -120,7 +119,7 @@ def choices(name: str, option: str) -> tuple[str, ...]:
         ("audit", "--format", REPORT_FORMATS),
         ("brief", "--format", BRIEF_FORMATS),
         ("history show", "--by", get_args(Kind)),
-        ("import", "--check", tuple(CHECKS)),
+        ("import", "--check", tuple(CheckPolicy.of().levels)),
         ("serve", "--behaviour", tuple(PRESETS)),
         ("audit", "--output", tuple(SUFFIXES)),
         ("brief", "--output", tuple(suffix for suffix, form in SUFFIXES.items() if form in BRIEF_FORMATS)),

@@ -16,13 +16,10 @@ from pyarrow import parquet
 from support.cli import Served, connection_options, save_contacts, serve_in_thread, start_command, wait_for_end
 
 from outreach_async import Request, Target
-from outreach_async._cli.commands.import_job import ImportJob
 from outreach_async._plumbing import Targets
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
-from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._target_columns import with_ids
+from outreach_async.importer import CheckPolicy, ImportJob, MappedFile, map_columns, open_file
 from outreach_async.store.journal import Journal
 
 PEOPLE = (
@@ -203,16 +200,15 @@ def test_an_unknown_name_is_a_finding_and_its_rows_are_rejected(served: Served) 
 
 def test_a_row_that_was_not_checked_keeps_its_names() -> None:
     columns = map_columns(["email", "Campaign"], {"Campaign": "campaign"})
-    row = Row(2, ("a@x.example", "Spring"), columns=columns, sent=("a@x.example", "Spring"))
+    file = open_file(io.BytesIO(b"email,Campaign\na@x.example,Spring\n"), format="csv")
     unlisted: Any = Targets(Target("space_1"), lambda _workspace: pytest.fail("listed"))
-    assert [*with_ids([row], columns, unlisted)] == [row]
+    assert [row["campaign"] for row in MappedFile(file, columns, CheckPolicy.of(), unlisted).rows()] == ["Spring"]
 
 
-def test_a_row_whose_cells_are_sent_as_they_are_has_ids_too() -> None:
+async def test_a_row_whose_cells_are_sent_as_they_are_has_ids_too() -> None:
     file = open_file(io.BytesIO(b"email,Workspace,City\na@a.example,acme,NULL\n"), format="csv")
-    job = ImportJob(file=file, checks=CheckPolicy.of(["cells=off"]))
-    columns = map_columns(file.headers, {"Workspace": "workspace"})
-    (row,) = job.guard(columns, Targets(workspaces={"acme": "space_1"}), {})
+    job = ImportJob(file=file, overrides={"Workspace": "workspace"}, checks=CheckPolicy.of(["cells=off"]))
+    (row,) = (await job.map(targets=Targets(workspaces={"acme": "space_1"}))).rows()
     assert (row["workspace"], row["city"]) == ("space_1", "NULL")
 
 

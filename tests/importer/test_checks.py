@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 
 import phonenumbers
 import pytest
 from email_validator import EmailNotValidError, validate_email
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support import files
 from support.files import read_cells, refused
 
-from outreach_async._plumbing import Change, find_odd
+from outreach_async._plumbing import find_odd
 from outreach_async.errors import Excluded, InvalidRequest
-from outreach_async.importer import Columns, map_columns
+from outreach_async.fake._create_contact import find_country_code, is_state
+from outreach_async.importer import CheckPolicy, Columns, RowFinding, map_columns, open_file
 from outreach_async.importer import _checks as checks
-from outreach_async.importer._checks import CHECKS, LINTS, CheckPolicy
+from outreach_async.importer._checks import CHECKS, LINTS
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._rows import Block, Record, RowFinding, RowReader
 
 # Policy.
 
@@ -200,6 +202,14 @@ def test_all_countries_are_known_and_their_names_are_unique() -> None:
     assert len(names) == sum(
         len({fold_name(name) for name in line.split("\t")[2:]}) for line in checks._read_table("countries.tsv").splitlines()
     )
+
+
+def test_every_name_that_passes_a_check_is_accepted_by_a_strict_service() -> None:
+    countries = [line.split("\t") for line in checks._read_table("countries.tsv").splitlines()]
+    names = {name for code, _, *names in countries for name in (code, *names)}
+    assert [name for name in names if not checks.check_country(name) and not find_country_code(name)] == []
+    for country, *texts in (line.split("\t") for line in checks._read_table("states.tsv").splitlines()):
+        assert [text for text in texts if not is_state(text, country)] == []
 
 
 def test_states_are_checked_for_the_countries_that_have_a_list() -> None:
@@ -433,21 +443,23 @@ def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() 
         assert [each.check for each in read.findings.get(0, ())] == found
 
 
-def test_an_error_cell_in_a_column_of_consent_is_a_finding_and_excludes_nobody() -> None:
-    columns = map_columns(["email", "Unsubscribed", "Opted out"])
-    rows = [("a@a.example", "", ""), ("b@b.example", "", "yes")]
-    issues = ((1, Change.of_error()), (1, Change.of_number("7")))
-    block = Block.of([Record(line, cells, issues=issues) for line, cells in enumerate(rows, 2)])
-    reader = RowReader(columns, CheckPolicy.of())
-    read = reader.read(block)
-    assert [row.excluded for row in read.rows()] == [None, "column 'Opted out' says 'yes'"]
-    assert reader.find_excluded(block) == [(1, "b@b.example")]
-    again = RowReader(columns, CheckPolicy.of(), {hash("a@a.example"): "line 9"}).read(block)
-    assert again.row(0).excluded == "same address as line 9, whose person must not be written to"
-    ((check, level, _, reason, message),) = read.findings[0]
-    assert (check, level, reason) == ("consent", "warn", "an error in column 'Unsubscribed'")
-    what = "column 'Unsubscribed': the cell's value is an error such as #N/A, which excludes nobody"
-    assert message == f"{what}; fix the formula, or clear the cell"
+def test_an_error_excludes_in_a_column_of_consent_of_any_format() -> None:
+    # In another column, such as that of a formula beside it, an error says nothing.
+    header = [files.text(name) for name in ("email", "Unsubscribed", "city")]
+    sheet = files.sheet_of([header, [files.text("a@a.example"), files.error("#REF!"), files.error()]])
+    for content, kind in (b"email,Unsubscribed,city\na@a.example,#REF!,#N/A\n", "csv"), (files.workbook({"A": sheet}), "xlsx"):
+        file = open_file(BytesIO(content), format=kind)
+        (row,) = file.rows(columns := map_columns(file.headers))
+        assert (row.excluded or "").startswith("column 'Unsubscribed'")
+        assert [*file.find_people(columns).values()] == ["line 2"]
+
+
+def test_columns_without_an_email_are_refused_when_rows_are_read() -> None:
+    file = open_file(BytesIO(b"City\nLyon\n"), format="csv")
+    columns = Columns(("City",), ("city",))
+    assert refused(lambda: [*file.rows(columns)]) == (
+        "columns: expected a column that maps to 'email', which every contact needs, got none; map one"
+    )
 
 
 def test_the_first_column_of_a_field_that_has_a_value_counts() -> None:

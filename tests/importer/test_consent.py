@@ -8,10 +8,9 @@ import pytest
 from support.exports import EXPORTS, write_export
 from support.tables import check_rows
 
-from outreach_async.importer import map_columns, open_file
+from outreach_async.importer import UnmappedColumns, map_columns, open_file
 from outreach_async.importer._consent import find_exclusion, guess_kinds, is_about_telephones, load_consent_headers
 from outreach_async.importer._known_exports import load_common_fields, load_exports
-from outreach_async.importer._unmapped import UnmappedColumns
 from outreach_async.models import WorkspaceField
 
 CELLS = {

@@ -13,13 +13,7 @@ from support.examples import scaled
 from outreach_async import Outcome
 from outreach_async.client import OutreachClient
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.fake._create_contact import find_country_code, is_state
-from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer import _checks as checks
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._preflight import run_preflight
-from outreach_async.importer._rows import RowReader
-from outreach_async.importer._table import read_blocks
+from outreach_async.importer import ImportJob, Row, open_file
 from outreach_async.models import STANDARD_FIELDS
 
 KEY = "key_1"
@@ -111,32 +105,19 @@ def files(draw: st.DrawFn) -> list[list[str]]:
     return rows
 
 
-def test_every_name_that_passes_a_check_is_accepted_by_a_strict_service() -> None:
-    countries = [line.split("\t") for line in checks._read_table("countries.tsv").splitlines()]
-    names = {name for code, _, *names in countries for name in (code, *names)}
-    assert [name for name in names if not checks.check_country(name) and not find_country_code(name)] == []
-    for country, *texts in (line.split("\t") for line in checks._read_table("states.tsv").splitlines()):
-        assert [text for text in texts if not is_state(text, country)] == []
-
-
 async def check_judgement(table: list[list[str]], behaviour: Behaviour) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(table)
     file = open_file(io.BytesIO(text.getvalue().encode("utf-8", "surrogatepass")), format="csv", encoding="utf-8")
-    columns, policy = map_columns(file.headers), CheckPolicy.of()
-    reader = RowReader(columns, policy, finds_all=True)
-    judged = {
-        row.line: (row, read.findings.get(at, ()))
-        for read in map(reader.read, read_blocks(file, columns, 500))
-        for at, row in enumerate(read.rows())
-    }
+    mapped = await ImportJob(file=file).map()
+    judged = {row.line: (row, findings) for row, findings in file.check(mapped.columns)}
     refused = list[int]()
-    await run_preflight(file, columns, policy, tell=lambda row, _error: refused.append(row.line))
+    await mapped.check(on_unsent=lambda row, _error: refused.append(row.line))
     service = FakeService(behaviour=behaviour)
     service.add_workspace("space_1")
     service.add_owner_key("space_1", key=KEY)
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
-    run = client.contacts.create_many(file.rows(columns), duplicates="overwrite", stop_after_rejects=None, order="input")
+    run = client.contacts.create_many(mapped.rows(), duplicates="overwrite", stop_after_rejects=None, order="input")
     async with client, run as outcomes:
         async for outcome in outcomes:
             row = outcome.contact

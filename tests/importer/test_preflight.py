@@ -6,18 +6,14 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async._plumbing import Targets
 from outreach_async.bulk import Repeats
 from outreach_async.errors import Excluded, OutreachError
-from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._preflight import EmailIndex, Preflight, run_preflight
-from outreach_async.importer._table import read_rows
-from outreach_async.importer._target_columns import with_ids
+from outreach_async.importer import CheckPolicy, ImportJob, MappedFile, Preflight, Row, open_file
 
 ADDRESSES = st.sampled_from(
     ["a@a.example", "A@a.example", "b@b.example", "", "a@@a.example", " ", "info@gamil.com", "ü@b.example"]
@@ -32,24 +28,21 @@ def table(rows: Iterable[Sequence[str]]) -> io.BytesIO:
     return io.BytesIO(text.getvalue().encode())
 
 
+async def mapped(rows: Iterable[Sequence[str]], *checks: str, **overrides: str) -> MappedFile:
+    return await ImportJob(file=open_file(table(rows), format="csv"), overrides=overrides, checks=CheckPolicy.of(checks)).map()
+
+
 async def preflight_of(
     rows: Iterable[Sequence[str]], *checks: str, repeats: Repeats = "serial"
 ) -> tuple[Preflight, list[tuple[Row, OutreachError]]]:
-    file = open_file(table(rows), format="csv")
     refused: list[tuple[Row, OutreachError]] = []
-    found = await run_preflight(
-        file,
-        map_columns(file.headers),
-        CheckPolicy.of(checks),
-        repeats=repeats,
-        tell=lambda row, error: refused.append((row, error)),
-    )
-    return found, refused
+    file = await mapped(rows, *checks)
+    return await file.check(repeats=repeats, on_unsent=lambda row, error: refused.append((row, error))), refused
 
 
 def counts(found: Preflight) -> dict[str, int]:
     """Return the number of findings of each check."""
-    groups = found.findings.ordered()
+    groups = [*found.findings]
     return {
         check: sum(group.count for group in groups if group.key.check == check) for check in {each.key.check for each in groups}
     }
@@ -57,7 +50,7 @@ def counts(found: Preflight) -> dict[str, int]:
 
 def examples_of(found: Preflight) -> list[tuple[int, str]]:
     """Return the line and the message of each example of the only group."""
-    (group,) = found.findings.ordered()
+    (group,) = found.findings
     return [(example["line"], example["message"]) for example in group.examples]
 
 
@@ -84,14 +77,14 @@ async def test_sent_refused_and_superseded_rows_add_up_to_all_rows(
     repeats=st.sampled_from(REPEATS),
 )
 async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[str, bool]], repeats: Repeats) -> None:
-    file = open_file(table([(email, "yes" if out else "") for email, out in rows]), format="csv")
-    columns, policy, told = map_columns(file.headers, {"country": "opt_out"}), CheckPolicy.of(), dict[int, str]()
+    checked, told = await mapped([(email, "yes" if out else "") for email, out in rows], country="opt_out"), dict[int, str]()
 
     def tell(row: Row, error: OutreachError) -> None:
         if isinstance(error, Excluded):
             told[row.line] = str(error)
 
-    found = await run_preflight(file, columns, policy, repeats=repeats, tell=tell)
+    found = await checked.check(repeats=repeats, on_unsent=tell)
+    file, columns = checked.file, checked.columns
     addresses = [email.removeprefix("Ann <").rstrip(">") for email, _ in rows]
     people = dict[str, int]()
     for line, (address, (_, is_out)) in enumerate(zip(addresses, rows, strict=True), 2):
@@ -128,7 +121,7 @@ async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> N
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
     found, _ = await preflight_of([(f"p{at}@a.example", "Germny" if at % 2 else "US") for at in range(2500)])
-    (group,) = found.findings.ordered()
+    (group,) = found.findings
     assert (group.key.check, group.count, [example["line"] for example in group.examples]) == ("country", 1250, [3, 5, 7])
     assert "did you mean 'DE'?" in group.examples[0]["message"]
 
@@ -147,7 +140,7 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
         (5, "email: same address as line 2"),
     ]
     assert (found.sent, found.refused, counts(found)) == (2, 4, {})
-    assert (found.find_number(3), found.find_number(99)) == (("line", 5), None)
+    assert (found.find_number(3), found.find_number(99)) == (5, None)
     assert counts((await preflight_of(rows, "repeat=off"))[0]) == {}
     rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
     for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
@@ -163,24 +156,34 @@ async def test_an_unreadable_row_is_refused_with_its_error() -> None:
 @pytest.mark.parametrize(("count", "length", "chunks"), [(1250, 0, [0, 500, 1000]), (100, 100_000, [0, 42, 84])])
 async def test_progress_is_shown_and_few_long_rows_are_held_at_a_time(count: int, length: int, chunks: list[int]) -> None:
     rows = [(f"p{at}@a.example", "x" * length) for at in range(count)]
-    file, shown = open_file(table(rows), format="csv"), list[int]()
-    await run_preflight(file, map_columns(file.headers), CheckPolicy.of(["off"]), show=shown.append)
+    shown = list[int]()
+    await (await mapped(rows, "off")).check(on_progress=shown.append)
     assert shown == chunks
 
 
 async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
     file = open_file(io.BytesIO(b"email,Campaign,country\na@a.example,Sprnig,Germny\n"), format="csv")
-    refused: list[str | None] = []
-    columns, policy = map_columns(file.headers, {"Campaign": "campaign"}), CheckPolicy.of(["error"])
-    await run_preflight(file, columns, policy, targets=Targets(), tell=lambda _row, error: refused.append(str(error)))
-    sent = with_ids(read_rows(file, columns, policy), columns, Targets())
-    assert refused == [row.fault for row in sent] != []
+    checked = await ImportJob(file=file, overrides={"Campaign": "campaign"}, checks=CheckPolicy.of(["error"])).map()
+    refused: list[str] = []
+    await checked.check(on_unsent=lambda _row, error: refused.append(str(error)))
+    assert refused == [row.fault for row in checked.rows()] != []
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=30))
-def test_every_duplicate_is_found_with_the_first_row_of_its_email(emails: list[str]) -> None:
-    seen = EmailIndex()
-    seen.add(range(len(emails)), emails)
-    pairs = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
-    assert [*seen.repeats()] == pairs
-    assert seen.count() == len(pairs)
+async def test_every_duplicate_is_found_with_the_first_row_of_its_email(letters: list[str]) -> None:
+    emails, told = [f"{letter}@a.example" for letter in letters], list[tuple[int, str]]()
+    checked = await mapped([(email, "") for email in emails])
+    found = await checked.check(on_finding=lambda line, finding, _cells: told.append((line, finding.message)))
+    first = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
+    assert told == [(line + 2, f"email: same address as line {at + 2}") for line, at in first]
+    assert found.repeated == len(told)
+
+
+async def test_the_rows_of_a_stream_with_a_journal_are_numbered_by_their_position() -> None:
+    file = attrs.evolve(
+        open_file(table([("a@a.example", "x\ny"), ("bad", ""), ("a@a.example", "")]), format="csv"), unit="record"
+    )
+    checked = await ImportJob(file=file).map()
+    found = await checked.check(repeats="error")
+    assert {example["record"] for group in found.findings for example in group.examples} == {1, 2}
+    assert (found.find_place(1), [row.line for row in checked.rows()]) == ("record 2", [1, 2, 3])

@@ -21,8 +21,6 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import File, RejectsFile, Row, is_reject, map_columns, open_file, reject, rejects_of, spooled_rejects
-from outreach_async.importer._rejects import export_rejects, find_field, write_rejects
-from outreach_async.importer._rows import RowNumber
 
 KEY = "key_1"
 
@@ -54,14 +52,12 @@ def answered(words: str, body: bytes = b"") -> StatusError:
     ],
 )
 def test_the_field_is_the_one_named_by_the_check_or_the_service(error: OutreachError, field: str) -> None:
-    assert find_field(rejected(error)) == field
+    assert reject(2, [], rejected(error)).field == field
 
 
 def test_a_duplicate_row_names_the_line_of_the_first() -> None:
     outcome = unsent_outcome(7, None, Outcome.REJECTED, InvalidRequest("email: same address as row 3; leave one out"), 3)
-    assert reject(12, ["x"], outcome, lambda index: RowNumber("line", index + 2)).message.startswith(
-        "email: same address as line 5; "
-    )
+    assert reject(12, ["x"], outcome, lambda index: f"line {index + 2}").message.startswith("email: same address as line 5; ")
     assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
     assert reject(12, ["x"], outcome).field == "email"
     assert not is_reject(unsent_outcome(1, None, Outcome.NOT_APPLIED, None, 0))
@@ -106,7 +102,8 @@ def import_faults(file: File, folder: Path) -> tuple[list[Row], list[Row]]:
     outcomes = (attrs.evolve(by_line[line], index=at) for at, line in enumerate(lines) if line in by_line)
     written = path.read_bytes()
     mapping = {header: code for header, code, _ in columns.decisions()}
-    write_rejects(path, file.headers, rejects_of(file, outcomes, mapping=mapping))
+    with RejectsFile(path, file.headers) as rejects:
+        rejects.replace(rejects_of(file, outcomes, mapping=mapping))
     assert path.read_bytes() == written  # a journal has the outcomes alone, and the file is read again
     return [row for row, _ in refused], list(open_file(path).rows(columns))
 
@@ -221,17 +218,17 @@ def test_only_the_owner_can_read_a_new_rejects_file(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == mode
 
 
-def test_a_rejects_file_can_be_cleared(tmp_path: Path) -> None:
-    with RejectsFile(tmp_path / "rejects.csv", ["email"]) as file:
+def test_the_rows_of_a_rejects_file_can_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "rejects.csv"
+    with RejectsFile(path, ["email"]) as file:
+        file.add(reject(2, ["bad" * 9], rejected(InvalidRequest("email: bad"))))
+        file.replace([reject(3, ["no"], rejected(InvalidRequest("email: no")))])
+        assert file.rows == 1
+    assert [list(cells) for _, cells, _ in open_file(path).records()] == [["no"]]
+    with RejectsFile(path, ["email"]) as file:
         file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
-        file.clear()
-        assert file.rows == 0
-        file.add(reject(3, ["no"], rejected(InvalidRequest("email: no"))))
-    assert [list(cells) for _, cells, _ in open_file(tmp_path / "rejects.csv").records()] == [["no"]]
-    with RejectsFile(tmp_path / "rejects.csv", ["email"]) as file:
-        file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
-        file.clear()
-    assert (tmp_path / "rejects.csv").read_bytes() == b"email,_row,_code,_field,_message,_text\r\n"
+        file.replace(())
+    assert path.read_bytes() == b"email,_row,_code,_field,_message,_text\r\n"
 
 
 def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -> None:
@@ -258,10 +255,6 @@ async def test_the_rejects_of_a_lost_input_are_restored_from_the_journal(tmp_pat
     journal = Journal(tmp_path / "run.db", inline=True)
     await client.contacts.create_many(rows, journal=journal, spool=True)
     headers, found = spooled_rejects(journal)
-    assert export_rejects(tmp_path / "rejects.csv", None, journal) == 3
-    assert (tmp_path / "rejects.csv").read_text(encoding="utf-8").splitlines()[
-        0
-    ] == "email,custom_1,city,_row,_code,_field,_message,_text"
     assert headers == ("email", "custom_1", "city")
     assert [(each.line, list(each.cells), each.field) for each in found] == [
         (1, ["bad", "Gold", ""], "email"),

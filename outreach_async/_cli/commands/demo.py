@@ -13,9 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from outreach_async._cli.commands.auditing import show
-from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_report import FailedRows, list_outcomes, print_report
-from outreach_async._cli.commands.importing import run_import
+from outreach_async._cli.commands.importing import ImportRun, list_outcomes, print_failed, print_report, run_import
 from outreach_async._cli.demo_data import CAMPAIGN, OWNER_KEY, WORKSPACES, change_contacts, create_demo_world, demo_contacts
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
@@ -25,7 +23,7 @@ from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.bulk import BulkReport
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import open_file
+from outreach_async.importer import FailedRows, ImportJob, open_file
 
 _MAX_TASKS: Final = 2
 _NO_DKIM: Final = "OA102"
@@ -70,15 +68,12 @@ async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         for path in paths:  # the files of two nights, with one ledger; only the progress is shown
-            job = ImportJob(
-                file=open_file(path),
-                campaign=CAMPAIGN,
-                duplicates="overwrite",
-                ledger=path.with_name("contacts.ledger") if _CAN_LOCK else None,
-            )
+            ledger = path.with_name("contacts.ledger") if _CAN_LOCK else None
+            upload = {"campaign": CAMPAIGN, "duplicates": "overwrite", "ledger": ledger}
+            run = ImportRun(job=ImportJob(file=open_file(path)), options=upload)
             silent = attrs.evolve(screen, as_json=True, console=None)
             code = await run_import(
-                client, job, silent, lambda report, failed, _: imports.append((report, failed)), lists_rows=False
+                client, run, silent, lambda report, failed, _: imports.append((report, failed)), lists_rows=False
             )
             if code == INTERRUPTED:  # pragma: no cover - run, but coverage loses track after a cancelled group
                 print_report(screen, imports[-1][0], None, None)
@@ -104,7 +99,7 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
         for title, (report, failed) in zip(titles, imports, strict=True):
             _announce(screen, f"{title}, into {CAMPAIGN} of {WORKSPACES[0]}")
             print_report(screen, report, None, None)
-            failed.print(screen, 0)
+            print_failed(screen, failed, 0)
         _announce(screen, "The first audit")
         show(screen, audited)
     else:

@@ -11,9 +11,9 @@ import attrs
 
 from outreach_async._cli.output import Screen
 from outreach_async.errors import format_count, shorten
-from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, RowGroup, RowKey
-from outreach_async.importer._rejects import ANSWER_PREFIX
+from outreach_async.importer import RowGroup
 
+_MAX_EXAMPLES: Final = 3  # of a group
 _LEAST: Final = 3  # lines of each kind of groups, however many lines the others take
 _MAX_SILENT: Final = 10  # groups on stderr, if nothing else is printed
 _MAX_HEIGHT: Final = 2  # lines of a terminal for one line of text
@@ -36,7 +36,7 @@ class Shown:
         return [self.heading, *(f"  {text}" for text in self.examples[:few])] if few else [f"{self.heading}; first: {self.first}"]
 
 
-def show_finding(group: RowGroup[FindingKey]) -> Shown:
+def show_finding(group: RowGroup[Any]) -> Shown:
     check, level, field, _ = group.key
     name = f"{_LEVELS.get(level, level)}: {check}"
     reason, examples = _find_common(group)
@@ -46,7 +46,7 @@ def show_finding(group: RowGroup[FindingKey]) -> Shown:
     return Shown(group.count, heading, _number(first), examples, _join(name, _number(first), first["message"]))
 
 
-def show_rows(group: RowGroup[RowKey]) -> Shown:
+def show_rows(group: RowGroup[Any]) -> Shown:
     status, code, field, _ = group.key
     reason, examples = _find_common(group)
     named = reason if not field or reason.startswith(field) else f"{field}: {reason}"
@@ -59,7 +59,7 @@ def show_rows(group: RowGroup[RowKey]) -> Shown:
 
 def _find_common(group: RowGroup[Any]) -> tuple[str, list[str]]:
     """Return the reason of a group, and lines with what its examples do not have in common."""
-    texts = [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{group.key.field}: ") for each in group.examples]
+    texts = group.messages
     places = [(_number(each), each.get("email")) for each in group.examples]
     if group.common is not None:
         return texts[0], ["; ".join(_join(*place) for place in places)]
@@ -85,7 +85,7 @@ def print_groups(screen: Screen, groups: Sequence[Shown], noun: str, where: str,
             screen.warn(line)
         return
     room = screen.room(reserve)
-    for few in (MAX_EXAMPLES, 1, 0):
+    for few in (_MAX_EXAMPLES, 1, 0):
         lines = [fit_line(screen, line) for each in groups for line in each.lines(few)]
         if room is None or sum(map(screen.height, lines)) <= max(room, _LEAST):
             break

@@ -10,11 +10,10 @@ import attrs
 import click
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.results import open_csv
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.process import OK
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import atomic_file, require_module
+from outreach_async._plumbing import atomic_file, open_csv, require_module
 from outreach_async.audit.history import TEXT_COLUMNS, History, Kind
 from outreach_async.audit.reports import format_time
 from outreach_async.errors import format_count

@@ -14,25 +14,23 @@ import click
 
 from outreach_async import Target
 from outreach_async._cli.commands.grouped import print_groups, show_rows
-from outreach_async._cli.commands.import_report import note_report, print_report
-from outreach_async._cli.commands.results import NO_RESULTS, is_results_file, write_results
-from outreach_async._cli.commands.run_files import settled
+from outreach_async._cli.commands.importing import NO_RESULTS, note_report, print_report
+from outreach_async._cli.commands.run_files import open_output, settled
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
-from outreach_async._cli.files import FileUse, explain_write_errors, require_writable
+from outreach_async._cli.files import FileUse, require_writable
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import TARGET_FIELDS, Targets, is_url, require_module
 from outreach_async.errors import format_count
-from outreach_async.importer import parse_overrides
-from outreach_async.importer._groups import MAX_EXAMPLES, Groups, RowKey, find_reason
-from outreach_async.importer._rejects import ANSWER_PREFIX, KeptColumns
+from outreach_async.importer import FailedRows, ResultsFile, parse_overrides
 from outreach_async.models import ID_PREFIXES, Campaign, WorkspaceField
 from outreach_async.parts import Connection, ImportPlan, ImportReport, plan
-from outreach_async.parts._folder import describe_part, outcomes_of
+from outreach_async.parts._folder import locate, outcomes_of
 from outreach_async.parts._stored_files import expand_pattern
 
 _AFTER_FAILURES: Final = 4  # lines that follow the failed rows
+_MAX_EXAMPLES: Final = 3  # findings
 _LOCAL: Final = "local"
 _CONFLICTS: Final = {
     "rejects": "remove --rejects, and run outreach-async report {journal} --rejects {path} after the import",
@@ -57,7 +55,7 @@ def import_in_parts(
     locations = expand_pattern(str(files))
     require_writable(
         *(FileUse.of("FILE", Path(location)) for location in locations if not is_url(location)),
-        FileUse.of_run("--results", settings["results"], is_results_file),
+        FileUse.of_run("--results", settings["results"], ResultsFile.recognises),
         force=settings["force"],
     )
     screen, refused = options.screen(), refused_workspaces(options)
@@ -83,8 +81,9 @@ def import_in_parts(
             if code in TARGET_FIELDS:
                 screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
     screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
-    kept = KeptColumns(settings["keeps"], *(file.headers for file in made.files))
-    with _written_results(screen, made, settings, kept), _open_cluster(scheduler) as cluster:
+    path = settings["results"]
+    results = ResultsFile(path, settings["keeps"], [file.headers for file in made.files]) if path else None
+    with _written_results(screen, made, settings["journal"], results), _open_cluster(scheduler) as cluster:
         rate = options.own_rates.get(connection.workspace, options.rate)
         report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
     return _print_end(screen, report, made.rows, settings)
@@ -97,7 +96,7 @@ def _print_end(screen: Screen, report: ImportReport, rows: int, settings: Mappin
     if report.findings:
         found = format_count(report.findings, "finding")
         screen.print_line(f"warning: cells: {found}; these values were left out or may be wrong")
-    for finding in report.first_findings[:MAX_EXAMPLES]:
+    for finding in report.first_findings[:_MAX_EXAMPLES]:
         screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
     screen.print_result(report.to_dict())
     return exit_code_of_rows(report.outcomes, report.repeats)
@@ -105,14 +104,13 @@ def _print_end(screen: Screen, report: ImportReport, rows: int, settings: Mappin
 
 def _print_failures(screen: Screen, report: ImportReport, journal: str) -> None:
     """Print the reasons of the failed rows that the reports of the parts list, which are the first of each part."""
-    groups: Groups[RowKey] = Groups()
+    failed = FailedRows()
     for row in report.failures:
-        if group := groups.add(RowKey(row.status, None, "", find_reason(ANSWER_PREFIX.sub("", row.message))), row.message):
-            group.keep(0, {"file": row.file, "line": row.line, "message": row.message})
+        failed.add_message(row.status, row.message, {"file": row.file, "line": row.line, "message": row.message})
     if not screen.is_silent:
-        print_groups(screen, [*map(show_rows, groups.ordered())], "row", "--rejects FILE", _AFTER_FAILURES)
-    if report.failed > groups.count:
-        more = f"{report.failed - groups.count:,} more failed rows"
+        print_groups(screen, [*map(show_rows, failed.failures)], "row", "--rejects FILE", _AFTER_FAILURES)
+    if report.failed > failed.failures.count:
+        more = f"{report.failed - failed.failures.count:,} more failed rows"
         screen.print_line(f"... and {more}; list all: outreach-async report {shlex.quote(journal)} --rejects FILE", wrap=False)
 
 
@@ -130,18 +128,17 @@ def _run(
 
 
 @contextmanager
-def _written_results(screen: Screen, made: ImportPlan, settings: Mapping[str, Any], kept: KeptColumns) -> Iterator[None]:
+def _written_results(screen: Screen, made: ImportPlan, journal: str, results: ResultsFile | None) -> Iterator[None]:
     """Write the results of all parts to one file when the block ends, or those so far if it raises."""
-    path: Path | None = settings["results"]
-    with settled(screen, {"--results": path}) as state:
+    with settled(screen, {"--results": results.path if results else None}) as state:
         try:
             yield
             state.is_finished = True
         finally:
-            if path is not None:
-                with explain_write_errors("--results", path):
-                    parts = ((None, describe_part(part, outcomes_of(part, settings["journal"]), kept)) for part in made.parts)
-                    write_results(path, parts, lambda: state.is_finished, kept)
+            with open_output("--results", results, state) as add:
+                for part in made.parts if results else ():
+                    for found in locate(part, outcomes_of(part, journal)):
+                        add(found)
 
 
 def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import shlex
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -16,29 +19,9 @@ import click
 
 from outreach_async import Outcome, Target
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_job import ImportJob
-from outreach_async._cli.commands.import_options import FileRows, read_campaign, require_files, require_fitting
-from outreach_async._cli.commands.import_report import (
-    FailedRows,
-    list_outcomes,
-    note_report,
-    print_columns,
-    print_findings,
-    print_ledger,
-    print_notes,
-    print_report,
-)
-from outreach_async._cli.commands.remedies import Remedy, print_remedies
-from outreach_async._cli.commands.results import write_results
-from outreach_async._cli.commands.run_files import (
-    RunState,
-    WriteOutcome,
-    open_findings,
-    open_rejects,
-    open_run_results,
-    settle_partial_files,
-    settled,
-)
+from outreach_async._cli.commands.grouped import fit_line, print_groups, show_finding, show_rows
+from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_output, settle_partial_files, settled
+from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -52,37 +35,64 @@ from outreach_async._cli.process import (
 )
 from outreach_async._cli.settings import ImportSettings
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._plumbing import TARGET_FIELDS, WHOLE_INPUT, Targets, atomic_write, partial_path, show_name, unsent_outcome
+from outreach_async._plumbing import WHOLE_INPUT, Rereadable, Targets, partial_path, require_id, show_name, trim, unsent_outcome
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
-from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, OutreachError, format_count
-from outreach_async.importer import Columns, File, RejectsFile, Row, columns_for, open_file, parse_overrides, rejects_of
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._columns import can_map_all
-from outreach_async.importer._consent import CONSENT_CODES
-from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._mapping_file import (
-    apply_mapping,
-    decisions_in_order,
-    draft_text,
-    mapping_text,
-    merge_mappings,
+from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count, shorten
+from outreach_async.importer import (
+    IGNORE,
+    CheckPolicy,
+    Columns,
+    FailedRows,
+    File,
+    FindingsFile,
+    ImportJob,
+    InputChanged,
+    MappedFile,
+    Preflight,
+    RejectsFile,
+    Remedy,
+    ResultsFile,
+    Row,
+    RowOutcome,
+    UnmappedColumns,
+    is_mapping,
+    is_reject,
+    open_file,
+    parse_overrides,
     read_mapping,
+    reject,
+    rejects_of,
+    results_of,
+    spooled_rejects,
 )
-from outreach_async.importer._preflight import OnRejected, Preflight, run_preflight
-from outreach_async.importer._rejects import FindNumber, describe_outcomes, export_rejects, locate_outcomes, number_record
-from outreach_async.importer._rows import RowUnit
-from outreach_async.importer._source import STDIN, InputChanged
-from outreach_async.importer._target_columns import REASON, recognise_targets
-from outreach_async.importer._unmapped import UnmappedColumns
+from outreach_async.models import ID_PREFIXES
 
 if TYPE_CHECKING:
-    from outreach_async.bulk import Outcomes
+    from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
+    from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
 
 _AFTER_FINDINGS: Final = 18  # lines that may follow the findings
 _AFTER_DRY_RUN: Final = 8
 _MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
 _FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
+_MAX_TARGETS: Final = 20
+_MAX_NOTES: Final = 3
+_MAX_NAME: Final = 30  # characters of a column name in a list
+_MAX_ITEMS: Final = 60
+_MAX_ROWS: Final = 5  # of the table of outcomes
+_TABLE_EDGES: Final = 4  # lines of a table besides its rows
+_LEAST: Final = 3
+_AFTER_TARGETS: Final = 10
+_AFTER_OUTCOMES: Final = 20  # lines that may follow the outcomes
+_OPTIONS: Final = frozenset(
+    {
+        *("blank", "campaign", "changed", "concurrency", "duplicates", "earlier", "journal", "ledger", "max_age", "repeats"),
+        *("resume", "stop_after_rejects"),
+    }
+)
+"""The options of `create_many` that the command has under the same name."""
+NO_RESULTS: Final = "--keep: copies columns into a results file; pass --results FILE, too."
 
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
@@ -120,300 +130,415 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
         from outreach_async._cli.connection import refused_workspaces
 
         refused = refused_workspaces(options)
-    job = _create_job(open_input, file, settings, names, refused)
-    return run_async(partial(_check_file if dry_run else _import_file, options, job))
+    run = _create_run(open_input, file, settings, names, refused)
+    return run_async(partial(_check_file if dry_run else _import_file, options, run))
 
 
-def _create_job(
+def read_campaign(value: str | None) -> str | None:
+    """Return the id or the name in the option `--campaign`, without blanks around it."""
+    name = value and trim(value)
+    if value is None or (name and not name.startswith(tuple(ID_PREFIXES.values()))):
+        return name or None
+    return require_id("--campaign", value, "campaign", "pass the id or the name of a campaign, or omit the option")
+
+
+def require_fitting(settings: ImportSettings) -> None:
+    """Check that no option conflicts with another, and that each has those that it needs."""
+    journal, ledger, repeats, dry_run = settings["journal"], settings["ledger"], settings["repeats"], settings["dry_run"]
+    unknown, ignores, no_ledger = settings["earlier"] == "unknown", settings["changed"] == "ignore", settings["ledger"] is None
+    policies = "pass --duplicates overwrite or --duplicates update_missing_fields, or --changed ignore to send only new contacts"
+    of_results = "with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results"
+    faults = {
+        "--max-age: needs a ledger; pass --ledger PATH": no_ledger and settings["max_age"] is not None,
+        "--changed: needs a ledger; pass --ledger PATH": no_ledger and ignores,
+        NO_RESULTS.removesuffix("."): settings["keeps"] and settings["results"] is None,
+        f"--results: {of_results}": no_ledger and dry_run and settings["results"] is not None,
+        f"--duplicates skip: with --ledger, the service would ignore each changed row; {policies}": (
+            ledger and settings["duplicates"] == "skip" and not ignores
+        ),
+        "--journal: conflicts with --ledger, which has a journal of its own; omit --journal": ledger and journal,
+        "--resume: conflicts with --ledger, which has a journal of its own; omit --resume": ledger and settings["resume"],
+        "--earlier unknown: conflicts with --ledger; to send every row again, pass --max-age 0": ledger and unknown,
+        "--repeats coalesce: conflicts with --ledger; pass --repeats last, first, serial or error": (
+            ledger and repeats == "coalesce"
+        ),
+        "--earlier unknown: needs --journal; pass the path of the damaged or lost journal": journal is None and unknown,
+        "--resume: needs the journal of the run; pass --journal PATH": journal is None and settings["resume"],
+        f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH": (
+            journal is None and not ledger and repeats in WHOLE_INPUT and not dry_run
+        ),
+    }
+    for text in (text for text, found in faults.items() if found):
+        raise click.UsageError(f"{text}.")
+
+
+def require_files(file: Path, settings: ImportSettings) -> None:
+    """Check that no file is used for two purposes, and that none would be overwritten."""
+    files.require_writable(
+        files.FileUse.of("FILE", file),
+        files.FileUse.of("--mapping", settings["mapping"]),
+        files.FileUse.of_journal("--journal", settings["journal"], written=True),
+        files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
+        files.FileUse.of_run("--rejects", settings["rejects"], RejectsFile.recognises),
+        files.FileUse.of_run("--results", settings["results"], ResultsFile.recognises),
+        files.FileUse.of_run("--findings", settings["findings"], FindingsFile.recognises),
+        files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
+        force=settings["force"],
+    )
+
+
+class FileRows(Rereadable, Iterable[Row]):
+    """The rows of a file. A run with a ledger reads them twice to compare the rows of each contact together, if there are any."""
+
+    def __init__(self, read: Callable[[], Iterable[Row]], *, may_repeat: bool) -> None:
+        self._read = read
+        self._may_repeat = may_repeat
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._read())
+
+    def read_again(self) -> Iterator[Row]:
+        return iter(self._read() if self._may_repeat else ())
+
+
+@attrs.frozen(kw_only=True)
+class ImportRun:
+    """An import of the command: what is read, the options of `create_many`, and the files that are written."""
+
+    job: ImportJob
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    campaign_names: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
+    """The id of the campaign that the command names, by its workspace and name."""
+    workspaces: Mapping[str, str] = attrs.field(factory=dict)
+    refused: Mapping[str, str] = attrs.field(factory=dict)
+    rejects: Path | None = None
+    results: Path | None = None
+    findings: Path | None = None
+    save_mapping: Path | None = None
+    keeps: tuple[str, ...] = ()
+    spooled: bool = False
+    """Whether the rows are in the journal, so that the input is not read."""
+    fingerprint: str | None = attrs.field()
+    results_file: ResultsFile | None = attrs.field()
+
+    @fingerprint.default
+    def _compute_fingerprint(self) -> str | None:
+        return None if self.job.file.path is None else self.job.file.fingerprint()
+
+    @results_file.default
+    def _create_results_file(self) -> ResultsFile | None:
+        # Created before the run, because it checks the columns to keep.
+        return None if self.results is None else ResultsFile(self.results, self.keeps, [self.job.file.headers])
+
+    @property
+    def campaign(self) -> str | None:
+        return cast("str | None", self.options.get("campaign"))
+
+    @property
+    def journal(self) -> files.JournalLocation | None:
+        return cast("files.JournalLocation | None", self.options.get("journal"))
+
+    @property
+    def repeats(self) -> Repeats:
+        return cast("Repeats", self.options.get("repeats", "serial"))
+
+    @property
+    def resumes(self) -> bool:
+        return bool(self.options.get("resume"))
+
+    @property
+    def forgets(self) -> bool:
+        """True if it is unknown which rows an earlier run has sent."""
+        return self.options.get("earlier") == "unknown"
+
+    @property
+    def names_campaign(self) -> bool:
+        """True if the option `--campaign` has a name, whose id must be found first."""
+        return self.campaign is not None and not self.campaign.startswith(ID_PREFIXES["campaign"])
+
+    @property
+    def spools(self) -> bool:
+        """True if the journal stores the rows, because the input is a stream that can be read only once."""
+        return self.journal is not None and self.job.file.path is None
+
+    @property
+    def stores_rows(self) -> bool:
+        """True if the journal stores all rows before the first one is sent, so that they are not read from the file again."""
+        return self.spools or (self.journal is not None and self.repeats in WHOLE_INPUT)
+
+    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
+        return None if self.journal is None else self.job.create_journal(self.journal, mapping, self.fingerprint)
+
+    def find_journal(self) -> Journal | ObjectJournal | None:
+        """Return the journal; `None` if the import has none, or if it was removed, renamed or unmounted."""
+        journal = self.create_journal()
+        return journal if journal is not None and journal.exists() else None
+
+    def find_content_change(self) -> InputChanged | None:
+        """Return an error if the bytes of the input file differ, even if a program has restored its time."""
+        if self.fingerprint is None:
+            return None
+        try:
+            if self.job.file.fingerprint() == self.fingerprint:
+                return None
+        except InvalidRequest as error:  # also if the file can no longer be read
+            return InputChanged(str(error).partition("; ")[0])
+        return InputChanged(f"{self.job.file.name}: the file changed after it was opened: its content differs")
+
+    def read_earlier_report(self) -> JournalReport | None:
+        """Return the report of the run to resume, unless there is none, or it is damaged and `--earlier` is `unknown`."""
+        journal = self.find_journal() if self.resumes else None
+        try:
+            return None if journal is None else journal.report()
+        except (InvalidRequest, JournalError):
+            if not self.forgets:
+                raise
+            return None
+
+    def is_settled(self, report: JournalReport) -> bool:
+        """Return whether the results of an earlier run can be printed again without reading the input."""
+        if report.state != "finished" or self.save_mapping or self.findings or self.forgets:
+            return False
+        return self.spooled or (report.fingerprint is not None and self.job.file.path is not None)
+
+    def create_targets(self, client: OutreachClient | None) -> Targets:
+        """Return the targets that rows may name."""
+        if client is None:
+            targets = Targets(Target(campaign=self.campaign), None, self.workspaces, self.refused)
+        else:
+            from outreach_async.resources import targets_of
+
+            targets = targets_of(client.contacts, self.campaign, self.workspaces, self.refused)
+        if self.resumes and not self.forgets and (journal := self.find_journal()) is not None:
+            from outreach_async._plumbing import recorded_names
+
+            targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
+        targets.names.update(self.campaign_names)
+        return targets
+
+    async def with_campaign(self, client: OutreachClient | None) -> ImportRun:
+        """Return the import with the id of its campaign, whose name the command may have."""
+        if not self.names_campaign:
+            return self
+        if client is None:
+            got = show_name(self.campaign)
+            raise InvalidRequest(f"campaign: expected an id, because no service is given, got {got}; also pass --base-url URL")
+        targets = attrs.evolve(self, options={**self.options, "campaign": None}).create_targets(client)
+        found = await targets.apply(targets.find, Target(campaign=self.campaign))
+        return attrs.evolve(self, options={**self.options, "campaign": found.campaign}, campaign_names=targets.names)
+
+
+def _create_run(
     open_input: files.OpenInput,
     path: Path,
     settings: ImportSettings,
     workspaces: Mapping[str, str],
     refused: Mapping[str, str],
-) -> ImportJob:
+) -> ImportRun:
     policy, overrides, keeps = CheckPolicy.of(settings["checks"]), parse_overrides(settings["maps"]), settings["keeps"]
     saved = read_mapping(settings["mapping"]) if settings["mapping"] else {}
-    # The job begins with an empty file. Its input is opened below, unless the rows are already in the journal.
-    job = ImportJob(
-        file=open_file(io.BytesIO(b"email\n"), format="csv"),
-        ignore_unknown=settings["ignore_unknown"],
-        duplicates=settings["duplicates"],
-        campaign=settings["campaign"],
+    create = partial(
+        ImportRun,
+        options={
+            "strict_validation": settings["strict"],
+            **{name: value for name, value in settings.items() if name in _OPTIONS},
+        },
         workspaces=workspaces,
         refused=refused,
-        strict=settings["strict"],
-        concurrency=settings["concurrency"],
-        repeats=settings["repeats"],
-        journal=settings["journal"],
-        ledger=settings["ledger"],
-        max_age=settings["max_age"],
-        changed=settings["changed"],
-        blank=settings["blank"],
-        stop_after_rejects=settings["stop_after_rejects"],
-        resume=settings["resume"],
-        earlier=settings["earlier"],
         rejects=settings["rejects"],
         results=settings["results"],
         findings=settings["findings"],
         save_mapping=settings["save_mapping"],
     )
-    report = job.read_earlier_report() if str(path) == STDIN and job.earlier == "known" else None
-    if report is not None and report.spooled is not None:
-        text = f"{job.journal} contains the {format_count(report.spooled, 'row')} of this run, which resumes with them"
-        # Said before the next line, which waits until standard input has data or ends.
-        Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
-        if sys.stdin is None or sys.stdin.isatty() or not cast("io.BufferedReader", sys.stdin.buffer).peek(1):
-            if keeps or job.findings:
-                flag = "--keep" if keeps else "--findings"
-                remedy = "pass the same rows to standard input again, or omit the option"
-                raise click.UsageError(f"{flag}: {job.journal} contains the fields of each row, but not its columns; {remedy}.")
-            applicable, _ = apply_mapping(saved, [*(report.mapping or ())])
-            return attrs.evolve(job, overrides=merge_mappings(overrides, applicable), spooled=True)
-    file = open_input(path)
-    applicable, lacking = apply_mapping(saved, file.headers)
-    notes = [*file.notes, *(f"--mapping: the input file has no column {column!r}" for column in lacking)]
-    notes += [policy.note] if policy.note else []
-    return attrs.evolve(
-        job,
-        file=file,
-        keeps=keeps,
-        overrides=merge_mappings(overrides, applicable),
-        checks=policy,
-        missing_consent=tuple(column for column in lacking if saved[column] in CONSENT_CODES),
-        notes=tuple(notes),
-    )
+    if str(path) == files.STDIN and settings["earlier"] == "known":
+        empty = create(job=ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), checks=policy))
+        report = empty.read_earlier_report()
+        if report is not None and report.spooled is not None and _is_in_journal(empty, report, keeps):
+            names = [*(report.mapping or ())]
+            known = {column: code for column, code in saved.items() if column in names and column not in overrides}
+            return attrs.evolve(empty, job=attrs.evolve(empty.job, overrides={**overrides, **known}), spooled=True)
+    ignores = settings["ignore_unknown"]
+    job = ImportJob(file=open_input(path), overrides=overrides, mapping=saved, ignore_unknown=ignores, checks=policy)
+    return create(job=job, keeps=keeps)
 
 
-def _create_targets(client: OutreachClient | None, job: ImportJob) -> Targets:
-    """Return the targets that rows may name."""
-    if client is None:
-        targets = Targets(Target(campaign=job.campaign), None, job.workspaces, job.refused)
-    else:
-        from outreach_async.resources import targets_of
-
-        targets = targets_of(client.contacts, job.campaign, job.workspaces, job.refused)
-    if job.resume and job.earlier == "known" and (journal := job.find_journal()) is not None:
-        from outreach_async._plumbing import recorded_names
-
-        targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
-    targets.names.update(job.campaign_names)
-    return targets
-
-
-async def find_campaign(client: OutreachClient | None, job: ImportJob) -> ImportJob:
-    """Return the job with the id of its campaign, whose name the command may have."""
-    if not job.names_campaign:
-        return job
-    if client is None:
-        got = show_name(job.campaign)
-        raise InvalidRequest(f"campaign: expected an id, because no service is given, got {got}; also pass --base-url URL")
-    targets = _create_targets(client, attrs.evolve(job, campaign=None))
-    found = await targets.apply(targets.find, Target(campaign=job.campaign))
-    return attrs.evolve(job, campaign=found.campaign, campaign_names=targets.names)
+def _is_in_journal(run: ImportRun, report: JournalReport, keeps: Sequence[str]) -> bool:
+    """Return whether a run from standard input resumes with the rows in its journal, because the input is empty."""
+    text = f"{run.journal} contains the {format_count(report.spooled or 0, 'row')} of this run, which resumes with them"
+    # Said before the next line, which waits until standard input has data or ends.
+    Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
+    if sys.stdin is not None and not sys.stdin.isatty() and cast("io.BufferedReader", sys.stdin.buffer).peek(1):
+        return False
+    if keeps or run.findings:
+        flag = "--keep" if keeps else "--findings"
+        remedy = "pass the same rows to standard input again, or omit the option"
+        raise click.UsageError(f"{flag}: {run.journal} contains the fields of each row, but not its columns; {remedy}.")
+    return True
 
 
 async def prepare(
     client: OutreachClient | None,
-    job: ImportJob,
+    run: ImportRun,
     screen: Screen,
-    *,
-    on_rejected: OnRejected = lambda _row, _error: None,
-    unit: RowUnit = "line",
-    on_columns: Callable[[Columns, dict[int, str]], object] = lambda _columns, _people: None,
-) -> tuple[Columns, Preflight, Targets]:
-    """Map the columns, check the whole file and print the findings. Return the targets that its rows name, too."""
-    print_notes(screen, job.notes)  # before the columns are mapped, because a note may explain why this fails
-    samples = job.file.samples()
-    targets = _create_targets(client, job)
-    recognised, doubts = await recognise_targets(job.file, job.overrides, targets)
-    overrides = {**job.overrides, **recognised}
+    failed: FailedRows,
+    on_unsent: Callable[[Row, OutreachError], object] | None = None,
+) -> MappedFile:
+    """Map the columns, check the whole file and print the findings. `failed` gets the file and what was found."""
+    job = run.job
+    print_notes(screen, [] if run.spooled else job.notes)  # first, because a note may explain why the rest fails
+    if run.spooled:
+        job = attrs.evolve(job, overrides={})
     try:
-        columns = await columns_for(client, job.file.headers, overrides, ignore_unknown=job.ignore_unknown, samples=samples)
+        mapped = await job.map(client, targets=run.create_targets(client))
     except UnmappedColumns as error:
-        error.explain(doubts)
-        if job.save_mapping is not None:
-            _save_draft(job.save_mapping, error, job.file)
+        if run.save_mapping is not None:
+            with files.explain_write_errors("--save-mapping", run.save_mapping):
+                error.save(run.save_mapping, job.file.name)
         raise
-    if job.missing_consent and not columns.consent and job.checks.levels["consent"] == "error":
-        what = f"the file has no column {job.missing_consent[0]!r}, nor another one that says who must not be written to"
-        raise InvalidRequest(f"--mapping: {what}; export the file with it, or remove the column from the mapping")
-    if recognised:
-        pairs = zip(columns.headers, columns.reasons, strict=True)
-        columns = attrs.evolve(columns, reasons=tuple(REASON if clean_name(name) in recognised else old for name, old in pairs))
-    if job.save_mapping is not None:
-        with files.explain_write_errors("--save-mapping", job.save_mapping):
-            atomic_write(job.save_mapping, mapping_text(columns, job.file.name))
-    people: dict[int, str] = {}
-    on_columns(columns, people)
-    preflight = await _check_rows(job, columns, screen, on_rejected, unit, targets, people)
-    if not job.spooled:
-        print_columns(screen, columns, _AFTER_FINDINGS + min(len(preflight.findings.ordered()), _MAX_FINDINGS))
-    print_findings(screen, preflight, _AFTER_FINDINGS, job.findings)
-    return columns, preflight, targets
+    if run.save_mapping is not None:
+        with files.explain_write_errors("--save-mapping", run.save_mapping):
+            mapped.save(run.save_mapping)
+    failed.file = mapped
+    failed.found = preflight = await _check_rows(run, mapped, screen, on_unsent)
+    if not run.spooled:
+        print_columns(screen, mapped.columns, _AFTER_FINDINGS + min(len(preflight.findings), _MAX_FINDINGS))
+    print_findings(screen, preflight, _AFTER_FINDINGS, run.findings)
+    return mapped
 
 
-def _save_draft(path: Path, error: UnmappedColumns, file: File) -> None:
-    """Write the mapping of a file with unknown columns, for the user to complete. A file that exists may have been completed."""
-    error.draft_existed = path.is_file() and path.stat().st_size > 0
-    if not error.draft_existed:
-        with files.explain_write_errors("--save-mapping", path):
-            atomic_write(path, draft_text(error, file.headers, file.name))
-    error.draft = path
-
-
-async def _check_rows(  # noqa: PLR0917 - what `prepare` has found out
-    job: ImportJob,
-    columns: Columns,
-    screen: Screen,
-    on_rejected: OnRejected,
-    unit: RowUnit,
-    targets: Targets,
-    people: dict[int, str],
+async def _check_rows(
+    run: ImportRun, mapped: MappedFile, screen: Screen, on_unsent: Callable[[Row, OutreachError], object] | None
 ) -> Preflight:
     """Check the whole file, and write the findings."""
     with (
-        settled(screen, {"--findings": job.findings}) as state,
-        open_findings(job.findings, job.file, columns, state) as note,
+        settled(screen, {"--findings": run.findings}) as state,
+        open_output("--findings", FindingsFile(run.findings, mapped) if run.findings else None, state) as findings,
         show_progress(screen, "Checking", None) as bar,
     ):
 
         def show(rows: int) -> None:
             bar(rows, f"{rows:,} rows")
 
-        preflight = await run_preflight(
-            job.file,
-            columns,
-            job.checks,
-            repeats=job.repeats,
-            by_contact=job.ledger is not None,
-            unit=unit,
-            tell=on_rejected,
-            show=show,
-            targets=targets,
-            note=note,
-            people=people,
+        preflight = await mapped.check(
+            repeats=run.repeats,
+            by_contact=run.options.get("ledger") is not None,
+            on_unsent=on_unsent,
+            on_progress=show,
+            on_finding=findings if run.findings else None,
         )
         show(preflight.rows)
         state.is_finished = True
     return preflight
 
 
-async def _check_file(options: Options, job: ImportJob) -> int:
+async def _check_file(options: Options, run: ImportRun) -> int:
     screen, started_at = options.screen(), monotonic()
     async with AsyncExitStack() as stack:
         client = None
         # Only the service knows the fields of the workspace, and the ids of its campaigns.
-        known = can_map_all(job.file.headers, job.overrides) and {*TARGET_FIELDS}.isdisjoint(job.overrides.values())
-        if options.base_url and (job.names_campaign or not known):
+        if options.base_url and (run.names_campaign or run.job.needs_client):
             from outreach_async._cli.connection import open_client
 
             client = await stack.enter_async_context(open_client(options))
-        job, failed = await find_campaign(client, job), FailedRows()
-        with settled(screen, {"--rejects": job.rejects}) as end, open_rejects(job.rejects, job.file, end) as write_reject:
+        run, failed = await run.with_campaign(client), FailedRows()
+        rejects = RejectsFile(run.rejects, run.job.file.headers) if run.rejects else None
+        with settled(screen, {"--rejects": run.rejects}) as end, open_output("--rejects", rejects, end) as add_reject:
 
             def reject_row(row: Row, error: OutreachError) -> None:
                 status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
                 outcome = unsent_outcome(0, row, status, error)
                 failed.add(outcome)
-                write_reject(outcome)
+                if rejects is not None and is_reject(outcome):
+                    add_reject(reject(row.line, row.cells, outcome, text=row.text))
 
-            columns, preflight, targets = await prepare(
-                client, job, screen, on_rejected=reject_row, on_columns=failed.read_with(job.checks)
-            )
+            mapped = await prepare(client, run, screen, failed, reject_row)
             end.is_finished = True
-    rows, refused = preflight.rows, preflight.refused
-    failed.print(screen, _AFTER_DRY_RUN, rejects=job.rejects, findings=job.findings)
+    preflight, rows = failed.found, failed.found.rows
+    print_failed(screen, failed, _AFTER_DRY_RUN, rejects=run.rejects, findings=run.findings)
     screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
-    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: refused, Outcome.EXCLUDED: preflight.excluded}
-    outcomes[Outcome.NOT_APPLIED] = rows - refused - preflight.excluded
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: preflight.refused, Outcome.EXCLUDED: preflight.excluded}
+    outcomes[Outcome.NOT_APPLIED] = rows - preflight.refused - preflight.excluded
     report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    if job.ledger is not None:
-        with (
-            settled(screen, {"--results": job.results}) as compared,
-            open_run_results(job.results, job.file, compared, job.kept) as write_result,
-        ):
-            read = partial(job.guard, columns, targets, preflight.people)
-            report = attrs.evolve(report, ledger=_compare(job, options, read, write_result))
-            compared.is_finished = True
-        print_ledger(screen, report.ledger, job.repeats)
-    print_remedies(screen, remedies := failed.remedies(job.rejects, None), 0)
-    found = {"columns": _mapping_of(columns), **failed.to_dict(preflight, remedies)}
+    if run.options.get("ledger") is not None:
+        with settled(screen, {"--results": run.results}) as end, open_output("--results", run.results_file, end) as add_result:
+
+            def write(outcome: ContactOutcome) -> None:
+                if run.results_file is not None:
+                    add_result(RowOutcome.of(run.job.file, outcome))
+
+            report = attrs.evolve(report, ledger=_compare(run, options, mapped, write))
+            end.is_finished = True
+        print_ledger(screen, report.ledger, run.repeats)
+    print_remedies(screen, remedies := failed.remedies(run.rejects), 0)
+    found = {"columns": mapped.mapping, **failed.to_dict(remedies)}
     screen.print_result({**report.to_dict(), "dry_run": True, **found})
-    return INCOMPLETE if refused else OK
+    return INCOMPLETE if preflight.refused else OK
 
 
-def _compare(job: ImportJob, shared: Options, read: Callable[[], Iterable[Row]], write_result: WriteOutcome) -> LedgerCounts:
+def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async._plumbing import count_changes
     from outreach_async.store.journal import Identity
     from outreach_async.store.ledger import Ledger, LedgerOptions
 
-    workspace = workspaces_of(shared)[0]
-    ledger, policies = Ledger(str(job.ledger)), {"duplicates": job.duplicates, "strict_validation": job.strict}
-    ignore = job.changed == "ignore"
-    options = LedgerOptions(ledger, Identity(workspace, {}), job.repeats, policies, job.max_age, ignore_changes=ignore)
-    return count_changes(read, options, Targets(Target(workspace, job.campaign)), write_result)
+    workspace, given = workspaces_of(shared)[0], run.options
+    policies = {name: given[name] for name in ("duplicates", "strict_validation")}
+    options = LedgerOptions(
+        Ledger(str(given["ledger"])),
+        Identity(workspace, {}),
+        run.repeats,
+        policies,
+        given["max_age"],
+        ignore_changes=given["changed"] == "ignore",
+    )
+    read = partial(mapped.rows, clear_blanks=given["blank"] == "clear")
+    return count_changes(read, options, Targets(Target(workspace, run.campaign)), write_result)
 
 
-def _mapping_of(columns: Columns) -> dict[str, str]:
-    return {column: code for column, code, _ in decisions_in_order(columns)}
-
-
-async def _import_file(options: Options, job: ImportJob) -> int:
+async def _import_file(options: Options, run: ImportRun) -> int:
     from outreach_async._cli.connection import open_client
 
     screen = options.screen()
-    async with open_client(options, max_in_flight=max(job.concurrency, MAX_IN_FLIGHT), writes=True) as client:
-        job = await find_campaign(client, job)
+    in_flight = max(run.options["concurrency"], MAX_IN_FLIGHT)
+    async with open_client(options, max_in_flight=in_flight, writes=True) as client:
+        run = await run.with_campaign(client)
         return await run_import(
-            client, job, screen, lambda report, _, details: screen.print_result({**report.to_dict(), **details})
+            client, run, screen, lambda report, _, details: screen.print_result({**report.to_dict(), **details})
         )
 
 
-async def run_import(client: OutreachClient, job: ImportJob, screen: Screen, closing: OnClose, *, lists_rows: bool = True) -> int:
+async def run_import(client: OutreachClient, run: ImportRun, screen: Screen, closing: OnClose, *, lists_rows: bool = True) -> int:
     from outreach_async._plumbing import with_names
 
-    earlier, heading, mapping, rows = job.read_earlier_report(), "", None, cast("Iterable[Row]", ())
-    names = job.campaign_names
+    if run.spools:  # the rows of a stream are numbered by their position, as in the journal
+        run = attrs.evolve(run, job=attrs.evolve(run.job, file=attrs.evolve(run.job.file, unit="record")))
+    earlier, heading, mapping, rows = run.read_earlier_report(), "", None, cast("Iterable[Row]", ())
+    names = run.campaign_names
     failed = FailedRows()
     if earlier is not None and earlier.state == "finished":
-        heading = f"The run in {job.journal} had already finished, so nothing was sent. Its results:"
-    if earlier is not None and job.is_settled(earlier):
-        preflight = Preflight(rows=earlier.rows)
+        heading = f"The run in {run.journal} had already finished, so nothing was sent. Its results:"
+    if earlier is not None and run.is_settled(earlier):
+        failed.found = Preflight(rows=earlier.rows, unit=run.job.file.unit)
     else:
-        checked = attrs.evolve(job, overrides={}) if job.spooled else job
-        columns, preflight, targets = await prepare(
-            client, checked, screen, unit=job.unit, on_columns=failed.read_with(job.checks)
-        )
-        read, mapping = partial(job.guard, columns, targets, preflight.people), None if job.spooled else _mapping_of(columns)
-        names_targets = not {*columns.codes}.isdisjoint(TARGET_FIELDS)
-        rows = FileRows(read, may_repeat=preflight.repeated > 0 or names_targets or job.repeats in WHOLE_INPUT)
-        names = targets.names
-    total = preflight.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
-    find_number = number_record if job.spools else preflight.find_number
-    failed.find_number = find_number
-    end = RunEnd(job, screen, total, find_number, heading, failed, preflight, closing, lists_rows=lists_rows)
-    run = client.contacts.create_many(
-        rows,
-        duplicates=job.duplicates,
-        strict_validation=job.strict,
-        campaign=job.campaign,
-        concurrency=job.concurrency,
-        repeats=job.repeats,
-        journal=job.create_journal(mapping),
-        ledger=job.ledger,
-        max_age=job.max_age,
-        changed=job.changed,
-        blank="clear" if job.blank == "clear" else None,  # the rows of a file have no blank values to keep
-        stop_after_rejects=job.stop_after_rejects,
-        order="completion" if job.rejects is None and job.results is None else "input",
-        resume=job.resume,
-        earlier=job.earlier,
-        spool=job.spools,
-        total=total,
-    )
+        mapped = await prepare(client, run, screen, failed)
+        mapping = None if run.spooled else mapped.mapping
+        may_repeat = failed.found.repeated > 0 or mapped.names_targets or run.repeats in WHOLE_INPUT
+        rows = FileRows(partial(mapped.rows, clear_blanks=run.options.get("blank") == "clear"), may_repeat=may_repeat)
+        names = mapped.targets.names
+    total = failed.found.rows if earlier is None or earlier.spooled is None else earlier.spooled  # the input may be another one
+    end = RunEnd(run, screen, total, heading, failed, closing, lists_rows=lists_rows)
+    is_ordered = run.rejects is not None or run.results is not None
+    given: dict[str, Any] = {
+        **run.options,
+        "journal": run.create_journal(mapping),
+        "order": "input" if is_ordered else "completion",
+        "blank": "clear" if run.options.get("blank") == "clear" else None,  # the rows of a file have no blank values to keep
+        "spool": run.spools,
+        "total": total,
+    }
+    uploaded = client.contacts.create_many(rows, **given)
     with end.handled() as on_start:
-        async with handle_interrupts(screen) as interrupts, with_names(run, names) as outcomes:
+        async with handle_interrupts(screen) as interrupts, with_names(uploaded, names) as outcomes:
             write_outcome = on_start(outcomes)
             interrupts.drain = partial(drain_run, outcomes)
             with show_progress(screen, "Importing", total) as show:
@@ -440,13 +565,11 @@ def drain_run(outcomes: Outcomes) -> float:
 class RunEnd:
     """Writes the rejects and prints the numbers of a run at its end, however it ends."""
 
-    job: ImportJob
+    run: ImportRun
     screen: Screen
     total: int | None
-    find_number: FindNumber
     heading: str
     failed: FailedRows
-    preflight: Preflight
     closing: OnClose
     lists_rows: bool = True
     state: RunState = attrs.field(factory=RunState)
@@ -454,7 +577,7 @@ class RunEnd:
     @contextmanager
     def handled(self) -> Iterator[Callable[[Outcomes], WriteOutcome]]:
         """Yield a function to call when the run has started. For a resumed run, the numbers include the earlier rows."""
-        job = self.job
+        run = self.run
         change: InputChanged | None = None
         started: list[Outcomes] = []
         stopped = False
@@ -463,10 +586,8 @@ class RunEnd:
         def complete(rejects: RejectsFile) -> None:
             # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written
             # before the first row is sent. If the file changes later, rows that fail in this process follow as they were sent.
-            if change is None and (journal := job.find_journal()) is not None:
-                rejects.clear()
-                for row in rejects_of(job.file, journal.outcomes(), job.unit, journal.report().mapping):
-                    rejects.add(row)
+            if change is None and (journal := run.find_journal()) is not None:
+                rejects.replace(rejects_of(run.job.file, journal.outcomes(), journal.report().mapping))
 
         with ExitStack() as written:
 
@@ -483,7 +604,7 @@ class RunEnd:
                 raise
             finally:
                 for outcomes in started:
-                    change = change or job.find_content_change()
+                    change = change or run.find_content_change()
                     self._find_state()
                     note_report(outcomes.report)  # before a file that cannot be written raises
                     written.close()
@@ -492,69 +613,86 @@ class RunEnd:
             self._require_same_file(report, change)
 
     def _open_files(self, written: ExitStack, complete: Callable[[RejectsFile], None]) -> WriteOutcome:
-        job = self.job
-        if job.resume and (found := job.find_content_change()):  # before the rejects of the earlier run are replaced
+        run, file = self.run, self.run.job.file
+        if run.resumes and (found := run.find_content_change()):  # before the rejects of the earlier run are replaced
             raise found
-        path = None if job.stores_rows else job.rejects
-        results = None if job.journal is not None else job.results  # with a journal, the results are written at the end
-        write_result = written.enter_context(open_run_results(results, job.file, self.state, job.kept))
-        write_reject = written.enter_context(open_rejects(path, job.file, self.state, self.find_number, complete))
+        # With a journal, the results are written at the end, and so are the rejects of rows that it stores.
+        made = None if run.journal is not None else run.results_file
+        add_result = written.enter_context(open_output("--results", made, self.state))
+        failed_rows = RejectsFile(run.rejects, file.headers) if run.rejects and not run.stores_rows else None
+        add_reject = written.enter_context(open_output("--rejects", failed_rows, self.state, complete))
 
         def write(outcome: ContactOutcome) -> None:
-            write_reject(outcome)
-            write_result(outcome)
+            if failed_rows is not None and is_reject(outcome):
+                row = cast("Row", outcome.contact)
+                add_reject(reject(row.line, row.cells, outcome, self.failed.found.find_place, row.text))
+            if made is not None:
+                add_result(RowOutcome.of(file, outcome))
 
         return write
 
     def _find_state(self) -> None:
         """Find out from the journal whether the run has finished, which an interrupted run may have, too."""
-        if (journal := self.job.find_journal()) is not None:
+        if (journal := self.run.find_journal()) is not None:
             self.state.is_finished = journal.report().state == "finished"
 
     def _report(self, outcomes: Outcomes, change: InputChanged | None, *, stopped: bool) -> BulkReport:
         """Print the numbers of the whole run. If the journal has all rows, also write the rejects and the results."""
-        job, total, failed, is_complete = self.job, self.total, self.failed, self.state.is_finished
-        if (journal := job.find_journal()) is not None:
+        run, total, failed, is_complete = self.run, self.total, self.failed, self.state.is_finished
+        if (journal := run.find_journal()) is not None:
             recorded = journal.report()
-            known = None if job.spools or change else job.file
-            if job.resume:  # the rows of earlier processes failed, too
-                failed = FailedRows(self.find_number)
-                for outcome, number, email, _ in locate_outcomes(journal.outcomes(), known, recorded.mapping or {}):
-                    failed.add(outcome, number, email)
-            if job.stores_rows and job.rejects is not None:
-                with files.explain_write_errors("--rejects", job.rejects):
-                    known_file = None if job.spooled or change else job.file
-                    export_rejects(job.rejects, known_file, journal, job.unit, is_finished=self.state.is_finished)
-            if job.results is not None:
-                read = job.file if job.keeps and not change else known
-                rows = describe_outcomes(journal.outcomes(), read, recorded.mapping or {}, job.kept, job.unit)
-                # The cells of an input that has changed are unknown, so the kept columns are incomplete.
-                is_complete = is_complete and not (job.keeps and change)
-                with files.explain_write_errors("--results", job.results):
-                    write_results(job.results, [(known, rows)], lambda: is_complete, job.kept)
+            known = None if run.spools or change else run.job.file
+            if run.resumes:  # the rows of earlier processes failed, too
+                failed = FailedRows(self.failed.found)
+                for found in results_of(known, journal.outcomes(), recorded.mapping):
+                    failed.add(found)
+            is_complete = is_complete and not (run.keeps and change)  # the cells of an input that has changed are unknown
+            self._write_stored(journal, known, change, is_complete=is_complete)
             report = BulkReport(recorded.rows, recorded.outcomes, recorded.uncertain, recorded.seconds, recorded.repeats)
         else:  # if a journal is gone, an offer to resume would begin a new run, without the rows that were sent
-            total, report = total if job.journal is None else None, outcomes.report
+            total, report = total if run.journal is None else None, outcomes.report
         note_report(report)
         if self.heading:
             self.screen.print_line(self.heading)
-        rejects = _written(job.rejects, is_complete=self.state.is_finished)
-        remedies = failed.remedies(rejects, job.journal)
+        rejects = _written(run.rejects, is_complete=self.state.is_finished)
+        remedies = failed.remedies(rejects, run.journal)
         release = self.screen.hold(lambda: self._print_figures(report, total, remedies, stopped=stopped, is_complete=is_complete))
         if self.lists_rows:
-            failed.print(self.screen, 0, rejects=rejects, findings=job.findings)
+            print_failed(self.screen, failed, 0, rejects=rejects, findings=run.findings)
         release()
-        self.closing(report, failed, failed.to_dict(self.preflight, remedies))
+        self.closing(report, failed, failed.to_dict(remedies))
         return report
+
+    def _write_stored(
+        self, journal: Journal | ObjectJournal, known: File | None, change: InputChanged | None, *, is_complete: bool
+    ) -> None:
+        """Write the rejects of rows that the journal stores, and the results."""
+        run, mapping = self.run, journal.report().mapping
+        if run.stores_rows and run.rejects is not None:
+            stored = run.spooled or change is not None
+            headers, rows = (
+                spooled_rejects(journal)
+                if stored
+                else (run.job.file.headers, rejects_of(run.job.file, journal.outcomes(), mapping))
+            )
+            with open_output("--rejects", RejectsFile(run.rejects, headers), self.state) as add:
+                for row in rows:
+                    add(row)
+        if run.results_file is not None:
+            file = run.job.file if run.keeps and not change else known
+            with open_output("--results", run.results_file, RunState(is_complete)) as add:
+                for found in results_of(file, journal.outcomes(), mapping):
+                    add(found)
 
     def _print_figures(
         self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool, is_complete: bool
     ) -> None:
-        job, screen = self.job, self.screen
-        results = _written(job.results, is_complete=is_complete)
-        print_report(screen, report, total, job.journal, job.file.path, repeats=job.repeats, results=results, stopped=stopped)
-        settle_partial_files(screen, {"--results": job.results}, is_finished=is_complete)
-        settle_partial_files(screen, {"--rejects": job.rejects}, is_finished=self.state.is_finished)
+        run, screen = self.run, self.screen
+        results = _written(run.results, is_complete=is_complete)
+        source = run.job.file.path
+        print_report(screen, report, total, run.journal, source, repeats=run.repeats, results=results, stopped=stopped)
+        settle_partial_files(screen, {"--results": run.results}, is_finished=is_complete)
+        settle_partial_files(screen, {"--rejects": run.rejects}, is_finished=self.state.is_finished)
         print_remedies(screen, remedies, _FAILED_ROWS)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
@@ -562,11 +700,11 @@ class RunEnd:
         try:
             if change is not None:
                 raise change
-            self.job.file.source.require_path()
+            self.run.job.file.source.require_path()
         except InputChanged as error:
             sent = f"rows of the file that was opened have outcomes: {list_outcomes(report.outcomes) or 'none'}"
             remedy = "import the new file" if change is None else "import a copy that no program changes"
-            journal = "" if self.job.journal is None else " with another --journal and --earlier unknown"
+            journal = "" if self.run.journal is None else " with another --journal and --earlier unknown"
             told = InputChanged(f"{error.what}; {sent}", remedy + journal)
             told.maybe_sent = told.maybe_applied = report.rows > 0
             raise told from None
@@ -574,3 +712,179 @@ class RunEnd:
 
 def _written(path: Path | None, *, is_complete: bool) -> Path | None:
     return path if path is None or is_complete else partial_path(path)
+
+
+# What people read.
+
+
+def print_failed(
+    screen: Screen, failed: FailedRows, reserve: int, *, rejects: Path | None = None, findings: Path | None = None
+) -> None:
+    few = min(failed.exclusions.count, _LEAST - 1)
+    where = name_file("--rejects", rejects), name_file("--findings", findings)
+    print_groups(screen, [*map(show_rows, failed.failures)], "row", where[0], reserve + few + 1)
+    if not screen.is_silent:  # that nobody was written to is not a warning
+        print_groups(screen, [*map(show_rows, failed.exclusions)], "row", where[1], reserve)
+
+
+def name_file(flag: str, path: Path | None) -> str:
+    """Return the file that an option has written, or else the option that would write it."""
+    return f"{flag} FILE" if path is None else str(path)
+
+
+def print_notes(screen: Screen, notes: Sequence[str]) -> None:
+    few = len(notes) if screen.room(0) is None else _MAX_NOTES
+    for note in notes[:few]:
+        screen.print_line(fit_line(screen, f"note: {note}"))
+    if len(notes) > few:
+        screen.print_line(f"... and {format_count(len(notes) - few, 'more note')}; --verbose lists all")
+
+
+def print_columns(screen: Screen, columns: Columns, reserve: int) -> None:
+    # Omit the table if the output is not a terminal and every column name equals its code.
+    if columns.export:
+        screen.print_line(f"recognised as an export from {columns.export}")
+    decisions, room = columns.decisions(), screen.room(reserve)
+    if screen.console and room is not None and len(decisions) + _TABLE_EDGES > room:
+        sent = [f"{_shorten(column)} -> {code}" for column, code, _ in decisions if code != IGNORE]
+        ignored = [_shorten(column) for column, code, _ in decisions if code == IGNORE]
+        screen.print_line(_enumerate(screen, "sent: ", sent, max(room - _TABLE_EDGES, _LEAST)))
+        if ignored:
+            screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
+        screen.print_footer("--verbose lists every column, and why it is sent or ignored.")
+    elif screen.console or any(column != code for column, code, _ in decisions):
+        screen.print_table(("column", "code", "why"), decisions)
+
+
+def _shorten(column: str) -> str:
+    return shorten(column.strip(), _MAX_NAME) or "(no name)"
+
+
+def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int) -> str:
+    """Return as many items as fit in a number of lines, and the number of the others."""
+    few = min(len(items), _MAX_ITEMS)
+    while True:
+        more = f" and {len(items) - few:,} more" if few < len(items) else ""
+        if screen.height(line := f"{beginning}{', '.join(items[:few])}{more}") <= height or few == 1:
+            return line
+        few -= 1
+
+
+def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings: Path | None = None) -> None:
+    # Rows that a finding rejects or excludes are printed among the failed rows.
+    found = [group for group in preflight.findings if group.key.level != "error"]
+    below, of, where = [], f"of {preflight.rows:,}", name_file("--findings", findings)
+    if preflight.excluded:
+        below.append(f"people who must not be written to: {preflight.excluded:,} {of} rows are not sent; {where} lists all")
+    if preflight.refused:
+        below.append(f"invalid rows, which will be rejected: {preflight.refused:,} {of}")
+    if not screen.is_silent:
+        print_groups(screen, [*map(show_finding, found)], "finding", where, reserve + len(below) + 1)
+    if not {group.key.check for group in found}.isdisjoint(CheckPolicy.of().levels):
+        screen.print_footer("--check NAME=error rejects such rows, and NAME=off turns the check off.")
+    for line in below:
+        screen.print_line(line)
+
+
+_POLICIES: Final = {
+    "serial": "if one of them differs, all are sent, in their order; to send only the last one: --repeats last",
+    "last": "only the last one counts",
+    "first": "only the first one counts",
+    "error": "the first one counts, and the others are rejected",
+}
+
+
+def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> None:
+    if counts is None:
+        return
+    found = {name: count for name, count in attrs.asdict(counts).items() if count}
+    repeated, kept = found.pop("repeated", 0), found.pop("kept", 0)
+    screen.print_line(f"ledger: {', '.join(f'{count:,} {name}' for name, count in found.items()) or 'no rows'}")
+    if repeated:
+        screen.print_line(f"--repeats {repeats}: {repeated:,} rows have the e-mail of another row; {_POLICIES[repeats]}")
+    if kept:  # perhaps because they were emptied in the file
+        blank = format_count(kept, "blank cell")
+        remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
+        screen.print_line(f"note: the changed rows have {blank}, for which the service keeps its values; {remedy}")
+
+
+def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the outcomes that occurred, as people read them: `overwriten` is the service's spelling."""
+    return [
+        ("overwritten" if outcome == Outcome.OVERWRITTEN else str(outcome), count) for outcome, count in outcomes.items() if count
+    ]
+
+
+def list_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in name_outcomes(outcomes))
+
+
+def print_outcomes(screen: Screen, report: BulkReport, results: Path | None = None) -> None:
+    occurred, room = name_outcomes(report.outcomes), screen.room(_AFTER_OUTCOMES)
+    if screen.console and len(occurred) > (_MAX_ROWS if room is None else min(room, _MAX_ROWS)):
+        screen.print_line(f"outcomes: {list_outcomes(report.outcomes)}")
+    elif occurred:
+        screen.print_table(("outcome", "rows"), occurred)
+    if excluded := report.outcomes.get(Outcome.EXCLUDED):
+        where = name_file("--results", results)
+        screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and {where} has the reasons")
+    if len(report.targets) <= 1:
+        return
+    room = screen.room(_AFTER_TARGETS)
+    few = _MAX_TARGETS if not screen.console or room is None else max(1, min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2))
+    rows = [(*(id_ or "-" for id_ in target), list_outcomes(found)) for target, found in report.targets.items()]
+    screen.print_table(("workspace", "campaign", "rows"), rows[:few])
+    if len(rows) > few:
+        screen.print_line(f"... and {format_count(len(rows) - few, 'more target')}; --json lists all")
+
+
+def note_report(report: BulkReport) -> None:
+    note_applied(f"the rows of the run: {list_outcomes(report.outcomes) or 'none'}")
+
+
+def print_report(
+    screen: Screen,
+    report: BulkReport,
+    total: int | None,
+    journal: Path | str | None,
+    source: Path | None = None,
+    *,
+    repeats: str = "serial",
+    results: Path | None = None,
+    stopped: bool = False,
+) -> None:
+    place = shlex.quote(str(journal))
+    print_outcomes(screen, report, results)
+    rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
+    of = "" if total is None else f" of {total:,}"
+    screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
+    if report.repeats and report.ledger is None:
+        screen.print_line(
+            f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail counts instead"
+        )
+    print_ledger(screen, report.ledger, repeats)
+    if report.uncertain:
+        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
+    if report.uncertain and report.ledger is None:
+        command = f"outreach-async report {place} --uncertain" + (f" --input {shlex.quote(str(source))}" if source else "")
+        screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
+    if total is None or report.rows >= total:
+        return
+    again = f"resume with the same command and --journal {place} --resume."
+    if report.ledger is not None:
+        again = "run the same command again: it sends what the ledger does not know."
+    if report.ledger is not None or journal:  # the error that stopped a run is printed next
+        first = f"Fix the cause of the error. Then {again}" if stopped else again[0].upper() + again[1:]
+        screen.print_line(f"Some rows remain. {first}")
+    else:
+        hint = "Importing the file again is safe: the service detects duplicates."
+        screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")
+
+
+def print_remedies(screen: Screen, remedies: Sequence[Remedy], reserve: int) -> None:
+    """Print the remedies, or as many as leave room for `reserve` lines, but the first one in any case."""
+    lines = [f"  {format_count(rows, 'row')}: {remedy}" for rows, remedy in remedies]
+    room, heights = screen.room(reserve), [*accumulate(map(screen.height, lines), initial=1)]
+    few = len(lines) if room is None else max(1, bisect_right(heights, room) - 1)
+    for line in ["To import more rows:", *lines[:few]] if lines else ():
+        screen.print_line(line, wrap=False)

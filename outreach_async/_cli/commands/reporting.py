@@ -7,7 +7,6 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +16,8 @@ import click
 
 from outreach_async import Target
 from outreach_async._cli import files
-from outreach_async._cli.commands.import_report import list_outcomes, print_ledger, print_outcomes
-from outreach_async._cli.commands.results import NO_RESULTS, format_cell, is_results_file, write_results
-from outreach_async._cli.commands.run_files import open_run_results, settled
+from outreach_async._cli.commands.importing import NO_RESULTS, list_outcomes, print_ledger, print_outcomes
+from outreach_async._cli.commands.run_files import RunState, open_output, settled
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
@@ -31,28 +29,31 @@ from outreach_async._plumbing import (
     add_counts,
     add_targets,
     count_changes,
+    format_cell,
     is_url,
     show_name,
 )
 from outreach_async.bulk import ContactOutcome, LedgerCounts
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.importer import File, Row, map_columns, parse_overrides
-from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._mapping_file import apply_mapping, merge_mappings, read_mapping
-from outreach_async.importer._rejects import (
-    NO_COLUMNS,
-    OUTCOME_COLUMNS,
-    KeptColumns,
-    describe_outcomes,
-    export_rejects,
-    is_rejects_file,
-    write_rejects,
+from outreach_async.importer import (
+    RESULT_COLUMNS,
+    CheckPolicy,
+    File,
+    ImportJob,
+    Reject,
+    RejectsFile,
+    ResultsFile,
+    Row,
+    RowOutcome,
+    parse_overrides,
+    read_mapping,
+    rejects_of,
+    results_of,
+    spooled_rejects,
 )
-from outreach_async.importer._table import read_rows
-from outreach_async.importer._target_columns import named_target, recognise_targets
 from outreach_async.models import ID_PREFIXES
 from outreach_async.parts import Part
-from outreach_async.parts._folder import describe_part, read_part, rejects_of_parts
+from outreach_async.parts._folder import locate, read_part, rejects_of_parts
 from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
 
@@ -79,35 +80,39 @@ class _Wanted:
         return "--rejects" if self.rejects is not None else "--results" if self.results is not None else None
 
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
-        rejects = files.FileUse.of("--rejects", self.rejects, is_rejects_file)
-        files.require_writable(*uses, rejects, files.FileUse.of("--results", self.results, is_results_file), force=self.force)
+        rejects = files.FileUse.of("--rejects", self.rejects, RejectsFile.recognises)
+        files.require_writable(
+            *uses, rejects, files.FileUse.of("--results", self.results, ResultsFile.recognises), force=self.force
+        )
 
     def write(self, runs: Mapping[str, _Run]) -> dict[str, Any]:
         """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
         details = {}
         if self.uncertain:
             uncertain = [
-                {**({"part": name} if name else {}), **row}
+                {**({"part": name} if name else {}), **run.describe(found)}
                 for name, run in runs.items()
-                for row in run.describe(lambda outcome: not outcome.certain)
+                for found in run.locate(lambda outcome: not outcome.certain)
             ]
             _print_uncertain_rows(self.screen, uncertain)
             details["uncertain_rows"] = uncertain
         if self.rejects is not None:
-            with files.explain_write_errors("--rejects", self.rejects):
-                if parts := [(run.part, run.journal) for run in runs.values() if run.part]:
-                    rows = write_rejects(self.rejects, *rejects_of_parts(parts))
-                else:
-                    (run,) = runs.values()
-                    rows = export_rejects(self.rejects, run.file, run.journal)
-            self.screen.print_line(f"{rows:,} rows written to {self.rejects}")
+            if parts := [(run.part, run.journal) for run in runs.values() if run.part]:
+                headers, failed = rejects_of_parts(parts)
+            else:
+                (run,) = runs.values()
+                headers, failed = run.rejects()
+            self._write(RejectsFile(self.rejects, headers), "--rejects", failed)
         if self.results is not None:
-            kept = KeptColumns(self.keeps, *(headers for run in runs.values() for headers in run.headers))
-            found = ((run.file, run.describe(lambda _: True, kept)) for run in runs.values())
-            with files.explain_write_errors("--results", self.results):
-                rows = write_results(self.results, found, kept=kept)
-            self.screen.print_line(f"{rows:,} rows written to {self.results}")
+            results = ResultsFile(self.results, self.keeps, (headers for run in runs.values() for headers in run.headers))
+            self._write(results, "--results", (found for run in runs.values() for found in run.locate(lambda _: True)))
         return details
+
+    def _write(self, file: RejectsFile | ResultsFile, flag: str, rows: Iterable[Any]) -> None:
+        with open_output(flag, file, RunState(is_finished=True)) as add:
+            for row in rows:
+                add(row)
+        self.screen.print_line(f"{file.rows:,} rows written to {file.path}")
 
 
 @contextmanager
@@ -196,31 +201,36 @@ def _look_up(
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
     file = wanted.open_input(source)
-    saved, _ = apply_mapping(read_mapping(settings["mapping"]) if settings["mapping"] else {}, file.headers)
-    overrides = merge_mappings(parse_overrides(settings["maps"]), saved)
-    overrides |= anyio.run(recognise_targets, file, overrides, Targets())[0]
-    columns = map_columns(file.headers, overrides, ignore_unknown=settings["ignore_unknown"], samples=file.samples())
+    job = ImportJob(
+        file=file,
+        overrides=parse_overrides(settings["maps"]),
+        mapping=read_mapping(settings["mapping"]) if settings["mapping"] else {},
+        ignore_unknown=settings["ignore_unknown"],
+        checks=CheckPolicy.of(settings["checks"]),
+    )
+    columns = anyio.run(job.map).columns
     target = _choose_target(known, *default, named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
-    written, kept, policy = count(), KeptColumns(wanted.keeps, file.headers), CheckPolicy.of(settings["checks"])
+    results_file = ResultsFile(results, wanted.keeps, [file.headers])
 
     def read_all() -> Iterator[Row]:
-        return (row.clear_blanks() if settings["blank"] == "clear" else row for row in read_rows(file, columns, policy))
+        rows = file.rows(columns, checks=job.checks)
+        return (row.clear_blanks() if settings["blank"] == "clear" else row for row in rows)
 
     if not {*columns.codes}.isdisjoint(TARGET_FIELDS):
         _require_ids(read_all())
     with (
         settled(wanted.screen, {"--results": results}) as state,
-        open_run_results(results, file, state, kept) as write,
+        open_output("--results", results_file, state) as add,
     ):
-        counts = count_changes(read_all, options, Targets(target), lambda outcome: (next(written), write(outcome)))
+        counts = count_changes(read_all, options, Targets(target), lambda outcome: add(RowOutcome.of(file, outcome)))
         state.is_finished = True
-    return next(written), counts
+    return results_file.rows, counts
 
 
 def _require_ids(rows: Iterable[Row]) -> None:
     """Check that rows name their campaigns and workspaces by id: only the service knows the names."""
-    for named in dict.fromkeys(named_target(row) for row in rows if row.fault is None):
+    for named in dict.fromkeys(tuple(map(row.members.get, TARGET_FIELDS)) for row in rows if row.fault is None):
         for code, name in zip(TARGET_FIELDS, named, strict=True):
             if name and not name.startswith(ID_PREFIXES[code]):
                 has = f"its rows name the {code} {show_name(name)}, and a ledger has only ids"
@@ -268,12 +278,20 @@ class _Run:
             return [planned.headers for planned in self.part.files]
         return [] if self.file is None else [self.file.headers]
 
-    def describe(self, wanted: Callable[[ContactOutcome], bool], kept: KeptColumns = NO_COLUMNS) -> Iterator[dict[str, Any]]:
-        """Yield a JSON object for each wanted outcome, with the line and the e-mail of its row if the file is known."""
+    def locate(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[RowOutcome]:
+        """Yield each wanted outcome with its row, of which the line and the e-mail are known if the file is."""
         outcomes = filter(wanted, self.journal.outcomes())
-        if self.part is None:
-            return describe_outcomes(outcomes, self.file, self.figures.mapping or {}, kept)
-        return describe_part(self.part, outcomes, kept)
+        return locate(self.part, outcomes) if self.part else results_of(self.file, outcomes, self.figures.mapping)
+
+    def describe(self, found: RowOutcome) -> dict[str, Any]:
+        """Return a row of the list of uncertain rows. The file of a run without parts is known."""
+        return {name: value for name, value in found.to_dict().items() if self.part or name != "file"}
+
+    def rejects(self) -> tuple[tuple[str, ...], Iterator[Reject]]:
+        """Return the columns and the failed rows of the run."""
+        if self.file is None:
+            return spooled_rejects(self.journal)
+        return self.file.headers, rejects_of(self.file, self.journal.outcomes(), self.figures.mapping)
 
 
 def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
@@ -367,7 +385,7 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return
-    columns = list(dict.fromkeys(column for row in rows for column in row)) or ["record", "email", *OUTCOME_COLUMNS]
+    columns = list(dict.fromkeys(column for row in rows for column in row)) or [*RESULT_COLUMNS[2:]]
     if not any(row["email"] for row in rows):
         columns.remove("email")
     columns.remove("certain")

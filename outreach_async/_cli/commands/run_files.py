@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import attrs
 
 from outreach_async._cli import files
-from outreach_async._cli.commands.results import FINDING_COLUMNS, completed, open_outcomes, open_table
 from outreach_async._cli.output import Screen
-from outreach_async._plumbing import mask_keys, partial_path
+from outreach_async._plumbing import partial_path
 from outreach_async.bulk import ContactOutcome
-from outreach_async.importer import Columns, File, RejectsFile, Row, is_reject, reject
-from outreach_async.importer._preflight import NoteFinding
-from outreach_async.importer._rejects import FindNumber, KeptColumns
-from outreach_async.importer._rows import RowFinding, RowNumber
+from outreach_async.importer import FindingsFile, RejectsFile, ResultsFile
 
 WriteOutcome: TypeAlias = Callable[[ContactOutcome], object]
+_Output: TypeAlias = FindingsFile | RejectsFile | ResultsFile
 
 
 @attrs.define
@@ -52,77 +49,28 @@ def settled(screen: Screen, paths: Mapping[str, Path | None]) -> Iterator[RunSta
 
 
 @contextmanager
-def open_run_results(path: Path | None, file: File, state: RunState, kept: KeptColumns) -> Iterator[WriteOutcome]:
-    """Yield a function that writes an outcome to the results file."""
-    if path is None:
-        yield lambda _outcome: None
+def open_output(
+    flag: str, file: _Output | None, state: RunState, complete: Callable[[Any], object] = lambda _file: None
+) -> Iterator[Callable[..., object]]:
+    """Yield what adds to a file, or does nothing if there is none. The file appears even if the block raises.
+
+    `complete` may change the file before and after the block.
+    """
+    if file is None:
+        yield lambda *_values: None
         return
-    with (
-        files.explain_write_errors("--results", path),
-        open_outcomes(path, file, lambda: state.is_finished, kept) as write,
-    ):
 
-        def write_result(outcome: ContactOutcome) -> None:
-            with files.explain_write_errors("--results", path):
-                write(outcome)
+    def add(*values: Any) -> None:
+        with files.explain_write_errors(flag, file.path):
+            file.add(*values)
 
-        yield write_result
-
-
-@contextmanager
-def open_findings(path: Path | None, file: File, columns: Columns, state: RunState) -> Iterator[NoteFinding | None]:
-    """Yield a function that writes a finding to its file, which appears even if the block raises; `None` without a file."""
-    if path is None:
-        yield None
-        return
-    place = {"file": str(file.path)} if file.path else {}
-
-    def note(number: RowNumber, finding: RowFinding, cells: Sequence[str]) -> None:
-        column, value = find_cell(columns, finding.code, cells)
-        found = {number.unit: number.value, "check": finding.check, "level": finding.level, "field": finding.code}
-        texts = {"column": column, "value": mask_keys(value), "message": mask_keys(finding.message)}
-        with files.explain_write_errors("--findings", path):
-            write({**place, **found, **texts})
-
-    opened = completed(open_table(path, FINDING_COLUMNS, lambda: state.is_finished))
-    with files.explain_write_errors("--findings", path), opened as write:
-        yield note
-
-
-def find_cell(columns: Columns, code: str, cells: Sequence[str]) -> tuple[str, str]:
-    """Return the name and the cell of the column that a value of a field comes from; blank ones if it has none."""
-    places = columns.sources.get(code) or [at for at, kind in columns.consent if kind == code]
-    found = [at for at in places if at < len(cells) and cells[at].strip()] or [*places]
-    return (columns.headers[found[0]].strip(), cells[found[0]] if found[0] < len(cells) else "") if found else ("", "")
-
-
-@contextmanager
-def open_rejects(
-    path: Path | None,
-    file: File,
-    state: RunState,
-    find_number: FindNumber = lambda _index: None,
-    complete: Callable[[RejectsFile], None] = lambda _rejects: None,
-) -> Iterator[WriteOutcome]:
-    """Yield a function that writes failed rows to the rejects file. The file appears even if the block raises."""
-    if path is None:
-        yield lambda _outcome: None
-        return
-    rejects = RejectsFile(path, file.headers)
-
-    def write_reject(outcome: ContactOutcome) -> None:
-        row = cast("Row", outcome.contact)
-        if is_reject(outcome):
-            with files.explain_write_errors("--rejects", path):
-                rejects.add(reject(row.line, row.cells, outcome, find_number, row.text))
-
-    with files.explain_write_errors("--rejects", path):
-        rejects.__enter__()
+    with files.explain_write_errors(flag, file.path):
+        file.__enter__()
     try:
-        complete(rejects)
-        yield write_reject
+        complete(file)
+        yield add
     finally:
-        with files.explain_write_errors("--rejects", path), ExitStack() as stack:  # an error of the block is none of this file
-            stack.push(rejects)
-            rejects.is_finished = state.is_finished
-            complete(rejects)
+        with files.explain_write_errors(flag, file.path), ExitStack() as stack:  # not an error of the block
+            stack.push(file)
+            file.is_finished = state.is_finished
+            complete(file)

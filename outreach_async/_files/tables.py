@@ -1,0 +1,90 @@
+"""Write a table to a file: CSV, JSON Lines or Parquet, according to the suffix of its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias
+
+from outreach_async._files.atomic import atomic_file
+from outreach_async._files.optional import require_module
+from outreach_async._files.spreadsheets import escape_formula
+
+WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""A function that writes a row, from its values by column."""
+
+_BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
+
+
+@contextmanager
+def open_table(path: Path, columns: Sequence[str], is_finished: Callable[[], bool]) -> Iterator[WriteRow]:
+    """Yield a function that writes a row of a CSV, JSON Lines or Parquet file, as the suffix of its name says.
+
+    The file appears when the `with` block ends, beside its path for an unfinished run.
+    """
+    formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
+    with (
+        atomic_file(path, private=True, is_finished=is_finished) as draft,
+        formats.get(path.suffix.lower(), _write_csv)(draft, columns) as write,
+    ):
+        yield write
+
+
+@contextmanager
+def open_csv(draft: BinaryIO, columns: Iterable[str]) -> Iterator[Callable[[Iterable[object]], object]]:
+    # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
+    text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    yield lambda values: writer.writerow(escape_formula(str(format_cell(value))) for value in values)
+    text.detach()
+
+
+@contextmanager
+def _write_csv(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+    with open_csv(draft, map(escape_formula, columns)) as write:
+        yield lambda row: write(map(row.get, columns))
+
+
+@contextmanager
+def _write_json_lines(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+    yield lambda row: draft.write(json.dumps({name: row.get(name) for name in columns}).encode() + b"\n")
+
+
+@contextmanager
+def _write_parquet(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+    require_module("pyarrow", "outreach_async[parquet]")
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kinds: dict[str, Any] = dict.fromkeys(("line", "record", "attempts"), pa.int64())
+    kinds |= {"certain": pa.bool_(), "possible": pa.list_(pa.string())}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+    rows: list[dict[str, Any]] = []
+    with parquet.ParquetWriter(draft, schema) as writer:
+
+        def write_rows() -> None:
+            writer.write_table(pa.Table.from_pylist(rows, schema))
+            rows.clear()
+
+        def write(row: Mapping[str, Any]) -> None:
+            rows.append({name: _to_arrow(row.get(name)) for name in columns})  # Arrow cannot store lone surrogates
+            if len(rows) == _BATCH_SIZE:
+                write_rows()
+
+        yield write
+        write_rows()
+
+
+def _to_arrow(value: Any) -> Any:
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def format_cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list) else "" if value is None else value

@@ -1,0 +1,515 @@
+"""Import a file: map its columns, check it whole before anything is sent, and read its rows as the check has judged them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+from anyio.lowlevel import checkpoint
+
+from outreach_async import Target, store
+from outreach_async._plumbing import (
+    TARGET_FIELDS,
+    WHOLE_INPUT,
+    ListingNeeded,
+    RecentEmails,
+    Targets,
+    atomic_write,
+    contact_key,
+    rejection_message,
+)
+from outreach_async.bulk import Repeats
+from outreach_async.client import OutreachClient
+from outreach_async.errors import Excluded, InvalidRequest, OutreachError
+from outreach_async.importer._checks import CheckPolicy
+from outreach_async.importer._columns import (
+    Columns,
+    can_map_all,
+    columns_for,
+    decisions_in_order,
+    map_columns,
+    recognise_targets,
+)
+from outreach_async.importer._consent import CONSENT_CODES
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
+from outreach_async.importer._known_exports import clean_name
+from outreach_async.importer._mapping_file import apply_mapping, clean_names, mapping_text, number_codes
+from outreach_async.importer._reading import RowReader
+from outreach_async.importer._rows import Block, Row, RowFinding
+from outreach_async.importer._table import File, read_blocks, scan_people
+from outreach_async.importer._unmapped import UnmappedColumns
+from outreach_async.models import RUN_TARGET, WorkspaceField
+
+_BUCKET_COUNT: Final = 256
+_BLOCK_SIZE: Final = 500  # more rows leave the caches of the processor
+_RECOGNISED: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
+
+
+@attrs.frozen(kw_only=True)
+class ImportJob:
+    r"""An import of a file: how its columns are mapped, and how its values are checked.
+
+    Attributes:
+        file: The file.
+        overrides: Codes by column name, as for `map_columns`.
+        mapping: Codes by column name of a mapping file, which may have columns that the file does not have. `overrides` precede.
+        ignore_unknown: Ignore columns that match no field, as for `map_columns`.
+        checks: The levels of the checks.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,Plan\nann@company.example,gold\n,basic\n")
+        job = ImportJob(file=open_file("people.csv"), checks=CheckPolicy.of(["phone=error"]))
+        mapped = await job.map(client)
+        found = await mapped.check()  # reads the whole file, and sends nothing
+        print(mapped.mapping, found.sent)  # -> {'E-mail': 'email', 'Plan': 'custom_1'} 1
+        report = await client.contacts.create_many(mapped.rows())
+        ```
+    """
+
+    file: File
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
+    mapping: Mapping[str, str] = attrs.field(factory=dict, converter=clean_names)
+    ignore_unknown: bool = False
+    checks: CheckPolicy = attrs.field(factory=CheckPolicy.of)
+
+    @property
+    def lacking(self) -> list[str]:
+        """The columns of the mapping, but for ignored ones, that the file does not have."""
+        return apply_mapping(self.mapping, self.file.headers)[1]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know about the file, the mapping and the checks."""
+        lacking = (f"--mapping: the input file has no column {column!r}" for column in self.lacking)
+        return [*self.file.notes, *lacking, *filter(None, (self.checks.note,))]
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """The codes that overrides and mapping decide, the overrides first: the first column of a field is preferred."""
+        saved = apply_mapping(self.mapping, self.file.headers)[0]
+        return {**self.overrides, **{column: code for column, code in saved.items() if column not in self.overrides}}
+
+    @property
+    def needs_client(self) -> bool:
+        """Whether only the service knows a field or a campaign that a column or an override names."""
+        decided = self.decided
+        return not can_map_all(self.file.headers, decided) or not {*TARGET_FIELDS}.isdisjoint(decided.values())
+
+    async def map(
+        self, client: OutreachClient | None = None, *, targets: Targets | None = None, fields: Iterable[WorkspaceField] = ()
+    ) -> MappedFile:
+        r"""Map the columns of the file, and recognise columns with names such as "Campaign" by their values.
+
+        Args:
+            client: The client that lists the workspace's fields, if a column needs them; without one, `fields` are used.
+            targets: Finds the targets that rows name; by default, only ids are known.
+            fields: The workspace's fields.
+
+        Raises:
+            UnmappedColumns: A column is unknown or ambiguous.
+            InvalidRequest: As `map_columns` does, or the file has no column of consent that the mapping has.
+            OutreachError: The workspace's fields, or its campaigns, could not be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,Campaign\nann@company.example,camp_1\n")
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            print(mapped.columns.codes)  # -> ('email', 'campaign')
+            ```
+        """
+        targets, decided, headers = targets or Targets(), self.decided, self.file.headers
+        samples = self.file.samples()
+        recognised, doubts = await recognise_targets(self.file, decided, targets)
+        overrides = {**decided, **recognised}
+        try:
+            if client is None:
+                columns = map_columns(headers, overrides, fields, ignore_unknown=self.ignore_unknown, samples=samples)
+            else:
+                columns = await columns_for(client, headers, overrides, ignore_unknown=self.ignore_unknown, samples=samples)
+        except UnmappedColumns as error:
+            error.explain(doubts)
+            raise
+        lost = [column for column in self.lacking if self.mapping[column] in CONSENT_CODES]
+        if lost and not columns.consent and self.checks.levels["consent"] == "error":
+            what = f"the file has no column {lost[0]!r}, nor another one that says who must not be written to"
+            raise InvalidRequest(f"--mapping: {what}; export the file with it, or remove the column from the mapping")
+        if recognised:
+            pairs = zip(columns.headers, columns.reasons, strict=True)
+            reasons = tuple(_RECOGNISED if clean_name(name) in recognised else old for name, old in pairs)
+            columns = attrs.evolve(columns, reasons=reasons)
+        return MappedFile(self.file, columns, self.checks, targets)
+
+    def create_journal(
+        self, location: str | Path, mapping: Mapping[str, str] | None = None, fingerprint: str | None = None
+    ) -> store.journal.Journal | store.journal.ObjectJournal:
+        r"""Return a journal at a path or URL that records the file, its content and its columns.
+
+        Args:
+            location: The path or URL.
+            mapping: The codes of the columns, as `MappedFile.mapping`; by default, those that are decided without the file.
+            fingerprint: The fingerprint of the file, if it is known; by default, the file is read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            print(ImportJob(file=open_file("people.csv")).create_journal("run.db").exists())  # -> False
+            ```
+        """
+        from outreach_async.store.journal import journal_at  # imported on demand: a check of a file needs no journal
+
+        file, source, known = self.file, self.file.name, None  # a stream is identified by its rows
+        if file.path is not None:
+            source, known = str(file.path.resolve()), fingerprint or file.fingerprint()
+        recorded = number_codes(self.decided if mapping is None else mapping)
+        return journal_at(location, source=source, fingerprint=known, mapping=recorded)
+
+
+@attrs.define
+class MappedFile:
+    r"""A file whose columns are mapped.
+
+    Attributes:
+        file: The file.
+        columns: Its columns.
+        checks: The levels of the checks.
+        targets: Finds the targets that its rows name.
+        people: The people whom a row excludes, as `File.find_people` returns them; `None` until `check` has found them.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,Unsubscribed\nann@company.example,yes\nANN@company.example,\n")
+        mapped = await ImportJob(file=open_file("people.csv")).map()
+        found = await mapped.check()
+        print(found.excluded, [row.excluded for row in mapped.rows()][0])  # -> 2 column 'Unsubscribed' says 'yes'
+        ```
+    """
+
+    file: File
+    columns: Columns
+    checks: CheckPolicy
+    targets: Targets = attrs.field(factory=Targets, repr=False)
+    people: dict[int, str] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """The code of each column, or `ignore`, by its name; the columns of one field are in the order of preference."""
+        return {column: code for column, code, _ in decisions_in_order(self.columns)}
+
+    @property
+    def names_targets(self) -> bool:
+        """Whether a column names the campaign or the workspace of each row."""
+        return not {*self.columns.codes}.isdisjoint(TARGET_FIELDS)
+
+    def save(self, path: Path) -> None:
+        r"""Write the mapping to a file that `read_mapping` reads.
+
+        Raises:
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            mapped.save(Path("mapping.toml"))
+            print(read_mapping("mapping.toml"))  # -> {'E-mail': 'email'}
+            ```
+        """
+        export = self.columns.export
+        notes = [f"The file was recognised as an export from {export}."] if export else []
+        atomic_write(path, mapping_text(self.file.name, notes, decisions_in_order(self.columns)))
+
+    def rows(self, *, clear_blanks: bool = False) -> Iterable[Row]:
+        r"""Return the rows as `check` has judged them, with the ids of their targets.
+
+        With `clear_blanks`, each field whose cells are blank is `None`, as for `blank="clear"` of `create_many`.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\nann@company.example,\n")
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            print([dict(row) for row in mapped.rows()])  # -> [{'email': 'ann@company.example'}]
+            ```
+        """
+        rows: Iterable[Row] = self.file.rows(self.columns, checks=self.checks, people=self.people)
+        if self.names_targets:
+            rows = (_with_ids(row, self.targets) for row in rows)
+        return map(Row.clear_blanks, rows) if clear_blanks else rows
+
+    async def check(
+        self,
+        *,
+        repeats: Repeats = "serial",
+        by_contact: bool = False,
+        on_unsent: Callable[[Row, OutreachError], object] | None = None,
+        on_progress: Callable[[int], object] | None = None,
+        on_finding: Callable[[int, RowFinding, Sequence[str]], object] | None = None,
+    ) -> Preflight:
+        r"""Read the whole file, and return the counts and the findings. Nothing is sent.
+
+        A file with columns that say who must not be written to is read twice: a later row of a person may exclude an earlier one.
+
+        Args:
+            repeats: Policy for e-mails that occur more than once, as for `create_many`.
+            by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store
+                the input.
+            on_unsent: Function that receives each row that is never sent, with the reason.
+            on_progress: Function that receives the number of rows so far.
+            on_finding: Function that receives each finding, with the number and the cells of its row; no cells for a repeat.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+            OutreachError: The campaigns that rows name could not be listed.
+
+        Example:
+            ```python
+            Path("people.csv").write_text('E-mail\nann@company.example\n""\n')
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            found = await mapped.check(on_unsent=lambda row, error: print(row.line, error))
+            print(found.rows, found.sent)  # -> 1 1
+            ```
+        """
+        found, self.people = Preflight(unit=self.file.unit), {}
+        for _ in scan_people(self.file, self.columns, self.checks, self.people):
+            await checkpoint()
+        run = _PreflightRun(found, self, repeats, by_contact=by_contact)
+        run.note = on_finding
+        for block in read_blocks(self.file, self.columns, _BLOCK_SIZE):
+            if on_progress is not None:
+                on_progress(found.rows)
+            await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
+            for row, refusal in await run.check(block):
+                if on_unsent is not None:
+                    on_unsent(row, refusal)
+        return run.finish(reports_repeats=self.checks.levels["repeat"] != "off")
+
+
+@attrs.define(kw_only=True)
+class Preflight:
+    """What the check of a file has found.
+
+    Attributes:
+        rows: Number of rows.
+        refused: Number of rows that are rejected.
+        excluded: Number of rows of people who must not be written to.
+        superseded: Number of rows that are not sent because another row with their e-mail counts.
+        repeated: Number of rows with the e-mail and the target of an earlier row.
+        findings: The findings, in groups with a count and a few examples.
+        unit: What the number of a row counts, as for `File.unit`.
+
+    Example:
+        ```python
+        print(Preflight(rows=3, refused=1).sent)  # -> 2
+        ```
+    """
+
+    rows: int = 0
+    refused: int = 0
+    excluded: int = 0
+    superseded: int = 0
+    repeated: int = 0
+    findings: Groups[FindingKey] = attrs.Factory(Groups)
+    unit: Literal["line", "record"] = "line"
+    _lines: array[int] = attrs.Factory(lambda: array("Q"))
+
+    @property
+    def sent(self) -> int:
+        """Number of rows that can be sent."""
+        return self.rows - self.refused - self.excluded - self.superseded
+
+    def find_number(self, index: int) -> int | None:
+        """Return the number of the row with an index; `None` if it is unknown.
+
+        Example:
+            ```python
+            print(Preflight(unit="record").find_number(0))  # -> 1
+            ```
+        """
+        if self.unit == "record":
+            return index + 1
+        return self._lines[index] if index < len(self._lines) else None
+
+    def find_place(self, index: int) -> str | None:
+        """Return where the row with an index is, in words; `None` if it is unknown.
+
+        Example:
+            ```python
+            print(Preflight(unit="record").find_place(0))  # -> record 1
+            ```
+        """
+        return None if (number := self.find_number(index)) is None else f"{self.unit} {number}"
+
+
+class EmailIndex:
+    """Finds rows with the same e-mail and target. These are stored as a hash of eight bytes."""
+
+    # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
+    def __init__(self) -> None:
+        self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
+        self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
+
+    def add(self, lines: Iterable[int], emails: Iterable[Hashable]) -> None:
+        all_keys, all_lines = self._keys, self._lines
+        for line, key in zip(lines, map(hash, emails), strict=True):
+            bucket = key % _BUCKET_COUNT
+            all_keys[bucket].append(key)
+            all_lines[bucket].append(line)
+
+    def count(self) -> int:
+        return sum(len(keys) - len(set(keys)) for keys in self._keys)
+
+    def repeats(self) -> Iterator[tuple[int, int]]:
+        """Yield the lines whose e-mail occurs in an earlier line, each with the first line that has it."""
+        found = [(array("Q"), array("Q")) for _ in self._keys]
+        for keys, lines, (repeated, earlier) in zip(self._keys, self._lines, found, strict=True):
+            first: dict[int, int] = {}
+            for key, line in zip(keys, lines, strict=True):
+                if (at := first.setdefault(key, line)) != line:
+                    repeated.append(line)
+                    earlier.append(at)
+        return merge(*(zip(*pair, strict=True) for pair in found))
+
+
+class _PreflightRun:
+    """Counts what becomes of the rows of blocks, most of which need no `Row`."""
+
+    def __init__(self, found: Preflight, file: MappedFile, repeats: Repeats, *, by_contact: bool) -> None:
+        self.found = found
+        self._lines = found._lines  # noqa: SLF001 - of this module
+        self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
+        self._email_at = file.columns.sources["email"][0]
+        self._names_targets = file.names_targets
+        self._targets = file.targets
+        self._repeats = repeats
+        self._recent_emails = RecentEmails() if repeats == "error" else None
+        self._emails = EmailIndex()
+        self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
+        self.note: Callable[[int, RowFinding, Sequence[str]], object] | None = None
+
+    async def check(self, block: Block) -> list[tuple[Row, OutreachError]]:
+        """Check the next records, and return each row that is never sent, with the reason."""
+        found, count = self.found, len(block.lines)
+        numbers = block.lines
+        if self._repeats != "serial":
+            self._lines.extend(numbers)
+        read = self._reader.read(block)
+        refusals = {at: InvalidRequest(row.fault) for at, row in read.odd.items() if row.fault is not None}
+        excluded = {at for at, row in read.odd.items() if row.excluded is not None}
+        targets: dict[int, Target] = {}
+        findings: Mapping[int, Sequence[RowFinding]] = read.findings
+        if self._names_targets:
+            # Those of excluded rows, too, because a ledger has entries for each target.
+            named = {at: _named_target(read.row(at)) for at in range(count) if at not in refusals}
+            unknown = await _find_unknown_targets(named.values(), self._targets)
+            wrong = {at: unknown[to] for at, to in named.items() if to in unknown and at not in excluded}
+            findings = {**findings, **{at: [finding, *findings.get(at, ())] for at, finding in wrong.items()}}
+            refusals |= {at: InvalidRequest(finding.message) for at, finding in wrong.items()}
+            targets = {at: self._targets.find(to) for at, to in named.items() if to not in unknown and at not in excluded}
+        for at in sorted(findings):
+            for finding in findings[at]:
+                self._add(finding, numbers[at])
+        self._note_all(block, numbers, findings, refusals)
+        emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if len(cells) > self._email_at}
+        emails |= {at: row.email for at, row in read.odd.items()}
+        for at in excluded | refusals.keys():
+            emails.pop(at, None)
+        refusals |= self._find_repeats(emails, targets, numbers)
+        found.rows += count
+        found.refused += len(refusals)
+        found.excluded += len(excluded)
+        unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}}
+        return [(read.row(at), unsent[at]) for at in sorted(unsent)]
+
+    def _add(self, finding: RowFinding, number: int) -> None:
+        example = {self.found.unit: number, "message": finding.message}
+        self.found.findings.add(FindingKey(*finding[:4]), finding.message, number, lambda: example)
+
+    def _note_all(
+        self,
+        block: Block,
+        numbers: Sequence[int],
+        findings: Mapping[int, Sequence[RowFinding]],
+        refusals: Mapping[int, InvalidRequest],
+    ) -> None:
+        """Note every finding of a block, and the faults of rows that no check has found."""
+        if self.note is None:
+            return
+        for at in sorted({*findings, *refusals}):
+            noted = [*findings.get(at, ())]
+            if at in refusals and not any(finding.level == "error" for finding in noted):
+                noted.append(RowFinding("row", "error", "", "", str(refusals[at])))
+            for finding in noted:
+                self.note(numbers[at], finding, block.cells[at])
+
+    def _find_repeats(
+        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
+    ) -> dict[int, InvalidRequest]:
+        """Store the e-mails of rows to send. Return the refusals of repeats."""
+        found, default = self.found, self._targets.default
+        # The service detects duplicates by e-mail, probably regardless of case. Without a ledger, a row supersedes only identical
+        # e-mails.
+        keys: Iterable[Hashable] = map(self._key, emails.values())
+        self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
+        if self._recent_emails is None:
+            return {}
+        find = self._recent_emails.find_earlier
+        earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in sorted(emails.items())}
+        return {
+            at: InvalidRequest(rejection_message(f"{found.unit} {self._lines[index]}"))
+            for at, index in earlier.items()
+            if index is not None
+        }
+
+    def finish(self, *, reports_repeats: bool) -> Preflight:
+        found, count = self.found, self._emails.count()
+        found.repeated = count
+        if count and reports_repeats and self._repeats != "error":
+            noted = count if self.note else min(count, MAX_EXAMPLES)
+            for line, earlier in islice(self._emails.repeats(), noted):
+                message = rejection_message(f"{found.unit} {earlier}", remedy=False)
+                finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
+                self._add(finding, line)
+                if self.note is not None:
+                    self.note(line, finding, ())
+            if count > noted:
+                found.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
+        if self._repeats in WHOLE_INPUT:
+            found.superseded = count
+        return found
+
+
+def _named_target(row: Row) -> Target:
+    """Return the target that a row names; `RUN_TARGET` itself if it names none."""
+    members = row.members
+    if "campaign" not in members and "workspace" not in members:
+        return RUN_TARGET
+    return Target(*map(members.get, TARGET_FIELDS))
+
+
+async def _find_unknown_targets(named: Iterable[Target], targets: Targets) -> dict[Target, RowFinding]:
+    """Return a finding for each target that is unknown. The campaigns of the workspaces of rows are listed."""
+    findings: dict[Target, RowFinding] = {}
+    for each in {*named} - {RUN_TARGET}:
+        try:
+            await targets.apply(targets.find, each)
+        except InvalidRequest as error:
+            field = str(error).partition(":")[0]
+            findings[each] = RowFinding(field, "error", field, f"an unknown {field}", str(error))
+    return findings
+
+
+def _with_ids(row: Row, targets: Targets) -> Row:
+    if row.fault is not None or (named := _named_target(row)) is RUN_TARGET:
+        return row
+    try:
+        found = targets.find(named)
+    except ListingNeeded:  # the file has changed since it was checked; the run finds this out
+        return row
+    except InvalidRequest as error:
+        return attrs.evolve(row, fault=str(error)) if row.excluded is None else row
+    return attrs.evolve(row, members={**row.members, **found._asdict()})
