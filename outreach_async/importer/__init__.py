@@ -155,7 +155,7 @@ from outreach_async.importer._columns import Columns, columns_for, map_columns, 
 from outreach_async.importer._failed import FailedRows, Remedy
 from outreach_async.importer._formats import FORMATS, Format, open_file
 from outreach_async.importer._groups import RowGroup
-from outreach_async.importer._job import ImportJob, MappedFile, Preflight
+from outreach_async.importer._job import ImportJob, InputCheck, MappedFile, Preflight
 from outreach_async.importer._mapping_file import CODE, IGNORE, is_mapping, read_mapping
 from outreach_async.importer._rejects import Reject, RejectsFile, is_reject, reject, spooled_rejects
 from outreach_async.importer._results import (
@@ -186,6 +186,7 @@ __all__ = [
     "Format",
     "ImportJob",
     "InputChanged",
+    "InputCheck",
     "MappedFile",
     "PlacedRow",
     "Preflight",

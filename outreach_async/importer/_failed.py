@@ -63,7 +63,8 @@ class FailedRows:
         failures: Groups of the rows that failed, the largest first.
         exclusions: Groups of the rows that were excluded.
         found: What the check of the file has found, for the numbers of rows.
-        file: The file, to find out what would import its rows; `None` if it is unknown.
+        file: The file of the rows that are added next, to find out what would import them; `None` if it is unknown.
+        names_files: Whether each example names its file, for an input of several files.
 
     Example:
         ```python
@@ -83,7 +84,9 @@ class FailedRows:
         self.found = Preflight() if found is None else found
         self.file = file
         self._ways = Counter[_Way]()
-        self._rows: list[tuple[Row, ContactOutcome]] = []  # few, whose ways are found together
+        self.names_files = False
+        self._rows: list[tuple[Row, ContactOutcome]] = []  # few of one file, whose ways are found together
+        self._judged = file
         self._reader: RowReader | None = None
 
     def add(self, row: ContactOutcome | RowOutcome) -> None:
@@ -111,7 +114,8 @@ class FailedRows:
 
         def describe() -> dict[str, Any]:
             email = located.email if located else find_email(outcome)
-            example: dict[str, Any] = {unit: number, **({"email": email} if email else {}), "message": message}
+            place = {"file": located.row.file} if located and self.names_files else {}
+            example: dict[str, Any] = {**place, unit: number, **({"email": email} if email else {}), "message": message}
             if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
                 example |= outcome.target._asdict()
             return example
@@ -168,8 +172,7 @@ class FailedRows:
             # -> rejects.csv has them; correct the email there, and import that file
             ```
         """
-        if self._rows:
-            self._judge()
+        self._judge()
         dropping = [way for way in self._ways if way.checks and DROPS.issuperset(way.checks)]
         merged = Counter(self._ways)
         if len(dropping) > _MAX_SEPARATE:  # together they import more rows than each alone
@@ -184,13 +187,17 @@ class FailedRows:
         elif self.file is None or not isinstance(outcome.contact, Row) or outcome.status != Outcome.REJECTED:
             self._ways[_Way((), find_field(outcome), outcome.status)] += 1
         else:
+            if self.file is not self._judged:
+                self._judge()
+                self._judged, self._reader = self.file, None
             self._rows.append((outcome.contact, outcome))
             if len(self._rows) == _BATCH_SIZE:
                 self._judge()
 
     def _judge(self) -> None:
-        file = self.file
-        assert file is not None  # noqa: S101 - rows are kept only with a file
+        file = self._judged
+        if file is None or not self._rows:
+            return
         if self._reader is None:
             self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
         padded = [_pad(row, file.columns) for row, _ in self._rows]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import attrs
 from anyio.lowlevel import checkpoint
@@ -246,21 +246,14 @@ class MappedFile:
         *,
         repeats: Repeats = "serial",
         by_contact: bool = False,
-        on_unsent: Callable[[Row, OutreachError], object] | None = None,
+        on_unsent: OnUnsent | None = None,
         on_progress: Callable[[int], object] | None = None,
-        on_finding: Callable[[int, RowFinding, Sequence[str]], object] | None = None,
+        on_finding: OnFinding | None = None,
     ) -> Preflight:
         r"""Read the whole file, and return the counts and the findings. Nothing is sent.
 
         A file with columns that say who must not be written to is read twice: a later row of a person may exclude an earlier one.
-
-        Args:
-            repeats: Policy for e-mails that occur more than once, as for `create_many`.
-            by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store
-                the input.
-            on_unsent: Function that receives each row that is never sent, with the reason.
-            on_progress: Function that receives the number of rows so far.
-            on_finding: Function that receives each finding, with the number and the cells of its row; no cells for a repeat.
+        The arguments are those of `InputCheck`.
 
         Raises:
             InvalidRequest: The file can no longer be read.
@@ -274,19 +267,20 @@ class MappedFile:
             print(found.rows, found.sent)  # -> 1 1
             ```
         """
-        found, self.people = Preflight(unit=self.file.unit), {}
+        self.people = {}
         for _ in scan_people(self.file, self.columns, self.checks, self.people):
             await checkpoint()
-        run = _PreflightRun(found, self, repeats, by_contact=by_contact)
-        run.note = on_finding
-        for block in read_blocks(self.file, self.columns, _BLOCK_SIZE):
-            if on_progress is not None:
-                on_progress(found.rows)
-            await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
-            for row, refusal in await run.check(block):
-                if on_unsent is not None:
-                    on_unsent(row, refusal)
-        return run.finish(reports_repeats=self.checks.levels["repeat"] != "off")
+        check = InputCheck(
+            repeats=repeats, by_contact=by_contact, on_unsent=on_unsent, on_progress=on_progress, on_finding=on_finding
+        )
+        await check.add(self)
+        return check.finish()
+
+
+OnUnsent: TypeAlias = Callable[[Row, OutreachError], object]
+OnFinding: TypeAlias = "Callable[[MappedFile, int, RowFinding, Sequence[str]], object]"
+_FILE_BITS: Final = 40  # of the number of a row, below those of its file
+_LINE: Final = (1 << _FILE_BITS) - 1
 
 
 @attrs.define(kw_only=True)
@@ -316,6 +310,7 @@ class Preflight:
     findings: Groups[FindingKey] = attrs.Factory(Groups)
     unit: Literal["line", "record"] = "line"
     _lines: array[int] = attrs.Factory(lambda: array("Q"))
+    _names: list[str] = attrs.Factory(list)
 
     @property
     def sent(self) -> int:
@@ -332,7 +327,7 @@ class Preflight:
         """
         if self.unit == "record":
             return index + 1
-        return self._lines[index] if index < len(self._lines) else None
+        return self._lines[index] & _LINE if index < len(self._lines) else None
 
     def find_place(self, index: int) -> str | None:
         """Return where the row with an index is, in words; `None` if it is unknown.
@@ -342,7 +337,12 @@ class Preflight:
             print(Preflight(unit="record").find_place(0))  # -> record 1
             ```
         """
+        if index < len(self._lines):
+            return self._place(self._lines[index])
         return None if (number := self.find_number(index)) is None else f"{self.unit} {number}"
+
+    def _place(self, number: int) -> str:
+        return f"{self._names[number >> _FILE_BITS]}{self.unit} {number & _LINE}"
 
 
 class EmailIndex:
@@ -375,26 +375,99 @@ class EmailIndex:
         return merge(*(zip(*pair, strict=True) for pair in found))
 
 
-class _PreflightRun:
-    """Counts what becomes of the rows of blocks, most of which need no `Row`."""
+class InputCheck:
+    r"""The check of an input: `add` its files in order, and `finish`. Most rows need no `Row`.
 
-    def __init__(self, found: Preflight, file: MappedFile, repeats: Repeats, *, by_contact: bool) -> None:
-        self.found = found
-        self._lines = found._lines  # noqa: SLF001 - of this module
-        self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
-        self._email_at = file.columns.sources["email"][0]
-        self._names_targets = file.names_targets
-        self._targets = file.targets
+    Args:
+        repeats: Policy for e-mails that occur more than once, as for `create_many`.
+        by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store the
+            input.
+        on_unsent: Function that receives each row that is never sent, with the reason.
+        on_progress: Function that receives the number of rows so far.
+        on_finding: Function that receives each finding, with the file, and the number and the cells of its row; no cells for a
+            repeat.
+
+    Attributes:
+        found: What has been found so far.
+
+    Example:
+        ```python
+        check = InputCheck()
+        for name in "may.csv", "june.csv":
+            Path(name).write_text("E-mail\nann@company.example\n")
+            mapped = await ImportJob(file=open_file(name)).map()
+            mapped.people = {}
+            await check.add(mapped, name=name)
+        print([group.examples[0]["message"] for group in check.finish().findings])
+        # -> ['email: same address as may.csv: line 2']
+        ```
+    """
+
+    def __init__(
+        self,
+        *,
+        repeats: Repeats = "serial",
+        by_contact: bool = False,
+        on_unsent: OnUnsent | None = None,
+        on_progress: Callable[[int], object] | None = None,
+        on_finding: OnFinding | None = None,
+    ) -> None:
+        self.found = Preflight()
+        self._on_unsent, self._on_progress, self._on_finding = on_unsent, on_progress, on_finding
+        self._lines, self._names = self.found._lines, self.found._names  # noqa: SLF001 - of this module
+        self._files: list[MappedFile] = []
         self._repeats = repeats
         self._recent_emails = RecentEmails() if repeats == "error" else None
         self._emails = EmailIndex()
         self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
-        self.note: Callable[[int, RowFinding, Sequence[str]], object] | None = None
 
-    async def check(self, block: Block) -> list[tuple[Row, OutreachError]]:
+    async def add(
+        self, file: MappedFile, *, name: str | None = None, chosen: Sequence[int] = b"", distinct: bool = False
+    ) -> None:
+        r"""Check the rows of a file.
+
+        Args:
+            file: The file, whose `people` are known.
+            name: The name of the file for messages, if the input has several files.
+            chosen: For each row, whether it belongs to the input; by default, all do.
+            distinct: True if the e-mails of these rows are known to occur once in the input, and need not be stored.
+
+        Raises:
+            InvalidRequest: The file can no longer be read.
+            OutreachError: The campaigns that rows name could not be listed.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
+            mapped = await ImportJob(file=open_file("people.csv")).map()
+            mapped.people = {}
+            check = InputCheck()
+            await check.add(mapped, chosen=[1, 0])
+            print(check.finish().rows)  # -> 1
+            ```
+        """
+        self.found.unit = file.file.unit
+        self._files.append(file)
+        self._names.append(f"{name}: " if name else "")
+        self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
+        self._email_at = file.columns.sources["email"][0]
+        self._stores_emails, start = not distinct, 0
+        for block in read_blocks(file.file, file.columns, _BLOCK_SIZE):
+            if self._on_progress is not None:
+                self._on_progress(self.found.rows)
+            await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
+            end = start + len(block.lines)
+            part = block.choose(chosen[start:end]) if chosen else block
+            start = end
+            for row, refusal in await self._check(file, part) if part.lines else ():
+                if self._on_unsent is not None:
+                    self._on_unsent(row, refusal)
+
+    async def _check(self, file: MappedFile, block: Block) -> list[tuple[Row, OutreachError]]:
         """Check the next records, and return each row that is never sent, with the reason."""
-        found, count = self.found, len(block.lines)
-        numbers = block.lines
+        found, count, targets_of_file = self.found, len(block.lines), file.targets
+        base = (len(self._files) - 1) << _FILE_BITS
+        numbers = [base + line for line in block.lines] if base else block.lines
         if self._repeats != "serial":
             self._lines.extend(numbers)
         read = self._reader.read(block)
@@ -402,14 +475,14 @@ class _PreflightRun:
         excluded = {at for at, row in read.odd.items() if row.excluded is not None}
         targets: dict[int, Target] = {}
         findings: Mapping[int, Sequence[RowFinding]] = read.findings
-        if self._names_targets:
+        if file.names_targets:
             # Those of excluded rows, too, because a ledger has entries for each target.
             named = {at: _named_target(read.row(at)) for at in range(count) if at not in refusals}
-            unknown = await _find_unknown_targets(named.values(), self._targets)
+            unknown = await _find_unknown_targets(named.values(), targets_of_file)
             wrong = {at: unknown[to] for at, to in named.items() if to in unknown and at not in excluded}
             findings = {**findings, **{at: [finding, *findings.get(at, ())] for at, finding in wrong.items()}}
             refusals |= {at: InvalidRequest(finding.message) for at, finding in wrong.items()}
-            targets = {at: self._targets.find(to) for at, to in named.items() if to not in unknown and at not in excluded}
+            targets = {at: targets_of_file.find(to) for at, to in named.items() if to not in unknown and at not in excluded}
         for at in sorted(findings):
             for finding in findings[at]:
                 self._add(finding, numbers[at])
@@ -418,7 +491,8 @@ class _PreflightRun:
         emails |= {at: row.email for at, row in read.odd.items()}
         for at in excluded | refusals.keys():
             emails.pop(at, None)
-        refusals |= self._find_repeats(emails, targets, numbers)
+        if self._stores_emails:
+            refusals |= self._find_repeats(emails, targets, numbers, targets_of_file.default)
         found.rows += count
         found.refused += len(refusals)
         found.excluded += len(excluded)
@@ -426,8 +500,14 @@ class _PreflightRun:
         return [(read.row(at), unsent[at]) for at in sorted(unsent)]
 
     def _add(self, finding: RowFinding, number: int) -> None:
-        example = {self.found.unit: number, "message": finding.message}
+        name = self._names[number >> _FILE_BITS].removesuffix(": ")
+        place = {"file": name} if name else {}
+        example = {**place, self.found.unit: number & _LINE, "message": finding.message}
         self.found.findings.add(FindingKey(*finding[:4]), finding.message, number, lambda: example)
+
+    def _note(self, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
+        if self._on_finding is not None:
+            self._on_finding(self._files[number >> _FILE_BITS], number & _LINE, finding, cells)
 
     def _note_all(
         self,
@@ -437,20 +517,20 @@ class _PreflightRun:
         refusals: Mapping[int, InvalidRequest],
     ) -> None:
         """Note every finding of a block, and the faults of rows that no check has found."""
-        if self.note is None:
+        if self._on_finding is None:
             return
         for at in sorted({*findings, *refusals}):
             noted = [*findings.get(at, ())]
             if at in refusals and not any(finding.level == "error" for finding in noted):
                 noted.append(RowFinding("row", "error", "", "", str(refusals[at])))
             for finding in noted:
-                self.note(numbers[at], finding, block.cells[at])
+                self._note(numbers[at], finding, block.cells[at])
 
     def _find_repeats(
-        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int]
+        self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int], default: Target
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
-        found, default = self.found, self._targets.default
+        found = self.found
         # The service detects duplicates by e-mail, probably regardless of case. Without a ledger, a row supersedes only identical
         # e-mails.
         keys: Iterable[Hashable] = map(self._key, emails.values())
@@ -460,22 +540,29 @@ class _PreflightRun:
         find = self._recent_emails.find_earlier
         earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in sorted(emails.items())}
         return {
-            at: InvalidRequest(rejection_message(f"{found.unit} {self._lines[index]}"))
+            at: InvalidRequest(rejection_message(found._place(self._lines[index])))  # noqa: SLF001 - of this module
             for at, index in earlier.items()
             if index is not None
         }
 
-    def finish(self, *, reports_repeats: bool) -> Preflight:
+    def finish(self) -> Preflight:
+        """Return what has been found in all files, with their repeated e-mails.
+
+        Example:
+            ```python
+            print(InputCheck().finish().rows)  # -> 0
+            ```
+        """
         found, count = self.found, self._emails.count()
         found.repeated = count
-        if count and reports_repeats and self._repeats != "error":
-            noted = count if self.note else min(count, MAX_EXAMPLES)
-            for line, earlier in islice(self._emails.repeats(), noted):
-                message = rejection_message(f"{found.unit} {earlier}", remedy=False)
+        reports = any(file.checks.levels["repeat"] != "off" for file in self._files)
+        if count and reports and self._repeats != "error":
+            noted = count if self._on_finding is not None else min(count, MAX_EXAMPLES)
+            for number, earlier in islice(self._emails.repeats(), noted):
+                message = rejection_message(found._place(earlier), remedy=False)  # noqa: SLF001 - of this module
                 finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
-                self._add(finding, line)
-                if self.note is not None:
-                    self.note(line, finding, ())
+                self._add(finding, number)
+                self._note(number, finding, ())
             if count > noted:
                 found.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
         if self._repeats in WHOLE_INPUT:

@@ -17,6 +17,7 @@ from outreach_async import Outcome
 from outreach_async._plumbing import (
     fails_only_its_rows,
     hint_similar,
+    is_url,
     mask_keys,
     open_table,
     read_value,
@@ -25,6 +26,7 @@ from outreach_async._plumbing import (
 )
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer._columns import Columns
 from outreach_async.importer._job import MappedFile
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import IGNORE
@@ -416,7 +418,6 @@ class FindingsFile(_TableFile):
 
     Args:
         path: Path of the file.
-        checked: The file that is checked.
 
     Attributes:
         path: Path of the file.
@@ -430,7 +431,7 @@ class FindingsFile(_TableFile):
         ```python
         Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
         mapped = await ImportJob(file=open_file("people.csv")).map()
-        with FindingsFile(Path("findings.csv"), mapped) as findings:
+        with FindingsFile(Path("findings.csv")) as findings:
             await mapped.check(on_finding=findings.add)
         print(findings.rows)  # -> 1
         ```
@@ -438,34 +439,30 @@ class FindingsFile(_TableFile):
 
     columns = _FINDING_COLUMNS
 
-    def __init__(self, path: Path, checked: MappedFile) -> None:
-        super().__init__(path)
-        self._checked = checked
-
-    def add(self, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
-        r"""Write a finding in a row with this number and these cells; the cells are empty for a repeated e-mail.
+    def add(self, checked: MappedFile, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
+        r"""Write a finding in a row of a file with this number and these cells; the cells are empty for a repeated e-mail.
 
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             mapped = await ImportJob(file=open_file("people.csv")).map()
-            with FindingsFile(Path("findings.csv"), mapped) as findings:
-                findings.add(2, RowFinding("role", "warn", "email", "a role", "email: a role"), ["info@company.example"])
+            with FindingsFile(Path("findings.csv")) as findings:
+                findings.add(mapped, 2, RowFinding("role", "warn", "email", "a role", "email: a role"), ["info@company.example"])
             print(findings.rows)  # -> 1
             ```
         """
-        file = self._checked.file
-        place = {"file": str(file.path)} if file.path else {}
-        column, value = self._find_cell(finding.code, cells)
+        file = checked.file
+        place = {"file": str(file.path or file.name)} if file.path or is_url(file.name) else {}
+        column, value = _find_cell(checked.columns, finding.code, cells)
         found = {file.unit: number, "check": finding.check, "level": finding.level, "field": finding.code}
         texts = {"column": column, "value": mask_keys(value), "message": mask_keys(finding.message)}
         self._add({**place, **found, **texts})
 
-    def _find_cell(self, code: str, cells: Sequence[str]) -> tuple[str, str]:
-        """Return the name and the cell of the column that a value of a field comes from; blank ones if it has none."""
-        columns = self._checked.columns
-        places = columns.sources.get(code) or [at for at, kind in columns.consent if kind == code]
-        found = [at for at in places if at < len(cells) and cells[at].strip()] or [*places]
-        if not found:
-            return "", ""
-        return columns.headers[found[0]].strip(), cells[found[0]] if found[0] < len(cells) else ""
+
+def _find_cell(columns: Columns, code: str, cells: Sequence[str]) -> tuple[str, str]:
+    """Return the name and the cell of the column that a value of a field comes from; blank ones if it has none."""
+    places = columns.sources.get(code) or [at for at, kind in columns.consent if kind == code]
+    found = [at for at in places if at < len(cells) and cells[at].strip()] or [*places]
+    if not found:
+        return "", ""
+    return columns.headers[found[0]].strip(), cells[found[0]] if found[0] < len(cells) else ""

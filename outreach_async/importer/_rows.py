@@ -53,6 +53,15 @@ class Block(NamedTuple):
             absent={at: record.absent for at, record in enumerate(records) if record.absent},
         )
 
+    def choose(self, flags: Sequence[int]) -> Block:
+        """Return the records whose flag is set."""
+        kept = [at for at, flag in enumerate(flags) if flag]
+        if len(kept) == len(self.lines):
+            return self
+        places = {at: place for place, at in enumerate(kept)}
+        rest: Any = ({places[at]: value for at, value in each.items() if at in places} for each in self[2:])
+        return Block([self.lines[at] for at in kept], [self.cells[at] for at in kept], *rest)
+
     def record(self, at: int) -> Record:
         cells = tuple(self.cells[at])
         return Record(self.lines[at], cells, self.faults.get(at), self.issues.get(at, ()), self.texts.get(at, ""))

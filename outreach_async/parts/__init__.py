@@ -63,62 +63,69 @@ object store takes 19 bytes per row and 95 bytes per object, and object stores c
 Plan
 ----
 Each row group of a Parquet file becomes a part. Each file of any other format that `outreach_async.importer` reads is one part.
-Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra `lake`; credentials come from the environment).
-Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than once are moved to one more part, `repeats`, which
-sends them in the order of the files, one at a time per e-mail. E-mails are compared as `create_many` compares them. No two parts
-share an e-mail, so the resulting contacts do not depend on which part runs first.
+`find_files` lists those that match a pattern. Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra
+`lake`; credentials come from the environment). Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than
+once are moved to one more part, `repeats`, which sends them in the order of the files, one at a time per e-mail. E-mails are
+compared as `create_many` compares them. No two parts share an e-mail, so the resulting contacts do not depend on which part
+runs first.
 
-The options of the import belong to the plan. `repeats="error"` rejects a row if its e-mail occurs in the previous 10,000 rows of
-the part `repeats`. To map columns by the labels of the workspace's fields, pass `fields=await client.workspaces.fields()`. To
-recognise a column with names of campaigns, pass `workspace` and `list_campaigns`.
+The options of the import belong to the plan. `checks` are the levels of the checks, as for `--check` of the command, and
+`mapping` is a mapping file, as `importer.read_mapping` reads it. `repeats="error"` rejects a row if its e-mail occurs in the
+previous 10,000 rows of the part `repeats`. To map columns by the labels of the workspace's fields, pass `fields=await
+client.workspaces.fields()`. To recognise a column with names of campaigns, pass `workspace` and `list_campaigns`.
 
 A plan is a value without secrets, and can be pickled or stored as JSON (`to_json`, `ImportPlan.from_json`). It records the size
-of each file, and its modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies of
-a file on other machines must have the same modification time. Planning reads JSON Lines files twice, of a Parquet file only the
-e-mail column, and all other files once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
+of each file, and its modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies
+of a file on other machines must have the same modification time. Planning reads JSON Lines files twice, of a Parquet file only
+the e-mail column, and all other files once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
+
+`check` reads all files of a plan in this process before anything is sent. It finds what the check of one file finds: rows that
+are rejected, people who must not be written to (a row of any file excludes all rows of its person), and values that are left
+out or may be wrong. It reads about as many rows per second as the check of one file.
 
 Journals
 --------
 Each part has a journal, named after the part, in the folder that you pass. If a worker dies, run its part again, on any machine
-that can access the same folder: the part resumes, rows that may have been sent are sent again, and their outcomes are uncertain.
-A finished part sends nothing and returns the same report. If a part runs twice at the same time, the second run fails, because
-the journal is in use. On network file systems with unreliable locks, make sure that your engine never does so. The journals below
-a URL such as `s3://bucket/prefix` (extra `lake`) have no locks: the later run of a part takes over its journal, and the earlier
-one stops with a `JournalError`.
+that can access the same folder: the part resumes, rows that may have been sent are sent again, and their outcomes are
+uncertain. A finished part sends nothing and returns the same report. If a part runs twice at the same time, the second run
+fails, because the journal is in use. On network file systems with unreliable locks, make sure that your engine never does so.
+The journals below a URL such as `s3://bucket/prefix` (extra `lake`) have no locks: the later run of a part takes over its
+journal, and the earlier one stops with a `JournalError`.
 
-A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for a
-new plan. If the old plan may have sent rows of the new one, or if a journal is lost, also pass `earlier="unknown"`: `skipped` is
-then uncertain. Without it, a part reports contacts that an earlier run created as certainly `skipped`.
+A folder belongs to one plan, one workspace and one address of the service, and refuses parts for another. Use a new folder for
+a new plan. If the old plan may have sent rows of the new one, or if a journal is lost, also pass `earlier="unknown"`: `skipped`
+is then uncertain. Without it, a part reports contacts that an earlier run created as certainly `skipped`.
 
 Results
 -------
 `import_part` returns when every row of the part has an outcome. Otherwise it raises: `BulkSuspended` if the service was down or
 throttling for too long (run the part again later), `BulkStopped` if an error affects every row, or if the service rejects the
-first 50 rows of the part (fix its cause first, or pass `Connection(stop_after_rejects=None)`; the rejected rows are sent again).
-Errors and reports can be pickled. The import is complete if `report.rows == made.rows`. A report lists the first 100 failed rows
-of each part by file and line, and the first ten cells such as `#REF!`, `NULL` or the postal code `75001.0`, which are not sent as
-text. The other checks of the command `import` do not run.
+first 50 rows of the part (fix its cause first, or pass `Connection(stop_after_rejects=None)`; the rejected rows are sent
+again). Errors and reports can be pickled. The import is complete if `report.rows == made.rows`. A report lists the first 100
+failed rows of each part by file and line.
 
-`results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and its
-files. The command `import --dask --results results.csv` writes those of all parts to one file. The command `outreach-async report
-FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for another import,
-`--results results.csv` writes the outcomes of all rows, and `--uncertain` lists the uncertain ones.
+`results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and
+its files, for `ResultsFile` of `outreach_async.importer`. `RejectsTable` gives the failed rows of files with different columns
+one table. The command `import --dask` does all this with the options that `import` has on one machine: `--dry-run`, `--check`,
+`--mapping`, `--save-mapping`, `--findings`, `--rejects` and `--results`. Only a ledger has no meaning for parts. The command
+`outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for
+another import, `--results results.csv` writes the outcomes of all rows, and `--uncertain` lists the uncertain ones.
 
 Rate and key
 ------------
-By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Share a
-rate with `outreach_async.parts.dask`, or pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by the number of parts
-that run at the same time, and pass the quotient as `Connection(rate=...)`.
+By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Share
+a rate with `outreach_async.parts.dask`, or pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by the number of
+parts that run at the same time, and pass the quotient as `Connection(rate=...)`.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
-variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or Spark's
-`spark.executorEnv`: the engine would store the key and show it in its web pages.
+variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or
+Spark's `spark.executorEnv`: the engine would store the key and show it in its web pages.
 
 Engines
 -------
 For Dask, use `outreach_async.parts.dask` (extra `dask`): its workers share one rate, and it submits a part again if Dask stops
-retrying it. Ray and Spark can run `import_part` directly; the examples below were run with Ray 2.60 and Spark 4.3 on one machine.
-Turn on retries, because a part may run any number of times. Turn off speculative execution.
+retrying it. Ray and Spark can run `import_part` directly; the examples below were run with Ray 2.60 and Spark 4.3 on one
+machine. Turn on retries, because a part may run any number of times. Turn off speculative execution.
 
     # Ray
     task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)
@@ -129,18 +136,23 @@ Turn on retries, because a part may run any number of times. Turn off speculativ
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
-from outreach_async.parts._folder import CellFinding, results_of
+from outreach_async.parts._check import check
+from outreach_async.parts._folder import RejectsTable, find_part, results_of
 from outreach_async.parts._planning import ImportPlan, Part, plan
+from outreach_async.parts._stored_files import find_files
 from outreach_async.parts._task import Connection, FailedRow, ImportReport, PartReport, import_part, merge_reports
 
 __all__ = [
-    "CellFinding",
     "Connection",
     "FailedRow",
     "ImportPlan",
     "ImportReport",
     "Part",
     "PartReport",
+    "RejectsTable",
+    "check",
+    "find_files",
+    "find_part",
     "import_part",
     "merge_reports",
     "plan",

@@ -23,11 +23,10 @@ from outreach_async._plumbing import (
     require_same_run,
     translate_errors,
 )
-from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import PlacedRow, Reject, Row, RowOutcome, is_reject, locate_outcomes
-from outreach_async.parts._planning import Part, PlannedFile, planned_rows
-from outreach_async.store.journal import Identity, Journal, JournalStore, ObjectJournal, journal_at
+from outreach_async.importer import Reject, RowOutcome
+from outreach_async.parts._planning import Part, PlannedFile
+from outreach_async.store.journal import Identity, Journal, ObjectJournal, journal_at
 
 _FILE_COLUMN: Final = "_file"  # of rejects, before the columns that every rejects file has
 _PLAN_NAME: Final = "plan.json"
@@ -43,42 +42,6 @@ class _PlanRecord(msgspec.Struct):
 class _PartRecord(msgspec.Struct):
     part: Part
     version: Literal[1] = 1
-
-
-@attrs.frozen
-class CellFinding:
-    r"""A cell that is not sent as it is in the file, such as `#REF!`, or that a spreadsheet may have changed.
-
-    Attributes:
-        file: Location of the file.
-        line: The line on which the row begins, from 1.
-        message: The field and the problem.
-
-    Example:
-        ```python
-        print(CellFinding("/data/people.csv", 7, "zip: '#REF!' is an error value of a spreadsheet").line)  # -> 7
-        ```
-    """
-
-    file: str
-    line: int
-    message: str
-
-
-@attrs.define
-class PartFindings:
-    count: int = 0
-    first: tuple[CellFinding, ...] = ()
-    is_complete: bool = False
-
-    def watch(self, part: Part) -> Iterator[Row]:
-        for file, row in planned_rows(part):
-            for remark in row.warnings:
-                self.count += 1
-                if self.count <= _MAX_FINDINGS:
-                    self.first += (CellFinding(file.location, row.line, f"{remark.code}: {remark.message}"),)
-            yield row
-        self.is_complete = True
 
 
 def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJournal:
@@ -111,8 +74,22 @@ def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, addr
         create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=_PLAN_NAME)
 
 
-def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
-    """Return the recorded part to which a journal belongs. Return `None` if the journal was not written by an import in parts."""
+def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
+    """Return the part to which a journal belongs; `None` if the journal was not written by an import in parts.
+
+    Args:
+        folder: The folder or the URL of the journals.
+        name: The name of the journal.
+        fingerprint: The fingerprint of the journal's report.
+
+    Raises:
+        JournalError: The folder cannot be read.
+
+    Example:
+        ```python
+        print(find_part("journals", "00000", None))  # -> None
+        ```
+    """
     with translate_errors(os.fspath(folder)):
         try:
             part = msgspec.json.decode(open_folder(folder).read(f"{name}.json"), type=_PartRecord).part
@@ -121,58 +98,72 @@ def read_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
     return part if part.fingerprint() == fingerprint else None
 
 
-def locate(part: Part, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
-    """Return outcomes of a part, ordered by index, each with its file and its row."""
-    emails = {file.location: file.columns.sources["email"] for file in part.files}
-    rows = (
-        PlacedRow(row.line, row.cells, file.headers, emails[file.location], row.text, file.location)
-        for file, row in planned_rows(part)
-    )
-    return locate_outcomes(outcomes, rows)
-
-
-def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[RowOutcome]:
     r"""Yield what became of each row of a part, in order; for a part that is not finished, of the rows with an outcome.
 
-    Each result is a dict with the columns of the command's `--results`: `file`, `line`, `email`, `workspace`, `campaign`,
-    `status`, `certain`, `possible`, `attempts`, `id`, `error` and `remedy`. Iterating raises an `InvalidRequest` if a file has
-    changed since the import was planned or cannot be read, and a `JournalError` if the journal is damaged.
+    `ResultsFile` writes them, and `to_dict` returns the columns of such a file. Iterating raises an `InvalidRequest` if a file
+    has changed since the import was planned or cannot be read, and a `JournalError` if the journal is damaged.
 
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
         (part,) = plan(["people.csv"]).parts
-        print([row["id"] for row in results_of(part, "journals")])  # -> []
+        print([found.outcome.id for found in results_of(part, "journals")])  # -> []
         ```
     """
-    return (found.to_dict() for found in locate(part, outcomes_of(part, journal)))
+    if find_part(journal, part.id, part.fingerprint()) is not None and (record := journal_of(part, journal)).exists():
+        yield from part.locate(record.outcomes())
 
 
-def outcomes_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[ContactOutcome]:
-    if read_part(journal, part.id, part.fingerprint()) is not None and (record := journal_of(part, journal)).exists():
-        yield from record.outcomes()
+class RejectsTable:
+    r"""The columns of a rejects file of several files: those of all files, and the column `_file`.
 
+    Columns of one field are one column.
 
-def rejects_of_parts(parts: Iterable[tuple[Part, JournalStore]]) -> tuple[tuple[str, ...], Iterator[Reject]]:
-    # The columns are those of all files, and the column `_file`. Columns of one field are one column.
-    parts = list(parts)
-    columns: dict[_Column, str] = {}
-    for column, header in (pair for part, _ in parts for file in part.files for pair in _columns_of(file)):
-        if column not in columns:  # two files may use one name for two fields; the code of the second field is unambiguous
-            columns[column] = column[0] if header in columns.values() else header
+    Args:
+        files: The files of a plan or of its parts.
 
-    def find() -> Iterator[Reject]:
-        for part, journal in parts:
-            places = {file.location: [column for column, _ in _columns_of(file)] for file in part.files}
-            for found in locate(part, filter(is_reject, journal.outcomes())):
-                location = str(found.row.file)
-                # A row may have more or fewer cells than columns.
-                cells = dict(zip(places[location], found.row.cells, strict=False))
-                yield attrs.evolve(
-                    found.reject(), text=found.row.text, cells=[*(cells.get(column, "") for column in columns), location]
-                )
+    Attributes:
+        headers: The names of the columns, for `RejectsFile`.
 
-    return (*columns.values(), _FILE_COLUMN), find()
+    Example:
+        ```python
+        Path("may.csv").write_text("E-mail,Firm\nann@company.example,Acme\n")
+        Path("june.csv").write_text("Address\nbo@company.example\n")
+        made = plan(["may.csv", "june.csv"], overrides={"Firm": "company_name", "Address": "email"})
+        print(RejectsTable(made.files).headers)  # -> ('E-mail', 'Firm', '_file')
+        ```
+    """
+
+    def __init__(self, files: Iterable[PlannedFile]) -> None:
+        self._places = dict[str, list[_Column]]()
+        columns: dict[_Column, str] = {}
+        for file in files:
+            pairs = _columns_of(file)
+            self._places[file.location] = [column for column, _ in pairs]
+            for column, header in pairs:
+                if column not in columns:  # two files may use one name for two fields; the code of the second is unambiguous
+                    columns[column] = column[0] if header in columns.values() else header
+        self._columns = [*columns]
+        self.headers = (*columns.values(), _FILE_COLUMN)
+
+    def reject(self, found: RowOutcome) -> Reject:
+        r"""Return a failed row as `RejectsFile.add` takes it.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail,City\n,Lyon\n")
+            made = plan(["people.csv"])
+            await client.contacts.create_many([{"email": ""}], journal="run.db")
+            (found,) = made.parts[0].locate(Journal("run.db").outcomes())
+            print(RejectsTable(made.files).reject(found).field)  # -> email
+            ```
+        """
+        location = str(found.row.file)
+        cells = dict(
+            zip(self._places[location], found.row.cells, strict=False)
+        )  # a row may have more or fewer cells than columns
+        return attrs.evolve(found.reject(), cells=[*(cells.get(column, "") for column in self._columns), location])
 
 
 _Column: TypeAlias = tuple[str, int]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import zlib
 from array import array
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -30,9 +31,21 @@ from outreach_async._plumbing import (
     require_upload_options,
     type_name,
 )
-from outreach_async.bulk import Blank, Repeats
+from outreach_async.bulk import Blank, ContactOutcome, Repeats
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Columns, File, ImportJob, Row, UnmappedColumns, open_file
+from outreach_async.importer import (
+    CheckPolicy,
+    Columns,
+    File,
+    ImportJob,
+    MappedFile,
+    PlacedRow,
+    Row,
+    RowOutcome,
+    UnmappedColumns,
+    locate_outcomes,
+    open_file,
+)
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.parts._stored_files import (
     FileVersion,
@@ -66,6 +79,7 @@ class PlanOptions:
     workspaces: Mapping[str, str] = attrs.field(factory=dict)
     """Ids of the workspaces that rows may name, by name."""
     blank: Blank = "keep"
+    checks: tuple[str, ...] = ()
 
     def open(self, location: str, version: FileVersion) -> File:
         names = ("format", "encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
@@ -79,10 +93,15 @@ class PlannedFile:
     headers: tuple[str, ...]
     codes: tuple[str | None, ...]
     fallbacks: tuple[tuple[int, ...], ...] = ()
+    reasons: tuple[str, ...] = ()
+    export: str | None = None
 
     @property
     def columns(self) -> Columns:
-        return Columns(self.headers, self.codes, fallbacks=self.fallbacks)
+        return Columns(self.headers, self.codes, self.reasons, self.export, self.fallbacks)
+
+    def place(self, row: Row, emails: Sequence[int]) -> PlacedRow:
+        return PlacedRow(row.line, row.cells, self.headers, emails, row.text, self.location)
 
 
 @attrs.frozen
@@ -142,33 +161,73 @@ class Part:
         """
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
+    def read(self) -> Iterator[tuple[str, Row]]:
+        r"""Yield the rows of the part in order, as they are sent, each with the location of its file.
+
+        Iterating raises an `InvalidRequest` if a file has changed since the import was planned, or cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            print([(row.line, row.email) for _, row in part.read()])  # -> [(2, 'ann@company.example')]
+            ```
+        """
+        return ((file.location, row) for file, row in planned_rows(self))
+
+    def locate(self, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
+        r"""Yield outcomes of the part, ordered by index, each with its file and its row.
+
+        Iterating raises an `InvalidRequest` if a file has changed since the import was planned, or cannot be read.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            (part,) = plan(["people.csv"]).parts
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            print([found.row.place for found in part.locate(Journal("run.db").outcomes())])  # -> ['line 2']
+            ```
+        """
+        emails = {file.location: file.columns.sources["email"] for file in self.files}
+        return locate_outcomes(outcomes, (file.place(row, emails[file.location]) for file, row in planned_rows(self)))
+
 
 def require_unchanged(part: Part) -> None:
     for file in part.files:
         require_version(file.location, file.version)
 
 
+def find_people(part: Part) -> dict[int, str]:
+    """Return the people whom a row excludes. All rows with one e-mail are in one part, so other parts need not be read."""
+    people = dict[int, str]()
+    for planned, file in (open_piece(part, piece) for piece in part.pieces if part.repeated):
+        place = f"{planned.location}: " if len(part.files) > 1 else ""
+        people = {**file.find_people(planned.columns, part.options.checks, place), **people}
+    return people
+
+
 def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
     """Yield the rows of a part in order, each with its file, unless a file has changed."""
-    people = dict[int, str]()
-    # All rows with one e-mail are in one part, so a row that excludes a person is in the same part as the person's other rows.
-    for planned, file in (_open_piece(part, piece) for piece in part.pieces if part.repeated):
-        place = f"{planned.location}: " if len(part.files) > 1 else ""
-        people = {**file.find_people(planned.columns, place=place), **people}
+    people, names = find_people(part), part.options.workspaces
     for piece in part.pieces:
-        planned, file = _open_piece(part, piece)
-        rows = _read_piece(planned, file, piece.rows, people)
-        # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
-        flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
-        for row in (row for row, flag in zip(rows, flags, strict=False) if flag == part.repeated):
-            # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
-            names = part.options.workspaces
-            id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
-            named = row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
-            yield planned, named.clear_blanks() if part.options.blank == "clear" else named
+        planned, file = open_piece(part, piece)
+        rows = _read_piece(planned, file.rows(planned.columns, checks=part.options.checks, people=people), piece.rows)
+        for row, chosen in zip(rows, choose_rows(part, piece), strict=False):
+            if chosen:
+                # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
+                id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
+                named = row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
+                yield planned, named.clear_blanks() if part.options.blank == "clear" else named
 
 
-def _open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
+def choose_rows(part: Part, piece: Piece) -> bytes:
+    """Return a byte for each row of a piece: 1 if the row is in the part."""
+    # Without flags, no row is repeated. Then every part but the one with repeated rows reads the whole piece.
+    flags = zlib.decompress(piece.flags) if piece.flags else bytes(piece.rows)
+    return flags if part.repeated else flags.translate(bytes([1, 0, *range(2, 256)]))
+
+
+def open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
     planned = part.files[piece.file]
     file = part.options.open(planned.location, planned.version)
     if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
@@ -176,9 +235,9 @@ def _open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
     return planned, pieces[piece.number]
 
 
-def _read_piece(planned: PlannedFile, file: File, expected: int, people: Mapping[int, str]) -> Iterator[Row]:
+def _read_piece(planned: PlannedFile, rows: Iterable[Row], expected: int) -> Iterator[Row]:
     count = 0
-    for row in file.rows(planned.columns, people=people):
+    for row in rows:
         count += 1
         if count > expected:
             break
@@ -225,20 +284,54 @@ class ImportPlan:
         """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
         pieces = [piece for piece in self.pieces if piece.repeated]
         single = [(at, piece) for at, piece in enumerate(self.pieces) if piece.rows > piece.repeated]
+        files = tuple(attrs.evolve(file, reasons=(), export=None) for file in self.files)  # words of a version of this package
         common: dict[str, Any] = {
             "options": self.options,
-            "plan": blake2b(attrs.evolve(self, notes=()).to_json(), digest_size=16).hexdigest(),
+            "plan": blake2b(attrs.evolve(self, files=files, notes=()).to_json(), digest_size=16).hexdigest(),
             "of": len(single) + bool(pieces),
         }
         parts = [
-            Part(f"{at:05}", (self.files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
+            Part(f"{at:05}", (files[piece.file],), (attrs.evolve(piece, file=0),), repeated=False, **common)
             for at, piece in single
         ]
         if pieces:
             used = {at: index for index, at in enumerate(dict.fromkeys(piece.file for piece in pieces))}
             own = tuple(attrs.evolve(piece, file=used[piece.file]) for piece in pieces)
-            parts.append(Part(REPEATS_ID, tuple(self.files[at] for at in used), own, repeated=True, **common))
+            parts.append(Part(REPEATS_ID, tuple(files[at] for at in used), own, repeated=True, **common))
         return tuple(parts)
+
+    @property
+    def columns(self) -> tuple[Columns, ...]:
+        """The columns of the files, those of files with the same columns once."""
+        return tuple({(file.headers, file.codes, file.fallbacks): file.columns for file in self.files}.values())
+
+    def save_mapping(self, path: Path) -> None:
+        r"""Write the mapping of the columns of all files to one file, which `plan` takes as `mapping`.
+
+        Raises:
+            InvalidRequest: A column is mapped to one field in one file, and to another in another.
+            OSError: The file cannot be written.
+
+        Example:
+            ```python
+            Path("people.csv").write_text("E-mail\nann@company.example\n")
+            plan(["people.csv"]).save_mapping(Path("mapping.toml"))
+            print(Path("mapping.toml").read_text().splitlines()[-1])  # -> "E-mail" = "email" # by name
+            ```
+        """
+        merged, order, reasons = dict[str, str | None](), defaultdict[str, dict[str, None]](dict), dict[str, str]()
+        for columns in self.columns:
+            for name, code, reason in zip(columns.headers, columns.codes, columns.reasons, strict=True):
+                if merged.setdefault(name.strip(), code) != code:
+                    what = f"expected one field for column {name.strip()!r}, got {merged[name.strip()]} and {code} in two files"
+                    raise InvalidRequest(f"save_mapping: {what}; save the mapping of each file alone")
+                reasons.setdefault(name.strip(), reason)
+            for code, places in columns.sources.items():
+                order[code] |= dict.fromkeys(columns.headers[at].strip() for at in places)
+        names = [*merged]
+        fallbacks = tuple(tuple(map(names.index, each)) for each in order.values() if len(each) > 1)
+        columns = Columns(tuple(names), tuple(merged.values()), tuple(reasons.values()), fallbacks=fallbacks)
+        MappedFile(open_file(self.files[0].location), columns, CheckPolicy.of()).save(path)
 
     def to_json(self) -> bytes:
         r"""Return the plan as JSON, which `from_json` parses.
@@ -344,6 +437,8 @@ def plan(
     short_rows: str | None = None,
     hidden: str | None = None,
     blank: Blank = "keep",
+    mapping: Mapping[str, str] = MappingProxyType({}),
+    checks: Iterable[str] = (),
     workspace: str | None = None,
     workspaces: Mapping[str, str] = MappingProxyType({}),
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
@@ -356,6 +451,8 @@ def plan(
             `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names of campaigns. A
             column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
         fields, ignore_unknown: As for `map_columns`; `fields` are needed if a column is named after a label.
+        mapping: More field codes by column name, of a mapping file. A column that a file lacks is told in `notes`.
+        checks: Levels of the checks, as for `File.rows`. Workers need the extra `validate` for the checks that need it here.
         duplicates, strict_validation, campaign, repeats, blank: As for `create_many`.
         format, encoding, sheet, header_row, delimiter, short_rows, hidden: As for `open_file`.
         workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
@@ -364,6 +461,7 @@ def plan(
             called only if a column may have names of campaigns.
 
     Raises:
+        UnmappedColumns: A column is unknown or ambiguous.
         InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
             invalid.
 
@@ -390,34 +488,34 @@ def plan(
         delimiter=delimiter,
         short_rows=short_rows,
         hidden=hidden,
+        checks=tuple(checks),
     )
-    if list_campaigns is not None:
-        remedy = "pass the id of the workspace of rows that name none"
-        workspace = require_id("workspace", workspace, "workspace", remedy)
-
-    async def list_known(workspace: str) -> AsyncIterator[Campaign]:
-        for each in list_campaigns(workspace) if list_campaigns else ():
-            yield each
-
-    targets = Targets(Target(workspace, campaign), list_campaigns and list_known, workspaces)
-    given, fields = dict(overrides or {}), tuple(fields)
-    unused = {*map(str.strip, given)}
-    planned, counted, notes = list[PlannedFile](), list[tuple[int, int, int]](), list[str]()
+    policy = CheckPolicy.of(options.checks)
+    targets = create_targets(options, workspace, workspaces, list_campaigns)
+    given, known = {column.strip(): code for column, code in (overrides or {}).items()}, tuple[WorkspaceField, ...]()
+    saved = {column: code for column, code in mapping.items() if column not in given}
+    unused, notes = {*given}, [policy.note] if policy.note else []
+    planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
     with open_temporary_file() as keys:
         index = KeyIndex(keys)
         for location in _list_locations(files):
             version = read_version(location)
             file = options.open(location, version)
-            job = ImportJob(file=file, mapping=given, ignore_unknown=ignore_unknown)
-            columns = _map_columns(job, targets, fields)
+            job = ImportJob(file=file, mapping={**given, **saved}, ignore_unknown=ignore_unknown, checks=policy)
+            if job.needs_client:  # the fields may have to be requested
+                known = known or tuple(fields)
+            columns = _map_columns(job, targets, known)
             unused &= {*job.lacking}
             notes += (f"{file.name}: {note}" for note in file.notes)
+            notes += (f"{file.name}: --mapping: the file has no column {column!r}" for column in job.lacking if column in saved)
             for number, piece in enumerate(file.split()):
                 before = index.rows
                 for email in _read_emails(piece, columns):
                     index.add(order_key(email) if email else None)  # a row without an e-mail is never sent
                 counted.append((len(planned), number, index.rows - before))
-            planned.append(PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks))
+            planned.append(
+                PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks, columns.reasons, columns.export)
+            )
             require_version(location, version)
         flags = index.find_repeats()
     if unused:
@@ -425,6 +523,24 @@ def plan(
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options, tuple(notes))
+
+
+def create_targets(
+    options: PlanOptions,
+    workspace: str | None,
+    workspaces: Mapping[str, str],
+    list_campaigns: Callable[[str], Iterable[Campaign]] | None,
+) -> Targets:
+    """Return the targets that rows may name."""
+    if list_campaigns is None:
+        return Targets(Target(workspace, options.campaign), None, workspaces)
+    remedy = "pass the id of the workspace of rows that name none"
+
+    async def list_known(workspace: str) -> AsyncIterator[Campaign]:
+        for each in list_campaigns(workspace):
+            yield each
+
+    return Targets(Target(require_id("workspace", workspace, "workspace", remedy), options.campaign), list_known, workspaces)
 
 
 def _read_emails(piece: File, columns: Columns) -> Iterator[str]:
@@ -455,7 +571,8 @@ def _map_columns(job: ImportJob, targets: Targets, fields: tuple[WorkspaceField,
         return _run_here(job.map(targets=targets, fields=fields)).columns
     except UnmappedColumns as error:
         rest = error.more_options(_MAX_OPTIONS)
-        raise InvalidRequest(f"{job.file.name}: {error}{rest and f'; the others: {rest}'}") from None
+        error.args = (f"{job.file.name}: {error}{rest and f'; the others: {rest}'}",)
+        raise
     except InvalidRequest as error:
         raise InvalidRequest(f"{job.file.name}: {error}") from None
 

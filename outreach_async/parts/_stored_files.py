@@ -62,9 +62,20 @@ def parse_location(file: str | os.PathLike[str]) -> str:
     return f"{scheme}://{parts.netloc}/{parts.path.lstrip('/')}"
 
 
-def expand_pattern(pattern: str) -> list[str]:
-    """Return the locations of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted."""
-    # A location without a wildcard is returned unchanged, even if it does not exist.
+def find_files(pattern: str) -> list[str]:
+    r"""Return the paths or URLs of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted.
+
+    One without a wildcard is returned as an absolute path or a URL, even if there is no such file.
+
+    Raises:
+        InvalidRequest: No file matches, or the store cannot be read.
+
+    Example:
+        ```python
+        Path("may.csv").write_text("E-mail\nann@company.example\n")
+        print([Path(location).name for location in find_files("*.csv")])  # -> ['may.csv']
+        ```
+    """
     location = parse_location(pattern)
     wildcard = re.search(r"[*?\[]", location)
     if wildcard is None or (not _URL.match(location) and Path(location).exists()):

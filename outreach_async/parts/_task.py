@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, get_args
@@ -35,9 +34,10 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer import is_reject
 from outreach_async.models import FAILED_OUTCOMES
-from outreach_async.parts._folder import CellFinding, PartFindings, journal_of, locate, record_part
-from outreach_async.parts._planning import Part, require_unchanged
+from outreach_async.parts._folder import journal_of, record_part
+from outreach_async.parts._planning import Part, planned_rows, require_unchanged
 from outreach_async.rates import Rate
+from outreach_async.store.journal import JournalStore
 
 _MAX_FAILURES: Final = 100  # failed rows that a report lists; `results_of` has all of them
 _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
@@ -144,8 +144,6 @@ class FailedRow:
 @attrs.frozen(kw_only=True)
 class _RowsReport(BulkReport):
     failures: tuple[FailedRow, ...] = ()
-    findings: int = 0
-    first_findings: tuple[CellFinding, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -157,7 +155,7 @@ class _RowsReport(BulkReport):
 
         Example:
             ```python
-            print(merge_reports([]).to_dict()["findings"])  # -> 0
+            print(merge_reports([]).to_dict()["failures"])  # -> []
             ```
         """
         values = attrs.asdict(self, filter=lambda field, _: field.name not in _COUNTS)
@@ -172,8 +170,6 @@ class PartReport(_RowsReport):
         part: Id of the part.
         fingerprint: Digest of the part; see `Part.fingerprint`.
         failures: The first 100 failed rows, in order.
-        findings: Number of cells that are not sent as they are in the files, or that a spreadsheet may have changed.
-        first_findings: The first ten of these cells.
 
     Example:
         ```python
@@ -189,7 +185,7 @@ class PartReport(_RowsReport):
 
 @attrs.frozen(kw_only=True)
 class ImportReport(_RowsReport):
-    """The combined report of the parts of an import, with the failed rows and the findings of each `PartReport`.
+    """The combined report of the parts of an import, with the failed rows of each `PartReport`.
 
     Attributes:
         parts: The ids of the parts, sorted. The rows are in this order.
@@ -210,6 +206,7 @@ def import_part(
     *,
     earlier: Earlier = "known",
     rate: Rate | None = None,
+    on_start: Callable[[Outcomes], object] | None = None,
 ) -> PartReport:
     r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
@@ -222,12 +219,13 @@ def import_part(
         connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
         earlier: `"unknown"` if the part may have run before, but its journal is lost or damaged.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
+        on_start: Function that receives the `Outcomes` of the run when it starts, for example to `drain` it later.
 
     Raises:
         InvalidRequest: A file cannot be read, or has changed since the import was planned; the environment has no owner key; the
             journal belongs to another plan or is in use by another worker.
         JournalError: The journal is damaged, cannot be read or written, or was taken over by another worker.
-        BulkSuspended: The service was down or throttling for too long; run the part again later.
+        BulkSuspended: The service was down or throttling for too long, or the run was drained; run the part again later.
         BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
 
     Example:
@@ -240,28 +238,16 @@ def import_part(
             print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
         ```
     """
-    return run_part(part, journal, connection, earlier=earlier, rate=rate)
-
-
-def run_part(
-    part: Part,
-    journal: str | os.PathLike[str],
-    connection: Connection,
-    *,
-    earlier: Earlier = "known",
-    rate: Rate | None = None,
-    on_start: Callable[[Outcomes], None] | None = None,
-) -> PartReport:
     if trim(os.environ.get("OUTREACH_OWNER_KEY")) is None:
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     require_unchanged(part)
     record_part(part, journal, connection.workspace, service_address(connection))
-    record, found, options = journal_of(part, journal), PartFindings(), part.options
+    record, options = journal_of(part, journal), part.options
 
     async def create_contacts() -> None:
         async with connection.create_client(rate) as client:
             run = client.contacts.create_many(
-                found.watch(part),
+                (row for _, row in planned_rows(part)),
                 duplicates=options.duplicates,
                 strict_validation=options.strict_validation,
                 campaign=options.campaign,
@@ -293,24 +279,19 @@ def run_part(
         error = BulkSuspended(f"run suspended: part {part.id} was cancelled; run the part again to send the remaining rows")
         error.resumable = True
         raise error
-    if not found.is_complete:  # an earlier process finished the part, so that its rows were not read again
-        found = PartFindings()
-        deque(found.watch(part), 0)
-    return _build_report(part, journal, report, found)
+    return _build_report(part, record, report)
 
 
-def _build_report(part: Part, journal: str | os.PathLike[str], report: BulkReport, findings: PartFindings) -> PartReport:
-    failed = filter(is_reject, journal_of(part, journal).outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
+def _build_report(part: Part, record: JournalStore, report: BulkReport) -> PartReport:
+    failed = filter(is_reject, record.outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
         FailedRow(str(each.row.file), each.row.number, each.outcome.status.value, each.message, *each.outcome.target)
-        for each in locate(part, failed)
+        for each in part.locate(failed)
     )
     return PartReport(
         part=part.id,
         fingerprint=part.fingerprint(),
         failures=tuple(islice(failures, _MAX_FAILURES)),
-        findings=findings.count,
-        first_findings=findings.first,
         **{name: getattr(report, name) for name in _COUNTS},
     )
 
@@ -334,13 +315,12 @@ def merge_reports(reports: Iterable[PartReport]) -> ImportReport:
             what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
             raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
     ordered = [by_id[name] for name in sorted(by_id)]
-    summed = "rows", "uncertain", "repeats", "seconds", "findings"
+    summed = "rows", "uncertain", "repeats", "seconds"
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
     return ImportReport(
         parts=tuple(sorted(by_id)),
         outcomes=add_counts(*(report.outcomes for report in ordered)),
         targets=add_targets(*(report.targets for report in ordered)),
         failures=tuple(row for report in ordered for row in report.failures),
-        first_findings=tuple(finding for report in ordered for finding in report.first_findings),
         **sums,
     )

@@ -73,7 +73,7 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
-from outreach_async.parts._task import Connection, ImportReport, PartReport, merge_reports, run_part
+from outreach_async.parts._task import Connection, ImportReport, PartReport, import_part, merge_reports
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 
 require_module("distributed", "outreach_async[dask]")
@@ -173,7 +173,7 @@ class LeasedRate:
 def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
-    return run_part(part, journal, connection, rate=rate, on_start=rate.on_start, **options)
+    return import_part(part, journal, connection, rate=rate, on_start=rate.on_start, **options)
 
 
 @attrs.frozen(kw_only=True)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import LocalCluster
@@ -15,7 +16,7 @@ from support.results import read_results
 
 from outreach_async._plumbing import open_store
 from outreach_async.errors import InvalidRequest
-from outreach_async.parts._stored_files import expand_pattern
+from outreach_async.parts import find_files
 
 WAY = ["--base-url", "https://api.example", "--workspace", "space_1", "--journal", "file:///data/journals", "--dask", "tcp://x:1"]
 
@@ -37,7 +38,7 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
         result = run("import", "*.csv", *place, "--dask", "local", "--json", cwd=tmp_path)
         assert result.returncode == 3, result.stderr
     report = json.loads(result.stdout)
-    assert (report["rows"], [failure["line"] for failure in report["failures"]]) == (3, [3])
+    assert (report["rows"], [failure["examples"][0]["line"] for failure in report["failures"]]) == (3, [3])
     assert KEY not in result.stdout + result.stderr
     assert {contact["email"] for contact in service.fake.contacts(SPACE)} == {"ann@x.example", "bo@x.example"}
 
@@ -62,24 +63,70 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
     rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
     assert rows[:2] == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
     note = f"note: {tmp_path}/a.csv: columns are separated by semicolons"
-    assert (done.code, done.out.splitlines()[:2]) == (3, [note, "121 rows in 1 part"]), done.err
-    assert "\nrejected: 100 rows: email: expected an address, got a blank string; " in done.out
-    assert f"\n  {tmp_path}/a.csv: line 3; {tmp_path}/a.csv: line 4; " in done.out
-    assert (
-        f"\n... and 20 more failed rows; list all: outreach-async report file://{tmp_path}/journals --rejects FILE\n" in done.out
+    assert (done.code, done.out.splitlines()[0]) == (3, note), done.err
+    assert "\n121 rows in 1 part\nleft out: cells: line 2: city: " in done.out
+    assert "\nrejected: 120 rows: email: expected an address, got a blank string; " in done.out
+    assert "\n  line 3; line 4; line 5\n" in done.out
+    remedy = (
+        f"outreach-async report file://{tmp_path}/journals --rejects rejects.csv writes them to a file; correct the email there"
     )
-    assert (
-        f"warning: cells: 1 finding; these values were left out or may be wrong\n  {tmp_path}/a.csv: line 2: city: " in done.out
-    )
+    assert f"\n  120 rows: {remedy}" in done.out
+
+
+PEOPLE = (
+    "E-mail,City,Work phone,Unsubscribed,Firma,Extra\n"
+    "ann@x.example,NULL,4.4E+11,,Acme,1\nbo@x.example,Rome,,yes,,2\n,Rome,,,,3\ncy@x.example,Bern\n"
+    "BO@x.example,Oslo,,,,4\ndee@x.example,Lyon,,,,5\ndee@x.example,Paris,,,,6\n"
+)
+DRY_RUNS: list[list[str]] = [
+    [],
+    ["--check", "phone=error", "--check", "consent=warn"],
+    ["--check", "cells=off", "--repeats", "error"],
+    ["--repeats", "last", "--short-rows", "pad"],
+]
+
+
+@pytest.mark.parametrize("options", DRY_RUNS, ids=" ".join)
+def test_a_dry_run_in_parts_says_what_one_machine_says(shell: Shell, tmp_path: Path, options: list[str]) -> None:
+    people, mapping = tmp_path / "people.csv", tmp_path / "mapping.toml"
+    people.write_text(PEOPLE, encoding="utf-8")
+    mapping.write_text('[columns]\nExtra = "custom_1"\nGone = "title"\n', encoding="utf-8")
+    said: list[Any] = []
+    for way in [], ["--dask", "local"]:
+        written = [f"--{name}={tmp_path / f'{name}{len(way)}'}" for name in ("rejects", "findings", "save-mapping")]
+        done = shell("import", str(people), *way, "--dry-run", "--json", "--mapping", str(mapping), *options, *written)
+        told = json.loads(done.out)
+        del told["seconds"], told["remedies"]  # which name the rejects file
+        said.append((done.code, told, *(Path(each.partition("=")[2]).read_text(encoding="utf-8") for each in written)))
+    one, parts = said
+    assert parts[:2] == one[:2]
+    assert (sorted(parts[3].splitlines()), parts[4]) == (sorted(one[3].splitlines()), one[4])
+    assert sorted(parts[2].replace("_file,", "").replace(f"{people},", "").splitlines()) == sorted(one[2].splitlines())
+
+
+def test_unknown_columns_of_files_become_a_draft_with_which_they_are_imported(shell: Shell, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"E-mail,Odd\n{name}@x.example,1\n", encoding="utf-8")
+    draft, dry_run = tmp_path / "draft.toml", ["import", f"{tmp_path}/*.csv", "--dask", "local", "--dry-run"]
+    assert "--map Odd=CODE" in shell.refused(*dry_run, "--save-mapping", str(draft))
+    draft.write_text(draft.read_text(encoding="utf-8").replace("CODE", "custom_7"), encoding="utf-8")
+    assert "2 of 2 rows can be sent" in shell(*dry_run, "--mapping", str(draft)).out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["a.csv", *WAY, "--journal", "run.db"], "--journal: with --dask, expected a URL that all workers can reach"),
-        (["a.csv", *WAY, "--dry-run"], "--dry-run: conflicts with --dask"),
+        (["a.csv", *WAY, "--ledger", "l.db"], "--ledger: conflicts with --dask; one process compares millions of rows"),
+        (["a.csv", *WAY, "--max-age", "3d"], "--max-age: conflicts with --dask"),
+        (["a.csv", *WAY, "--changed", "ignore"], "--changed: conflicts with --dask"),
+        (["a.csv", *WAY, "--dry-run", "--results", "r.csv"], "--results: with --dry-run, the only results are those of a ledger"),
+        (
+            ["a.csv", "--dask", "local", "--dry-run", "--campaign", "May"],
+            "--campaign: expected an id, because no service is given",
+        ),
         (["a.csv", *WAY, "--keep", "all"], "--keep: copies columns into a results file; pass --results FILE, too"),
-        (["a.csv", *WAY, "--check", "error"], "--check: conflicts with --dask"),
+        (["a.csv", *WAY, "--check", "none=error"], "check: unknown check in 'none=error'"),
         (["a.csv", *WAY, "--header", "X: y"], "--header: conflicts with --dask"),
         (["a.csv", *WAY, "--base-url", "fake:"], "--base-url: with --dask, expected a URL that all workers can reach"),
         (["a.csv", *WAY[:2], *WAY[4:]], "--workspace: missing"),
@@ -98,12 +145,12 @@ def test_options_that_do_not_fit_are_refused(
 def test_patterns_match_files_and_objects(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", "c.txt"):
         (tmp_path / name).write_bytes(b"")
-    assert expand_pattern(f"{tmp_path}/*.csv") == [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
-    assert expand_pattern("none.csv") == [str(Path("none.csv").absolute())]
+    assert find_files(f"{tmp_path}/*.csv") == [f"{tmp_path}/a.csv", f"{tmp_path}/b.csv"]
+    assert find_files("none.csv") == [str(Path("none.csv").absolute())]
     store, root = open_store("memory://patterns", "files")
     for key in ("may/1.csv", "may/2.csv", "june/1.csv"):
         store.put(f"{root}/{key}", b"x")
-    assert expand_pattern("memory://patterns/may/*.csv") == ["memory://patterns/may/1.csv", "memory://patterns/may/2.csv"]
-    assert expand_pattern("memory://patterns/*/1.csv") == ["memory://patterns/june/1.csv", "memory://patterns/may/1.csv"]
+    assert find_files("memory://patterns/may/*.csv") == ["memory://patterns/may/1.csv", "memory://patterns/may/2.csv"]
+    assert find_files("memory://patterns/*/1.csv") == ["memory://patterns/june/1.csv", "memory://patterns/may/1.csv"]
     with pytest.raises(InvalidRequest, match="expected a pattern that matches a file"):
-        expand_pattern("memory://patterns/none/*.csv")
+        find_files("memory://patterns/none/*.csv")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 import trio.testing
 
 import outreach_async
-import outreach_async.fake._transport
 import outreach_async.fake.server
-import outreach_async.pytest_plugin._marker
+from outreach_async.fake import Behaviour
 
 pytest_plugins = ["pytester"]
 
@@ -20,7 +18,7 @@ pytest_plugins = ["pytester"]
 LOADED = [
     *(getattr(outreach_async, name) for name in outreach_async.__all__),
     outreach_async.fake.server,
-    outreach_async.fake._transport,
+    outreach_async.fake.FakeTransport,
     trio.testing,
 ]
 
@@ -37,7 +35,9 @@ ANN = NewContact("ann@acme.example")
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> Suite:
+def suite(pytester: pytest.Pytester, outreach_behaviour: Behaviour) -> Suite:
+    """Return a suite. The behaviour is used so that this process has loaded all of the plugin."""
+    del outreach_behaviour
     return Suite(pytester)
 
 
@@ -188,17 +188,83 @@ def test_an_invalid_behaviour_on_the_command_line_is_a_usage_error(suite: Suite)
     result.stderr.fnmatch_lines(["*--outreach-behaviour: expected 'documented', *, got 'loose'*"])
 
 
-@pytest.mark.covers
-@pytest.mark.thorough
+def test_each_form_of_an_argument_of_the_marker_is_accepted(suite: Suite) -> None:
+    world = json.dumps({"workspaces": [{"id": "space_1"}], "owner_keys": {"key_1": ["space_1"]}})
+    suite.pytester.makefile(".json", world=world)
+    suite.pytester.makefile(".toml", behaviour='past_end = "clamp"')
+    suite.passes(
+        f"""
+import json
+from pathlib import Path
+
+WORLD = {world!r}
+CLAMP = Behaviour(past_end="clamp")
+
+def outreach(*ids, **arguments):
+    return pytest.param(arguments, marks=pytest.mark.outreach(**arguments))
+
+@pytest.mark.parametrize("given", [outreach(world=each) for each in (json.loads(WORLD), WORLD, "world.json", Path("world.json"))])
+def test_worlds(given, outreach_workspace):
+    assert outreach_workspace == "space_1"
+
 @pytest.mark.parametrize(
-    ("marker", "complaint"),
-    [("sed=7", "the marker has no field 'sed'; did you mean seed?"), ("world='absent.json'", "world: *absent.json*")],
+    "given", [outreach(behaviour=each) for each in (CLAMP, {{"past_end": "clamp"}}, "behaviour.toml", Path("behaviour.toml"))]
 )
-def test_an_invalid_argument_is_one_line(suite: Suite, marker: str, complaint: str) -> None:
-    result = suite.run(f"@pytest.mark.outreach({marker})\ndef test_any(outreach_fake): pass")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"@pytest.mark.outreach: {complaint}"])
-    assert not re.search(r"\.py:\d|Traceback", result.stdout.str())
+def test_behaviours(given, outreach_behaviour):
+    assert outreach_behaviour == CLAMP
+
+@pytest.mark.parametrize("given", [outreach(behaviour=each) for each in ("documented", "strict", "lenient")])
+def test_presets(given, outreach_behaviour):
+    assert outreach_behaviour == getattr(Behaviour, given["behaviour"], Behaviour)()
+
+@pytest.mark.outreach(
+    unfired="ignore", faults={{"create_contact": [faults.status(503), faults.ok], "list_fields": faults.hang()}}
+)
+def test_faults(outreach_fake):
+    assert outreach_fake.faults.unfired == ["create_contact: status(503)", "list_fields: hang()"]
+
+@pytest.mark.outreach(seed=2, behaviour="strict")
+class TestMarked:
+    @pytest.mark.outreach(seed=1)
+    def test_the_closest_marker_wins_for_each_argument(self, outreach_fake):
+        assert (outreach_fake.seed, outreach_fake.behaviour) == (1, Behaviour.strict())
+""",
+        13,
+    )
+
+
+NO_BEHAVIOUR = (
+    "behaviour: expected 'documented', 'strict', 'lenient', 'pairwise', the path of a .toml file, a Behaviour or a mapping of "
+    "knobs, got"
+)
+WRONG = {
+    "sed=1": "the marker has no field 'sed'; did you mean seed?",
+    "clock=1": "the marker has no field 'clock'; expected one of seed, world, behaviour, faults, unfired",
+    "seed='1'": "seed: expected a whole number, got '1'",
+    "seed=True": "seed: expected a whole number, got True",
+    "'strict'": "expected keyword arguments (seed, world, behaviour, faults, unfired), got 'strict'; pass it by keyword",
+    "world=7": "world: expected the path of a world file, its content as a string, or the parsed document, got int",
+    "world='absent.json'": "world: [Errno 2] No such file or directory",
+    "world={'workspaces': 7}": "world: $.workspaces: expected `array`",
+    "behaviour='strickt'": f"{NO_BEHAVIOUR} 'strickt'",
+    "behaviour=None": f"{NO_BEHAVIOUR} None",
+    "behaviour='absent.toml'": "behaviour: [Errno 2] No such file or directory",
+    "behaviour={'past_end': 'fly'}": "behaviour: Behaviour.past_end: expected one of 'empty', 'clamp', 'error', got 'fly'",
+    "behaviour={'past_ends': 'clamp'}": "behaviour: Behaviour has no field 'past_ends'; did you mean past_end?",
+    "faults=[faults.ok]": "faults: expected a mapping of operations to faults, got list",
+    "faults={'create': faults.ok}": "faults: operation: expected one of list_campaigns",
+    "faults={'list_steps': faults.reset}": "faults: expected a fault, got reset; pass a fault, such as reset(...)",
+    "unfired='warn'": "unfired: expected 'error' or 'ignore', got 'warn'",
+}
+
+
+def test_an_invalid_argument_of_the_marker_is_one_line_with_what_it_accepts(suite: Suite) -> None:
+    test = "def test_any(outreach_fake): pass"
+    tests = {f"test_{at}": f"{HEAD}@pytest.mark.outreach({marker})\n{test}\n" for at, marker in enumerate(WRONG)}
+    suite.pytester.makepyfile(**tests)
+    told = suite.pytester.runpytest_inprocess("-p", "no:cacheprovider", "--continue-on-collection-errors").stdout.str()
+    for marker, complaint in WRONG.items():
+        assert f"\n@pytest.mark.outreach: {complaint}" in told, marker
 
 
 def test_a_fixture_requested_dynamically_obeys_the_marker_except_pairwise(suite: Suite) -> None:

@@ -20,9 +20,8 @@ from support.s3 import BUCKET, SECRET, Proxy, environment, serve_s3
 
 from outreach_async._plumbing import open_store
 from outreach_async.errors import InvalidRequest
-from outreach_async.parts import plan
-from outreach_async.parts._planning import planned_rows, require_unchanged
-from outreach_async.parts._stored_files import StoredObject, parse_location, read_version
+from outreach_async.parts import find_files, plan
+from outreach_async.parts._stored_files import StoredObject, read_version
 
 CSV = b"E-mail,City\nann@x.example,Lyon\nbo@x.example,Rome\n"
 
@@ -52,7 +51,7 @@ def parquet_bytes() -> bytes:
     ],
 )
 def test_a_location_is_an_absolute_path_or_a_url(file: str, location: str) -> None:
-    assert parse_location(file) == location == parse_location(location)
+    assert find_files(str(file)) == [location] == find_files(location)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_location_is_an_absolute_path_or_a_url(file: str, location: str) -> No
 )
 def test_other_locations_are_refused_without_their_secrets(file: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^files: .*{message}") as caught:
-        parse_location(file)
+        find_files(file)
     assert "hidden" not in str(caught.value)
 
 
@@ -98,7 +97,7 @@ def test_an_object_reads_like_a_file(data: bytes, reads: list[tuple[int, int]]) 
 )
 def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows: list[int]) -> None:
     made = plan([put(f"memory://formats/{name}", data)])
-    assert [len(list(planned_rows(part))) for part in made.parts] == rows
+    assert [len(list(part.read())) for part in made.parts] == rows
     assert made.files[0].location == f"memory://formats/{name}"
 
 
@@ -107,13 +106,13 @@ def test_every_format_is_read_from_an_object_store(name: str, data: bytes, rows:
 def test_an_object_that_is_replaced_while_it_is_read_is_refused() -> None:
     url = put("memory://changes/a.csv", b"E-mail\n" + b"".join(b"u%d@x.example\n" % at for at in range(30_000)))
     (part,) = plan([url]).parts
-    rows = planned_rows(part)
+    rows = part.read()
     next(rows)
     put(url, CSV)
     with pytest.raises(InvalidRequest, match=r"memory://changes/a.csv: the file has changed since the import was planned"):
         list(rows)
     with pytest.raises(InvalidRequest, match="the file has changed"):
-        require_unchanged(part)
+        next(part.read())
 
 
 def test_a_missing_object_is_an_error_with_its_url() -> None:
@@ -131,7 +130,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 def test_an_object_on_s3_is_read_with_hidden_credentials_of_the_environment(proxy: Proxy) -> None:
     made = plan([put(url := f"s3://{BUCKET}/a.csv", CSV)])
-    assert [row["email"] for part in made.parts for _, row in planned_rows(part)] == ["ann@x.example", "bo@x.example"]
+    assert [row["email"] for part in made.parts for _, row in part.read()] == ["ann@x.example", "bo@x.example"]
     assert SECRET not in made.to_json().decode()
     proxy.forbids_reads = True
     with pytest.raises(InvalidRequest, match=rf"^{url}: .*403.*; check the URL, and the credentials") as caught:
@@ -144,7 +143,7 @@ def test_without_the_extra_the_error_names_it() -> None:
     code = """
 import sys
 sys.modules["obstore"] = None
-from outreach_async.parts import plan
+from outreach_async.parts import find_files, plan
 plan(["s3://bucket/a.csv"])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

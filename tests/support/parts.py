@@ -25,7 +25,6 @@ from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service, inject, reset
 from outreach_async.fake.server import serve
 from outreach_async.parts import Connection, ImportPlan, Part, PartReport, import_part
-from outreach_async.parts._planning import planned_rows
 from outreach_async.store.journal import Journal
 
 SPACE: Final = "space_parts"
@@ -42,7 +41,7 @@ def write_people(path: Path, emails: Sequence[str], first: int) -> None:
 
 def numbers_of(part: Part) -> list[int]:
     """Return the numbers of a part's rows, in order."""
-    return [int(row[ROW]) for _, row in planned_rows(part)]
+    return [int(row[ROW]) for _, row in part.read()]
 
 
 class PlainService:
@@ -176,7 +175,7 @@ def find_wrong_effects(
             effects = service.effects[numbers[outcome.index]]
             truth = Outcome.ADDED if "added" in effects else Outcome(effects[-1])
             yield from (f"part {part.id}, {outcome}: {kind}" for kind in find_wrong_labels(outcome, truth, sent=True))
-        for _, row in planned_rows(part):
+        for _, row in part.read():
             last[row["email"].lower()] = max(last[row["email"].lower()], int(row[ROW]))
     if made.parts[0].options.duplicates == "overwrite":
         old = [email for email, number in last.items() if int(contacts[email][ROW]) != number]

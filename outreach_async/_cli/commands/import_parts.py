@@ -1,180 +1,303 @@
-"""The command `import --dask`: import files in parts on a Dask cluster."""
+"""The command `import --dask`: check files, and import them in parts on a Dask cluster."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 import click
 
-from outreach_async import Target
-from outreach_async._cli.commands.grouped import print_groups, show_rows
-from outreach_async._cli.commands.importing import NO_RESULTS, note_report, print_report
-from outreach_async._cli.commands.run_files import open_output, settled
+from outreach_async import Outcome, Target
+from outreach_async._cli.commands.importing import (
+    AFTER_FINDINGS,
+    FAILED_ROWS,
+    NO_RESULTS,
+    end_dry_run,
+    note_report,
+    print_columns,
+    print_failed,
+    print_findings,
+    print_notes,
+    print_remedies,
+    print_report,
+    require_files,
+)
+from outreach_async._cli.commands.run_files import RunState, open_output, settled
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
-from outreach_async._cli.files import FileUse, require_writable
+from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.output import Screen, show_progress
-from outreach_async._cli.process import exit_code_of_rows
+from outreach_async._cli.process import exit_code_of_rows, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import TARGET_FIELDS, Targets, is_url, require_module
+from outreach_async._plumbing import Targets, is_url, require_module
 from outreach_async.errors import format_count
-from outreach_async.importer import FailedRows, ResultsFile, parse_overrides
+from outreach_async.importer import (
+    FailedRows,
+    FindingsFile,
+    MappedFile,
+    RejectsFile,
+    ResultsFile,
+    RowOutcome,
+    UnmappedColumns,
+    is_reject,
+    parse_overrides,
+    read_mapping,
+)
 from outreach_async.models import ID_PREFIXES, Campaign, WorkspaceField
-from outreach_async.parts import Connection, ImportPlan, ImportReport, plan
-from outreach_async.parts._folder import locate, outcomes_of
-from outreach_async.parts._stored_files import expand_pattern
+from outreach_async.parts import (
+    Connection,
+    ImportPlan,
+    ImportReport,
+    PartReport,
+    RejectsTable,
+    check,
+    find_files,
+    plan,
+    results_of,
+)
 
-_AFTER_FAILURES: Final = 4  # lines that follow the failed rows
-_MAX_EXAMPLES: Final = 3  # findings
+if TYPE_CHECKING:
+    from outreach_async._cli.settings import ImportSettings
+
 _LOCAL: Final = "local"
-_CONFLICTS: Final = {
-    "rejects": "remove --rejects, and run outreach-async report {journal} --rejects {path} after the import",
-    **dict.fromkeys(("findings", "dry_run", "mapping", "save_mapping", "checks"), "remove one of the options"),
-    **dict.fromkeys(("ledger", "max_age"), "one process compares millions of rows, so omit --dask"),
-}
-"""The options of `import` that have no meaning for parts, each with the remedy."""
+_ListCampaigns = Callable[[str], Iterable[Campaign]]
 
 
 def import_in_parts(
-    options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: Mapping[str, Any]
+    options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: ImportSettings
 ) -> int:
     require_module("distributed", "outreach_async[dask]")
-    if settings["keeps"] and settings["results"] is None:
-        raise click.UsageError(NO_RESULTS)
-    connection = _create_connection(options, settings)
-    key = find_owner_key(options, options.workspace)
-    if scheduler == _LOCAL:
+    connection = _require_fitting(options, settings)
+    if connection is not None and scheduler == _LOCAL:
+        key = find_owner_key(options, options.workspace)
         if key is None:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
         os.environ["OUTREACH_OWNER_KEY"] = key.reveal()
-    locations = expand_pattern(str(files))
-    require_writable(
-        *(FileUse.of("FILE", Path(location)) for location in locations if not is_url(location)),
-        FileUse.of_run("--results", settings["results"], ResultsFile.recognises),
-        force=settings["force"],
+    locations = find_files(str(files))
+    require_files([Path(location) for location in locations if not is_url(location)], settings)
+    list_campaigns = partial(_list_campaigns, options) if options.base_url is not None else None
+    made = _plan(options, locations, list_campaigns, file_options, settings)
+    run = _PartsRun(options.screen(), made, settings)
+    run.print_plan()
+    run_async(partial(run.check, options.workspace, list_campaigns))
+    if connection is None:
+        return run.end_dry_run()
+    with run.written(), _open_cluster(scheduler) as cluster:
+        report = run.send(cluster, connection, options.own_rates.get(connection.workspace, options.rate))
+    return run.end(report)
+
+
+def _require_fitting(options: Options, settings: ImportSettings) -> Connection | None:
+    """Check that every option has a meaning for parts, and return how workers connect; `None` for a dry run."""
+    dry_run, results = settings["dry_run"], settings["results"]
+    faults = {
+        NO_RESULTS.removesuffix("."): settings["keeps"] and results is None,
+        "--results: with --dry-run, the only results are those of a ledger; omit --results": dry_run and results is not None,
+        **{
+            f"--{name.replace('_', '-')}: conflicts with --dask; one process compares millions of rows, so omit --dask": given
+            for name, given in {
+                "ledger": settings["ledger"] is not None,
+                "max_age": settings["max_age"] is not None,
+                "changed": settings["changed"] == "ignore",
+            }.items()
+        },
+        "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options": (
+            options.headers and not dry_run
+        ),
+        "--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL": (
+            not dry_run and options.base_url in {None, FAKE}
+        ),
+        "--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE": not dry_run and options.workspace is None,
+        "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder": (
+            not dry_run and not is_url(settings["journal"])
+        ),
+    }
+    for text in (text for text, found in faults.items() if found):
+        raise click.UsageError(f"{text}.")
+    if dry_run:
+        return None
+    return Connection(
+        base_url=str(options.base_url),
+        workspace=str(options.workspace),
+        backend=options.backend,
+        timeout=options.timeout,
+        concurrency=settings["concurrency"],
+        stop_after_rejects=settings["stop_after_rejects"],
     )
-    screen, refused = options.screen(), refused_workspaces(options)
-    made = plan(
-        locations,
-        overrides=parse_overrides(settings["maps"]),
-        fields=_read_fields(options) if key is not None else (),
-        workspace=connection.workspace,
-        workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
-        list_campaigns=partial(_list_campaigns, options),
-        ignore_unknown=settings["ignore_unknown"],
-        duplicates=settings["duplicates"],
-        strict_validation=settings["strict"],
-        campaign=_find_campaign(options, connection.workspace, settings["campaign"]),
-        repeats=settings["repeats"],
-        blank=settings["blank"] or "keep",
-        **file_options,
-    )
-    for note in made.notes:
-        screen.print_line(f"note: {note}")
-    for file in made.files:
-        for header, code in zip(file.headers, file.codes, strict=True):
-            if code in TARGET_FIELDS:
-                screen.print_line(f"{file.location}: column {header.strip()!r} names the {code} of each row")
-    screen.print_line(f"{format_count(made.rows, 'row')} in {format_count(len(made.parts), 'part')}")
-    path = settings["results"]
-    results = ResultsFile(path, settings["keeps"], [file.headers for file in made.files]) if path else None
-    with _written_results(screen, made, settings["journal"], results), _open_cluster(scheduler) as cluster:
-        rate = options.own_rates.get(connection.workspace, options.rate)
-        report = _run(screen, cluster, made, connection, rate=rate, settings=settings)
-    return _print_end(screen, report, made.rows, settings)
 
 
-def _print_end(screen: Screen, report: ImportReport, rows: int, settings: Mapping[str, Any]) -> int:
-    note_report(report)
-    print_report(screen, report, rows, settings["journal"], results=settings["results"])
-    _print_failures(screen, report, settings["journal"])
-    if report.findings:
-        found = format_count(report.findings, "finding")
-        screen.print_line(f"warning: cells: {found}; these values were left out or may be wrong")
-    for finding in report.first_findings[:_MAX_EXAMPLES]:
-        screen.print_line(f"  {finding.file}: line {finding.line}: {finding.message}")
-    screen.print_result(report.to_dict())
-    return exit_code_of_rows(report.outcomes, report.repeats)
-
-
-def _print_failures(screen: Screen, report: ImportReport, journal: str) -> None:
-    """Print the reasons of the failed rows that the reports of the parts list, which are the first of each part."""
-    failed = FailedRows()
-    for row in report.failures:
-        failed.add_message(row.status, row.message, {"file": row.file, "line": row.line, "message": row.message})
-    if not screen.is_silent:
-        print_groups(screen, [*map(show_rows, failed.failures)], "row", "--rejects FILE", _AFTER_FAILURES)
-    if report.failed > failed.failures.count:
-        more = f"{report.failed - failed.failures.count:,} more failed rows"
-        screen.print_line(f"... and {more}; list all: outreach-async report {shlex.quote(journal)} --rejects FILE", wrap=False)
-
-
-def _run(
-    screen: Screen, cluster: Any, made: ImportPlan, connection: Connection, *, rate: float | None, settings: Mapping[str, Any]
-) -> ImportReport:
-    from outreach_async.parts.dask import create_many  # imported on demand: the extra may be missing
-
-    run = create_many(cluster, made, connection, journal=settings["journal"], rate=rate, earlier=settings["earlier"])
-    with show_progress(screen, "Importing", made.rows) as show, run:
-        for _ in run:
-            progress = run.progress
-            show(progress.finished_rows, str(progress))
-    return run.report
-
-
-@contextmanager
-def _written_results(screen: Screen, made: ImportPlan, journal: str, results: ResultsFile | None) -> Iterator[None]:
-    """Write the results of all parts to one file when the block ends, or those so far if it raises."""
-    with settled(screen, {"--results": results.path if results else None}) as state:
-        try:
-            yield
-            state.is_finished = True
-        finally:
-            with open_output("--results", results, state) as add:
-                for part in made.parts if results else ():
-                    for found in locate(part, outcomes_of(part, journal)):
-                        add(found)
-
-
-def _create_connection(options: Options, settings: Mapping[str, Any]) -> Connection:
-    """Check that every option has a meaning for parts, and return how workers connect."""
-    for name, remedy in _CONFLICTS.items():
-        if (given := settings[name]) is not None and given is not False and given != ():
-            flag = {"checks": "check"}.get(name, name).replace("_", "-")
-            advice = remedy.format(journal=shlex.quote(str(settings["journal"])), path=shlex.quote(str(settings[name])))
-            raise click.UsageError(f"--{flag}: conflicts with --dask; {advice}.")
-    if options.headers:
-        text = "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options."
-        raise click.UsageError(text)
-    if options.base_url is None or options.base_url == FAKE:
-        raise click.UsageError("--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL.")
-    if options.workspace is None:
-        raise click.UsageError("--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE.")
-    if not is_url(settings["journal"]):
-        raise click.UsageError(
-            "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder."
+def _plan(
+    options: Options,
+    locations: list[str],
+    list_campaigns: _ListCampaigns | None,
+    file_options: Mapping[str, Any],
+    settings: ImportSettings,
+) -> ImportPlan:
+    """Plan the import, and write the mapping of the columns, or a draft if some of them are unknown."""
+    refused, saved, path = refused_workspaces(options), settings["mapping"], settings["save_mapping"]
+    try:
+        made = plan(
+            locations,
+            overrides=parse_overrides(settings["maps"]),
+            mapping=read_mapping(saved) if saved else {},
+            fields=_read_fields(options),
+            checks=settings["checks"],
+            workspace=options.workspace,
+            workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
+            list_campaigns=list_campaigns,
+            ignore_unknown=settings["ignore_unknown"],
+            duplicates=settings["duplicates"],
+            strict_validation=settings["strict"],
+            campaign=_find_campaign(options, settings["campaign"]),
+            repeats=settings["repeats"],
+            blank=settings["blank"] or "keep",
+            **file_options,
         )
-    given = {name: settings[name] for name in ("concurrency", "stop_after_rejects")}
-    shared: dict[str, Any] = {"backend": options.backend, "timeout": options.timeout, **given}
-    return Connection(base_url=options.base_url, workspace=options.workspace, **shared)
+    except UnmappedColumns as error:
+        if path is not None:
+            with explain_write_errors("--save-mapping", path):
+                error.save(path, str(error).partition(":")[0])
+        raise
+    if path is not None:
+        with explain_write_errors("--save-mapping", path):
+            made.save_mapping(path)
+    return made
 
 
-def _read_fields(options: Options) -> list[WorkspaceField]:
-    with open_sync_client(options) as client:
-        return client.workspaces.fields()
+@attrs.define
+class _PartsRun:
+    """An import in parts: what is printed, and the files that are written."""
+
+    screen: Screen
+    made: ImportPlan
+    settings: ImportSettings
+    failed: FailedRows = attrs.field(factory=FailedRows)
+    reports: list[PartReport] = attrs.field(factory=list)
+    started_at: float = attrs.field(factory=monotonic)
+    table: RejectsTable = attrs.field(init=False)
+    results: ResultsFile | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        path, headers = self.settings["results"], [file.headers for file in self.made.files]
+        self.table = RejectsTable(self.made.files)
+        # Created before the run, because it checks the columns to keep.
+        self.results = ResultsFile(path, self.settings["keeps"], headers) if path else None
+        self.failed.names_files = len(headers) > 1
+
+    def _rejects(self) -> RejectsFile | None:
+        return RejectsFile(path, self.table.headers) if (path := self.settings["rejects"]) else None
+
+    def print_plan(self) -> None:
+        print_notes(self.screen, self.made.notes)
+        for columns in self.made.columns:
+            print_columns(self.screen, columns, AFTER_FINDINGS)
+        parts = format_count(len(self.made.parts), "part")
+        self.screen.print_line(f"{format_count(self.made.rows, 'row')} in {parts}")
+
+    async def check(self, workspace: str | None, list_campaigns: _ListCampaigns | None) -> None:
+        """Check all files before anything is sent, and write the findings and, in a dry run, the rejects."""
+        path, rejects = self.settings["findings"], self._rejects() if self.settings["dry_run"] else None
+        written = {"--findings": path, "--rejects": rejects.path if rejects else None}
+        with (
+            settled(self.screen, written) as state,
+            open_output("--findings", FindingsFile(path) if path else None, state) as add_finding,
+            open_output("--rejects", rejects, state) as add_reject,
+            show_progress(self.screen, "Checking", self.made.rows) as show,
+        ):
+
+            def tell(file: MappedFile, found: RowOutcome) -> None:
+                self.failed.file = file
+                self.failed.add(found)
+                if rejects is not None and is_reject(found.outcome):
+                    add_reject(self.table.reject(found))
+
+            self.failed.found = await check(
+                self.made,
+                workspace=workspace,
+                list_campaigns=list_campaigns,
+                on_unsent=tell if self.settings["dry_run"] else None,
+                on_progress=lambda rows: show(rows, f"{rows:,} rows"),
+                on_finding=add_finding if path else None,
+            )
+            state.is_finished = True
+        print_findings(self.screen, self.failed.found, AFTER_FINDINGS, path)
+
+    def end_dry_run(self) -> int:
+        mapping = {column: code for columns in reversed(self.made.columns) for column, code, _ in columns.decisions()}
+        written = self.settings["rejects"], self.settings["findings"]
+        return end_dry_run(self.screen, self.failed, mapping, self.started_at, written)
+
+    def send(self, cluster: Any, connection: Connection, rate: float | None) -> ImportReport:
+        from outreach_async.parts.dask import create_many  # imported on demand: it takes time
+
+        journal, earlier = str(self.settings["journal"]), self.settings["earlier"]
+        run = create_many(cluster, self.made, connection, journal=journal, rate=rate, earlier=earlier)
+        with show_progress(self.screen, "Importing", self.made.rows) as show, run:
+            for report in run:
+                self.reports.append(report)
+                progress = run.progress
+                show(progress.finished_rows, str(progress))
+        return run.report
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write the results and the rejects of all parts when the block ends, or those so far if it raises."""
+        with settled(self.screen, {"--results": self.settings["results"], "--rejects": self.settings["rejects"]}) as state:
+            try:
+                yield
+                state.is_finished = True
+            finally:
+                self._write(state)
+
+    def _write(self, state: RunState) -> None:
+        rejects = self._rejects()
+        # A part of which every row was sent has nothing to tell but its results.
+        clean = {report.part for report in self.reports if not (report.failed or report.outcomes.get(Outcome.EXCLUDED))}
+        with (
+            open_output("--results", self.results, state) as add_result,
+            open_output("--rejects", rejects, state) as add_reject,
+        ):
+            for part in self.made.parts:
+                for found in () if self.results is None and part.id in clean else results_of(part, str(self.settings["journal"])):
+                    self.failed.add(found)
+                    if self.results is not None:
+                        add_result(found)
+                    if rejects is not None and is_reject(found.outcome):
+                        add_reject(self.table.reject(found))
+
+    def end(self, report: ImportReport) -> int:
+        settings, screen, failed = self.settings, self.screen, self.failed
+        note_report(report)
+        failed.file = None
+        remedies = failed.remedies(settings["rejects"], settings["journal"])
+        print_failed(screen, failed, FAILED_ROWS, rejects=settings["rejects"], findings=settings["findings"])
+        print_report(
+            screen, report, self.made.rows, settings["journal"], repeats=settings["repeats"], results=settings["results"]
+        )
+        print_remedies(screen, remedies, FAILED_ROWS)
+        screen.print_result({**report.to_dict(), **failed.to_dict(remedies)})
+        return exit_code_of_rows(report.outcomes, report.repeats)
 
 
-def _find_campaign(options: Options, workspace: str, name: str | None) -> str | None:
+def _read_fields(options: Options) -> Iterator[WorkspaceField]:
+    if options.base_url is not None:
+        with open_sync_client(options) as client:
+            yield from client.workspaces.fields()
+
+
+def _find_campaign(options: Options, name: str | None) -> str | None:
     """Return the id of the campaign with an id or a name."""
     if name is None or name.startswith(ID_PREFIXES["campaign"]):
         return name
-    targets = Targets(Target(workspace))
-    targets.add_campaigns(workspace, _list_campaigns(options, workspace))
+    if options.base_url is None or options.workspace is None:
+        raise click.UsageError("--campaign: expected an id, because no service is given; also pass --base-url and --workspace.")
+    targets = Targets(Target(options.workspace))
+    targets.add_campaigns(options.workspace, _list_campaigns(options, options.workspace))
     return targets.find(Target(campaign=name)).campaign
 
 

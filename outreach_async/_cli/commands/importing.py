@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
 
-_AFTER_FINDINGS: Final = 18  # lines that may follow the findings
+AFTER_FINDINGS: Final = 18  # lines that may follow the findings
 _AFTER_DRY_RUN: Final = 8
 _MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
-_FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
+FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
 _MAX_TARGETS: Final = 20
 _MAX_NOTES: Final = 3
 _MAX_NAME: Final = 30  # characters of a column name in a list
@@ -115,7 +115,7 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     require_fitting(settings)
     settings["resume"] |= settings["earlier"] == "unknown"
-    require_files(file, settings)
+    require_files([file], settings)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
         from outreach_async.store.journal import journal_at
@@ -172,10 +172,10 @@ def require_fitting(settings: ImportSettings) -> None:
         raise click.UsageError(f"{text}.")
 
 
-def require_files(file: Path, settings: ImportSettings) -> None:
+def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
     """Check that no file is used for two purposes, and that none would be overwritten."""
     files.require_writable(
-        files.FileUse.of("FILE", file),
+        *(files.FileUse.of("FILE", file) for file in inputs),
         files.FileUse.of("--mapping", settings["mapping"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
@@ -401,8 +401,8 @@ async def prepare(
     failed.file = mapped
     failed.found = preflight = await _check_rows(run, mapped, screen, on_unsent)
     if not run.spooled:
-        print_columns(screen, mapped.columns, _AFTER_FINDINGS + min(len(preflight.findings), _MAX_FINDINGS))
-    print_findings(screen, preflight, _AFTER_FINDINGS, run.findings)
+        print_columns(screen, mapped.columns, AFTER_FINDINGS + min(len(preflight.findings), _MAX_FINDINGS))
+    print_findings(screen, preflight, AFTER_FINDINGS, run.findings)
     return mapped
 
 
@@ -412,7 +412,7 @@ async def _check_rows(
     """Check the whole file, and write the findings."""
     with (
         settled(screen, {"--findings": run.findings}) as state,
-        open_output("--findings", FindingsFile(run.findings, mapped) if run.findings else None, state) as findings,
+        open_output("--findings", FindingsFile(run.findings) if run.findings else None, state) as findings,
         show_progress(screen, "Checking", None) as bar,
     ):
 
@@ -453,13 +453,10 @@ async def _check_file(options: Options, run: ImportRun) -> int:
 
             mapped = await prepare(client, run, screen, failed, reject_row)
             end.is_finished = True
-    preflight, rows = failed.found, failed.found.rows
-    print_failed(screen, failed, _AFTER_DRY_RUN, rejects=run.rejects, findings=run.findings)
-    screen.print_line(f"{preflight.sent:,} of {rows:,} rows can be sent; nothing was created")
-    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: preflight.refused, Outcome.EXCLUDED: preflight.excluded}
-    outcomes[Outcome.NOT_APPLIED] = rows - preflight.refused - preflight.excluded
-    report = BulkReport(rows, outcomes, 0, monotonic() - started_at, preflight.superseded)
-    if run.options.get("ledger") is not None:
+
+    def compare(report: BulkReport) -> BulkReport:
+        if run.options.get("ledger") is None:
+            return report
         with settled(screen, {"--results": run.results}) as end, open_output("--results", run.results_file, end) as add_result:
 
             def write(outcome: ContactOutcome) -> None:
@@ -469,10 +466,30 @@ async def _check_file(options: Options, run: ImportRun) -> int:
             report = attrs.evolve(report, ledger=_compare(run, options, mapped, write))
             end.is_finished = True
         print_ledger(screen, report.ledger, run.repeats)
-    print_remedies(screen, remedies := failed.remedies(run.rejects), 0)
-    found = {"columns": mapped.mapping, **failed.to_dict(remedies)}
-    screen.print_result({**report.to_dict(), "dry_run": True, **found})
-    return INCOMPLETE if preflight.refused else OK
+        return report
+
+    return end_dry_run(screen, failed, mapped.mapping, started_at, (run.rejects, run.findings), compare=compare)
+
+
+def end_dry_run(
+    screen: Screen,
+    failed: FailedRows,
+    mapping: Mapping[str, str],
+    started_at: float,
+    written: tuple[Path | None, Path | None],
+    *,
+    compare: Callable[[BulkReport], BulkReport] = lambda report: report,
+) -> int:
+    """Print the results of a dry run, with the paths of its rejects and findings, and return the exit code."""
+    found, (rejects, findings) = failed.found, written
+    print_failed(screen, failed, _AFTER_DRY_RUN, rejects=rejects, findings=findings)
+    screen.print_line(f"{found.sent:,} of {found.rows:,} rows can be sent; nothing was created")
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: found.refused, Outcome.EXCLUDED: found.excluded}
+    outcomes[Outcome.NOT_APPLIED] = found.rows - found.refused - found.excluded
+    report = compare(BulkReport(found.rows, outcomes, 0, monotonic() - started_at, found.superseded))
+    print_remedies(screen, remedies := failed.remedies(rejects), 0)
+    screen.print_result({**report.to_dict(), "dry_run": True, "columns": dict(mapping), **failed.to_dict(remedies)})
+    return INCOMPLETE if found.refused else OK
 
 
 def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome) -> LedgerCounts:
@@ -693,7 +710,7 @@ class RunEnd:
         print_report(screen, report, total, run.journal, source, repeats=run.repeats, results=results, stopped=stopped)
         settle_partial_files(screen, {"--results": run.results}, is_finished=is_complete)
         settle_partial_files(screen, {"--rejects": run.rejects}, is_finished=self.state.is_finished)
-        print_remedies(screen, remedies, _FAILED_ROWS)
+        print_remedies(screen, remedies, FAILED_ROWS)
 
     def _require_same_file(self, report: BulkReport, change: InputChanged | None) -> None:
         """Check that the input file is still the one that was opened."""

@@ -45,6 +45,7 @@ from outreach_async.importer import (
     ResultsFile,
     Row,
     RowOutcome,
+    is_reject,
     parse_overrides,
     read_mapping,
     rejects_of,
@@ -52,8 +53,7 @@ from outreach_async.importer import (
     spooled_rejects,
 )
 from outreach_async.models import ID_PREFIXES
-from outreach_async.parts import Part
-from outreach_async.parts._folder import locate, read_part, rejects_of_parts
+from outreach_async.parts import Part, RejectsTable, find_part
 from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
 
@@ -97,8 +97,11 @@ class _Wanted:
             _print_uncertain_rows(self.screen, uncertain)
             details["uncertain_rows"] = uncertain
         if self.rejects is not None:
+            failed: Iterator[Reject]
             if parts := [(run.part, run.journal) for run in runs.values() if run.part]:
-                headers, failed = rejects_of_parts(parts)
+                table = RejectsTable(file for part, _ in parts for file in part.files)
+                rows = (found for part, journal in parts for found in part.locate(filter(is_reject, journal.outcomes())))
+                headers, failed = table.headers, map(table.reject, rows)
             else:
                 (run,) = runs.values()
                 headers, failed = run.rejects()
@@ -281,7 +284,7 @@ class _Run:
     def locate(self, wanted: Callable[[ContactOutcome], bool]) -> Iterator[RowOutcome]:
         """Yield each wanted outcome with its row, of which the line and the e-mail are known if the file is."""
         outcomes = filter(wanted, self.journal.outcomes())
-        return locate(self.part, outcomes) if self.part else results_of(self.file, outcomes, self.figures.mapping)
+        return self.part.locate(outcomes) if self.part else results_of(self.file, outcomes, self.figures.mapping)
 
     def describe(self, found: RowOutcome) -> dict[str, Any]:
         """Return a row of the list of uncertain rows. The file of a run without parts is known."""
@@ -300,7 +303,7 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     folder, _, name = str(location).rstrip("/").removesuffix(".db").rpartition("/")
     part = None
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
-        part = read_part(folder or ".", name, figures.fingerprint)
+        part = find_part(folder or ".", name, figures.fingerprint)
     run = _Run(journal, figures, part, folder or ".")
     if wanted.input is not None and not (wanted.uncertain or wanted.flag):
         raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
@@ -335,7 +338,7 @@ def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapp
     reports = {name: journal.report() for name, journal in journals.items()}
     details: dict[str, Any] = {}
     if wanted.uncertain or wanted.flag:
-        parts = {name: read_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
+        parts = {name: find_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
         runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
         if wanted.flag and (others := [name for name, part in parts.items() if part is None]):
             location = f"{str(folder).rstrip('/')}/{others[0]}{'' if is_url(folder) else '.db'}"
@@ -345,7 +348,7 @@ def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapp
         details = wanted.write(runs)
     states = Counter(report.state for report in reports.values())
     first, *_ = reports
-    planned = read_part(folder, first, reports[first].fingerprint)
+    planned = find_part(folder, first, reports[first].fingerprint)
     waiting = planned.of - len(reports) if planned else 0
     whole = _add_up(list(reports.values()), waiting)
     _print_report(wanted.screen, whole, results=wanted.results)

@@ -255,7 +255,9 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
 
     With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
     environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
-    starts at 10 requests per second, and adapts to the service's limit.
+    starts at 10 requests per second, and adapts to the service's limit. All files are read and checked on this machine before
+    anything is sent, so --dry-run needs no workers. A row of any file excludes all rows of its person. All options mean what they
+    mean on one machine, but --ledger, --max-age and --changed are refused.
     """
     from outreach_async._cli.commands import importing
 
