@@ -17,8 +17,8 @@ from outreach_async.audit._campaign_conditions import (
     estimate_end,
     find_placeholders,
 )
-from outreach_async.audit._conditions import Case, DomainFacts, build_case, email_domain
-from outreach_async.audit._findings import Finding, Rule, apply_rules
+from outreach_async.audit._conditions import DomainFacts, build_case, email_domain
+from outreach_async.audit._findings import Finding, Rule, apply_rules, build_finding
 from outreach_async.audit._rules import RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
@@ -51,13 +51,9 @@ def check(
         # -> ['OA101']
         ```
     """
-    return _check(build_case(mailbox, now, domain), rules_about(policy or Policy.default(), "mailbox"), workspace)
-
-
-def _check(case: Case, rules: Iterable[Rule], workspace: str, domain: str | None = None) -> list[Finding]:
-    mailbox = case.mailbox
-    subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": domain or email_domain(mailbox.email)}
-    return apply_rules(rules, case, workspace, sent_30days=valid_or_zero(mailbox.sent_30days), **subject)
+    subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
+    sent, rules = valid_or_zero(mailbox.sent_30days), rules_about(policy or Policy.default(), "mailbox")
+    return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
 
 
 FIGURES: Final = (
@@ -68,18 +64,18 @@ _ABOUT_AUTHENTICATION: Final = frozenset({"OA101", "OA102", "OA103", "OA104"})
 
 @attrs.define(eq=False, weakref_slot=False)
 class CheckedMailbox:
-    """A mailbox that was checked. `figures` are the valid ones of `FIGURES`; without findings, only the first two of them."""
+    """A mailbox that was checked. Without findings, it has no status, and `figures` are the first two of `FIGURES`."""
 
     id: str
     email: str
     domain: str | None
     server_ip: str
     type: str
-    status: str
     is_listed: bool
     lacks: frozenset[str]
     figures: tuple[Number, ...]
-    findings: list[Finding]
+    status: str = ""
+    findings: Sequence[Finding] = ()
 
 
 class AuditState:
@@ -92,35 +88,39 @@ class AuditState:
         self.now = float(now)  # an integer would look different in a JSON report
         self.service_clock = False
         self.mailboxes: dict[str, list[CheckedMailbox]] = {workspace: [] for workspace in workspaces}
-        self._rules = rules_about(policy, "mailbox")
-        self._others = [rule for rule in self._rules if rule.id not in _ABOUT_AUTHENTICATION]
-        self._late = {rule.id for rule in self._rules if rule.lack}
+        self._rules = [(rule, rule.applies, rule.thresholds) for rule in rules_about(policy, "mailbox")]
+        self._others = [each for each in self._rules if each[0].id not in _ABOUT_AUTHENTICATION]
+        self._late = {rule.id for rule, *_ in self._rules if rule.lack}
         self._texts: dict[str, str] = {}  # many mailboxes share their server, and each has a copy of its address
 
     def add_page(self, workspace: str, mailboxes: Iterable[Mailbox]) -> list[Finding]:
         """Check a page of a workspace's mailboxes, and return the findings that later pages cannot change."""
-        share, final = self._texts.setdefault, list[Finding]()
+        share, known, final = self._texts.setdefault, self.mailboxes[workspace], list[Finding]()
         for each in mailboxes:
             case = build_case(each, self.now)
-            mailbox, domain = case.mailbox, email_domain(each.email)
+            mailbox, domain, kind, server = case.mailbox, email_domain(each.email), str(each.type), each.server_ip
             domain = None if domain is None else share(domain, domain)
             # Most mailboxes have SPF, DKIM and DMARC, so the rules about them are left out.
-            is_authentic = mailbox.spf and mailbox.dkim and mailbox.dmarc
-            findings = _check(case, self._others if is_authentic else self._rules, workspace, domain)
-            checked = CheckedMailbox(
-                id=mailbox.id,
-                email=mailbox.email,
-                domain=domain,
-                server_ip=share(mailbox.server_ip, mailbox.server_ip),
-                type=share(str(mailbox.type), str(mailbox.type)),
-                status=share(str(mailbox.status), str(mailbox.status)),
-                is_listed=mailbox.blacklists >= 1,
-                lacks=_find_lacks(mailbox.spf, mailbox.dkim, mailbox.dmarc),
-                figures=tuple([valid_or_zero(getattr(mailbox, name)) for name in (FIGURES if findings else FIGURES[:2])]),
-                findings=findings,
+            conditions = self._others if mailbox.spf and mailbox.dkim and mailbox.dmarc else self._rules
+            violations = [
+                (rule, violation)
+                for rule, applies, thresholds in conditions
+                if (violation := applies(case, thresholds)) is not None
+            ]
+            figures = valid_or_zero(mailbox.sent_30days), valid_or_zero(mailbox.daily_limit)
+            lacks, is_listed = _find_lacks(mailbox.spf, mailbox.dkim, mailbox.dmarc), mailbox.blacklists >= 1
+            about = CheckedMailbox(
+                mailbox.id, mailbox.email, domain, share(server, server), share(kind, kind), is_listed, lacks, figures
             )
-            self.mailboxes[workspace].append(checked)
-            final += [finding for finding in findings if finding.rule not in self._late]
+            if violations:
+                status, subject = str(mailbox.status), {"mailbox": mailbox.id, "email": mailbox.email}
+                about.status = share(status, status)
+                about.figures = tuple([valid_or_zero(getattr(mailbox, name)) for name in FIGURES])
+                about.findings = [
+                    build_finding(rule, found, workspace, domain, figures[0], **subject) for rule, found in violations
+                ]
+                final += [finding for finding in about.findings if finding.rule not in self._late]
+            known.append(about)
         return final
 
     def alone(self, workspace: str) -> AuditState:

@@ -1,7 +1,7 @@
 """Export the metrics of an audit to Prometheus, in a file for the textfile collector of node_exporter.
 
 All metrics are gauges for the whole audit, a workspace or a domain. There are no metrics for single mailboxes or campaigns: a
-million mailboxes would need a million time series, which would overload a Prometheus server.
+hundred thousand mailboxes would need as many time series, which would overload a Prometheus server.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class GroupTotals:
         )
 
 
-_Judged: TypeAlias = tuple[str, CheckedMailbox, list[Finding]]  # with the id of the workspace
+_Judged: TypeAlias = tuple[str, CheckedMailbox, Sequence[Finding]]  # with the id of the workspace
 
 
 class Judgement:
@@ -193,14 +193,13 @@ class Judgement:
         return ((workspace, mailbox) for workspace, known in self._state.mailboxes.items() for mailbox in known)
 
     def _count_mailboxes(self) -> None:
-        seen = set[tuple[str, str]]()
+        seen, kinds = set[tuple[str, str]](), list(self.totals.values())
         for workspace, mailbox in self._mailboxes():
-            sent, limit = map(_to_thousandths, mailbox.figures[:2])
+            sent, limit = _to_thousandths(mailbox.figures[0]), _to_thousandths(mailbox.figures[1])
             keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
-            for totals, key in zip(self.totals.values(), keys, strict=True):
+            for totals, key in zip(kinds, keys, strict=True):
                 if key is not None:
-                    total = totals.get(key) or totals.setdefault(key, GroupTotals(workspace))
-                    total.add(sent, limit)
+                    (totals.get(key) or totals.setdefault(key, GroupTotals(workspace))).add(sent, limit)
             if mailbox.domain is not None and mailbox.lacks:
                 self._lacking[mailbox.domain] = _unite(self._lacking.get(mailbox.domain, mailbox.lacks), mailbox.lacks)
             if len(self._state.workspaces) > 1:
@@ -241,7 +240,7 @@ class Judgement:
             self.totals[kind][key].count(found)
         return {key: _healthy_share(found) for key, found in grouped.items()}
 
-    def _findings_of(self, mailbox: CheckedMailbox) -> list[Finding]:
+    def _findings_of(self, mailbox: CheckedMailbox) -> Sequence[Finding]:
         """Return the findings about a mailbox, with the severity that missing SPF, DKIM and DMARC have on its domain."""
         if mailbox.domain is None or not any(finding.rule in self._late for finding in mailbox.findings):
             return mailbox.findings
@@ -278,17 +277,16 @@ class Judgement:
         """Add all findings in their order. Yield the mailboxes with findings, each with a key for sorting."""
         for workspace, mailboxes in self._state.mailboxes.items():
             for mailbox in mailboxes:
+                share = self._share_left(mailbox) if self._shares else _WHOLE
+                if not mailbox.findings and share == _WHOLE:
+                    continue
                 found = self._findings_of(mailbox)
                 own = _share_of(tuple([finding.severity.rank for finding in found]))
-                share = self._shares.get(("domain", mailbox.domain or ""), _WHOLE)
-                if mailbox.type == _OWN_SERVER:
-                    share = share * self._shares.get(("server_ip", mailbox.server_ip), _WHOLE) // _WHOLE
                 lost = (_WHOLE - share * own // _WHOLE) * (_to_thousandths(mailbox.figures[0]) + _BASE)
-                if lost or found:
-                    keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
-                    for totals, key in zip(self.totals.values(), keys, strict=True):
-                        if key is not None:
-                            totals[key].count(found, lost)
+                keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
+                for totals, key in zip(self.totals.values(), keys, strict=True):
+                    if key is not None:
+                        totals[key].count(found, lost)
                 if found:
                     findings += found
                     yield own, min(each.severity.rank for each in found), -mailbox.figures[0], (workspace, mailbox, found)
@@ -296,6 +294,13 @@ class Judgement:
             findings += known
             if workspace in self.totals["workspace"]:
                 self.totals["workspace"][workspace].count(known)
+
+    def _share_left(self, mailbox: CheckedMailbox) -> int:
+        """Return the share of a mailbox that the findings about its domain and its server leave."""
+        share = self._shares.get(("domain", mailbox.domain or ""), _WHOLE)
+        if mailbox.type != _OWN_SERVER:
+            return share
+        return share * self._shares.get(("server_ip", mailbox.server_ip), _WHOLE) // _WHOLE
 
     def scores(self) -> Scores:
         totals = self.totals["workspace"]
