@@ -25,7 +25,8 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-The command `outreach-async import` does this and everything below, with a summary, a journal and exit codes.
+The command `outreach-async import` does this and everything below, with a summary, a journal and exit codes. An `ImportJob` does
+the same in a program: it maps the columns, checks the whole file, and yields the rows as the check has judged them.
 
 Formats
 -------

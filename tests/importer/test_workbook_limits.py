@@ -51,8 +51,10 @@ from outreach_async.importer._workbook_reader import (
     TOO_LARGE,
     TOO_LONG,
     SheetOptions,
+    UnreadableWorkbook,
     encode_result,
     processor_seconds,
+    read_marks,
     run_reporting_errors,
     watch_process,
 )
@@ -366,3 +368,18 @@ def test_peak_memory_is_that_of_the_process_and_not_of_its_parent() -> None:
     grown = "import subprocess, sys; held = b'1' * 300_000_000; print(subprocess.check_output(sys.argv[1:], text=True))"
     peak_code = "from outreach_async.importer._workbook_reader import peak_memory; print(peak_memory())"
     assert int(python(grown, sys.executable, "-c", peak_code).stdout) < 150e6
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        workbook({"A": ""}, leave_out=["xl/_rels/workbook.xml.rels"]),
+        workbook({"A": ""}, leave_out=["xl/worksheets/sheet1.xml"]),
+        workbook({"B": ""}),
+        workbook({"A": "<row"}),
+        workbook({"A": '<row r="first"/>'}),
+    ],
+)
+def test_a_workbook_with_missing_or_broken_parts_is_refused(content: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(UnreadableWorkbook, match="cannot read sheet 'A'"):
+        list(read_marks(archive, "A"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,6 @@ from support.files import (
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, open_file
-from outreach_async.importer._workbook_reader import UnreadableWorkbook, read_marks
 
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]
@@ -186,21 +184,6 @@ def test_an_unreadable_workbook_is_refused(content: bytes, sheet: str | None, me
 def test_a_workbook_without_styles_or_with_absolute_paths_is_read() -> None:
     content = workbook({"A": sheet_of([NAMES, [ADDRESS, error()]])}, leave_out=["xl/styles.xml"], root="/xl/")
     assert [warning.kind for warning in read_sheet(content)[1][0].warnings] == ["error"]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        workbook({"A": ""}, leave_out=["xl/_rels/workbook.xml.rels"]),
-        workbook({"A": ""}, leave_out=["xl/worksheets/sheet1.xml"]),
-        workbook({"B": ""}),
-        workbook({"A": "<row"}),
-        workbook({"A": '<row r="first"/>'}),
-    ],
-)
-def test_a_workbook_with_missing_or_broken_parts_is_refused(content: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(UnreadableWorkbook, match="cannot read sheet 'A'"):
-        list(read_marks(archive, "A"))
 
 
 @pytest.mark.parametrize("content", [old_workbook(), opendocument([["email", "zip"], ["ann@a.example", "41791234567"]])])
