@@ -35,7 +35,7 @@ _OF_SERVICE: Final = ("owner_key", "rate", "workspace", "workspaces")
 """Values that belong to the service at `base_url`, so a profile with another one does not inherit them."""
 
 
-class Fault(Exception):
+class FileFault(Exception):
     """A value of the file is wrong. `keys` are those of the tables that lead to it."""
 
     def __init__(self, text: str, *keys: str) -> None:
@@ -58,7 +58,7 @@ def read_document(path: Path, profile: str | None, content: Mapping[str, Any]) -
     if profile is not None:
         if profile not in profiles:
             there = suggest(profile, [*profiles], "the profiles are") if profiles else f"add a table [profile.{profile}]"
-            raise Fault(f"expected a profile of the file, got {show_name(profile)}; {there}", "profile")
+            raise FileFault(f"expected a profile of the file, got {show_name(profile)}; {there}", "profile")
         keys, own = ("profile", profile), {name: getattr(profiles[profile], name) for name in content["profile"][profile]}
         if "base_url" in own:
             values = {name: value for name, value in values.items() if name not in _OF_SERVICE}
@@ -68,7 +68,7 @@ def read_document(path: Path, profile: str | None, content: Mapping[str, Any]) -
     try:
         ConfigValues(path=path, **values).find(*values.get("workspace", ()))
     except InvalidRequest as error:
-        raise Fault(str(error).removeprefix("workspace: "), *keys, "workspace") from None
+        raise FileFault(str(error).removeprefix("workspace: "), *keys, "workspace") from None
     return {"from_profile": frozenset(own), **values}
 
 
@@ -82,15 +82,15 @@ def _structure(converter: Converter, value: object, kind: Any, example: str, *ke
     while isinstance(error, BaseValidationError):
         error = error.exceptions[0]
         path += (str(getattr(note, "name", getattr(note, "index", ""))) for note in getattr(error, "__notes__", ()))
-    if isinstance(error, Fault):
-        raise Fault(error.text, *path, *error.keys) from None
+    if isinstance(error, FileFault):
+        raise FileFault(error.text, *path, *error.keys) from None
     if isinstance(error, ForbiddenExtraKeysError):
         name = min(error.extra_fields)
         known = _OF_WORKSPACE if error.cl is ConfiguredWorkspace else (*_OF_FILE, *["profile"] * (not path))
-        raise Fault(f"unknown key; {suggest(name, known, 'the keys are')}", *path, name) from None
+        raise FileFault(f"unknown key; {suggest(name, known, 'the keys are')}", *path, name) from None
     if isinstance(error, KeyError):
-        raise Fault('expected the id of the workspace, got none; add id = "space_..."', *path[:-1]) from None
-    raise Fault(str(error).removeprefix(f"{path[-1]}: "), *path) from None
+        raise FileFault('expected the id of the workspace, got none; add id = "space_..."', *path[:-1]) from None
+    raise FileFault(str(error).removeprefix(f"{path[-1]}: "), *path) from None
 
 
 def _create_converter(folder: Path) -> Converter:
@@ -128,53 +128,55 @@ def _register(converter: Converter, kind: type[Any], structure: Callable[[Any, A
 
 def _require_table(value: object, example: str, *keys: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Fault(f"expected a table, got {type_name(value)}; write {example}", *keys)
+        raise FileFault(f"expected a table, got {type_name(value)}; write {example}", *keys)
     return value
 
 
 def _read_base_url(value: object) -> str:
     if not isinstance(value, str):
-        raise Fault(f'expected a string, got {type_name(value)}; write base_url = "https://api.example"')
+        raise FileFault(f'expected a string, got {type_name(value)}; write base_url = "https://api.example"')
     if parse_base_url(value).secrets:
-        raise Fault("expected a URL without user and password, got one with them; set OUTREACH_BASE_URL to this URL")
+        raise FileFault("expected a URL without user and password, got one with them; set OUTREACH_BASE_URL to this URL")
     return value
 
 
 def _read_backend(value: object) -> object:
     if value not in get_args(Backend):
-        raise Fault(f"expected one of {', '.join(get_args(Backend))}, got {show_name(value)}; write one of them")
+        raise FileFault(f"expected one of {', '.join(get_args(Backend))}, got {show_name(value)}; write one of them")
     return value
 
 
 def _read_reference(folder: Path, value: object) -> KeyReference:
     if isinstance(value, str):
-        raise Fault(f"expected a reference to a key, got a key; remove it from the file, and write {_REFERENCES}")
+        raise FileFault(f"expected a reference to a key, got a key; remove it from the file, and write {_REFERENCES}")
     table = _require_table(value, _REFERENCES)
     if len(table) != 1 or not set(table) <= {*_KINDS}:
         got = ", ".join(map(show_name, table)) or "none"
-        raise Fault(f"expected one of the keys {', '.join(_KINDS)}, got {got}; write {_REFERENCES}")
+        raise FileFault(f"expected one of the keys {', '.join(_KINDS)}, got {got}; write {_REFERENCES}")
     ((kind, target),) = table.items()
     if kind == "command":
         if not isinstance(target, list) or not target or not all(isinstance(part, str) and part for part in target):
-            raise Fault(f"expected a list of strings, got {type_name(target)}; write {_REFERENCES}", kind)
+            raise FileFault(f"expected a list of strings, got {type_name(target)}; write {_REFERENCES}", kind)
         # As a path of a file: a program beside the configuration file is not one of the working directory, which may be anyone's.
         program = os.path.join(folder, target[0]) if os.path.dirname(target[0]) else target[0]  # noqa: PTH118,PTH120 - keep "./"
         return KeyReference("command", (program, *target[1:]))
     text = target.strip() if isinstance(target, str) else ""
     if not text or text.startswith(ID_PREFIXES["owner_key"]):
         got = "a key" if text else "a blank string" if isinstance(target, str) else type_name(target)
-        raise Fault(f"expected {'the name of a variable' if kind == 'env' else 'a path'}, got {got}; write {_REFERENCES}", kind)
+        raise FileFault(
+            f"expected {'the name of a variable' if kind == 'env' else 'a path'}, got {got}; write {_REFERENCES}", kind
+        )
     return KeyReference("env", text) if kind == "env" else KeyReference("file", str(folder / Path(text).expanduser()))
 
 
 def _read_names(value: object) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
-        raise Fault(f'expected a list of names, got {type_name(value)}; write groups = ["retail"]')
+        raise FileFault(f'expected a list of names, got {type_name(value)}; write groups = ["retail"]')
     for name in names:
         if not isinstance(name, str) or not name.strip() or name != name.strip() or not name.isprintable():
             got = show_name(name) if isinstance(name, str) else type_name(name)
-            raise Fault(f"expected a name without leading or trailing blanks, got {got}; correct the name")
+            raise FileFault(f"expected a name without leading or trailing blanks, got {got}; correct the name")
     return tuple(dict.fromkeys(names))
 
 
@@ -182,7 +184,7 @@ def _require_free(what: str, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name == ALL or name.startswith(tuple(ID_PREFIXES.values())):
             meaning = "selects every workspace" if name == ALL else "looks like an id"
-            raise Fault(f"expected a name for the {what}, got {show_name(name)}, which {meaning}; choose another name")
+            raise FileFault(f"expected a name for the {what}, got {show_name(name)}, which {meaning}; choose another name")
     return names
 
 
@@ -192,12 +194,12 @@ def _name_workspaces(tables: Mapping[str, ConfiguredWorkspace]) -> tuple[Configu
     for name, each in tables.items():
         try:
             _require_free("workspace", _read_names(name))
-        except Fault as fault:
-            raise Fault(fault.text, name) from None
+        except FileFault as fault:
+            raise FileFault(fault.text, name) from None
         if name in groups:
-            raise Fault(f"expected a name that is no group, got {show_name(name)}; rename one of the two", name)
+            raise FileFault(f"expected a name that is no group, got {show_name(name)}; rename one of the two", name)
         if (other := found.get(each.id)) is not None:
             text = f"expected one name for each id, got {other.id} also for {show_name(other.name)}"
-            raise Fault(f"{text}; remove one of the two", name, "id")
+            raise FileFault(f"{text}; remove one of the two", name, "id")
         found[each.id] = attrs.evolve(each, name=name)
     return tuple(found.values())

@@ -308,7 +308,7 @@ def find_config(
 
 def read_config(path: Path, profile: str | None, kind: type[T], *, named: bool) -> T:
     """Read a file. What it names is not to be used while the result has `untrusted`."""
-    from outreach_async.config._document import Fault, read_document  # imported on demand: cattrs takes time
+    from outreach_async.config._document import FileFault, read_document  # imported on demand: cattrs takes time
 
     if not named and path.exists() and not path.is_file():  # a pipe would wait for a writer, also in the shell's completion
         raise _unreadable(path, "it is not a regular file")
@@ -318,7 +318,7 @@ def read_config(path: Path, profile: str | None, kind: type[T], *, named: bool) 
         values = read_document(path, profile, document)
     except tomllib.TOMLDecodeError as error:
         problem = f"expected TOML, got invalid content: {error}; correct the file"
-    except Fault as fault:
+    except FileFault as fault:
         problem = str(fault)
     else:
         found = None if named else FoundFile.of(path, content, _join_uses(list(dict.fromkeys(_name_uses(document)))))

@@ -81,7 +81,15 @@ def test_the_failed_rows_of_all_parts_are_written_with_file_line_and_cells(shell
         ("c.csv", "3", "ANN@x.example", "", ""),
     ]
     assert found[0][""] == "'=1"
-    assert [row["_text"] for row in found] == ["", "", ",Oslo", "Acme,bo@x.example", ",ann@x.example", "ann@x.example", "ANN@x.example"]
+    assert [row["_text"] for row in found] == [
+        "",
+        "",
+        ",Oslo",
+        "Acme,bo@x.example",
+        ",ann@x.example",
+        "ann@x.example",
+        "ANN@x.example",
+    ]
     assert found[3]["_message"].startswith(f"email: same address as {tmp_path}/a.csv: line 4; ")
     assert found[5]["_message"].startswith(f"email: same address as {tmp_path}/a.csv: line 2; ")
 

@@ -222,7 +222,7 @@ def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
         "from client.test_responses import wait_of\n"
         "print(anyio.run(wait_of, 'Sun Nov  6 08:49:47 1994'))"
     )
-    env = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}  # noqa: PTH120
+    env = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}  # noqa: PTH120 - a folder as a string
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "10.0"
 
@@ -260,7 +260,7 @@ print(to_printable("a\\x1b"), order_key("a@xn--mnchen-3ya.example"))
 @pytest.mark.thorough
 @pytest.mark.covers
 def test_no_error_needs_a_module_that_cannot_be_imported_without_descriptors() -> None:
-    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}  # noqa: PTH120
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))}  # noqa: PTH120 - a folder as a string
     done = subprocess.run([sys.executable, "-c", WITHOUT_DESCRIPTORS], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "create_contact: the service answered 401: no ***",

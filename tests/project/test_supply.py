@@ -118,7 +118,7 @@ def test_the_supported_systems_and_python_versions_are_the_tested_ones() -> None
     assert systems == {names[one] for one in required}
 
 
-def test_the_table_of_backends_has_the_versions_of_the_requirements_and_every_name() -> None:
+def test_the_table_of_backends_has_each_name_and_the_required_versions() -> None:
     required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in BACKENDS}
     accepted = {name: f">={one.least}" + (f",<{one.below}" if one.below else "") for name, one in BACKENDS.items()}
     assert required == {name: SpecifierSet(text) for name, text in accepted.items()}
