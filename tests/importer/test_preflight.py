@@ -173,7 +173,7 @@ async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
 async def test_every_duplicate_is_found_with_the_first_row_of_its_email(letters: list[str]) -> None:
     emails, told = [f"{letter}@a.example" for letter in letters], list[tuple[int, str]]()
     checked = await mapped([(email, "") for email in emails])
-    found = await checked.check(on_finding=lambda line, finding, _cells: told.append((line, finding.message)))
+    found = await checked.check(on_finding=lambda _file, line, finding, _cells: told.append((line, finding.message)))
     first = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
     assert told == [(line + 2, f"email: same address as line {at + 2}") for line, at in first]
     assert found.repeated == len(told)
