@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.crashes import memory
 
 from outreach_async import Journal
 
@@ -12,6 +14,12 @@ from outreach_async import Journal
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.db"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with memory() as simulated:
+        yield simulated
 
 
 @pytest.fixture
