@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from outreach_async._core.arguments import (
         TARGET_FIELDS,  # names of the columns that name a target
         checked_contact,  # a contact from a mapping, checked
-        hint_similar,  # the most similar names, behind an unknown one
         read_rate,  # the rate that the environment sets
         require_choice,  # one of several words
         require_encodable,  # text without lone surrogates
@@ -64,17 +63,14 @@ if TYPE_CHECKING:
     from outreach_async._files.atomic import (
         atomic_file,  # replace a file when it is complete
         atomic_write,  # the same for a text
-        check_writable,  # whether `atomic_file` can write there
         partial_path,  # where the file of an unfinished run goes
     )
     from outreach_async._files.objects import (
-        FolderObjects,  # objects in a folder
         Objects,  # objects in a folder or a bucket
         create_or_read,  # create an object, or read the one of that name
         describe_problem,  # an error of obstore, without credentials
-        import_obstore,  # obstore, or an error that names the extra
         is_url,  # whether a place is a URL of a bucket
-        open_objects,  # the objects of a URL
+        open_place,  # the objects of a URL or a folder
         open_store,  # obstore's store of a URL
     )
     from outreach_async._files.optional import (
@@ -94,8 +90,6 @@ if TYPE_CHECKING:
     )
     from outreach_async._wire_words import (
         CUSTOM_CODE,  # the pattern of codes of custom fields
-        ID_PREFIXES,  # the first characters of ids, by kind
-        RESERVED_FIELDS,  # keys of a body that `extra` may not have
     )
     from outreach_async.bulk._arrow_cells import (
         cell_kind,  # what the cells of a column of Arrow are
@@ -110,16 +104,14 @@ if TYPE_CHECKING:
         order_key,  # equal for e-mails that may be one contact
     )
     from outreach_async.bulk._outcomes import (
-        add_counts,  # the sum of counts of outcomes
-        add_targets,  # the sum of counts of targets
+        add_reports,  # the sums of outcomes and targets
         affects_every_row,  # the error says nothing about its row
         failed_outcome,  # the outcome of a row whose request failed
         unsent_outcome,  # the outcome of a row that was not sent
     )
     from outreach_async.bulk._progress import (
         RateEstimator,  # the rate of what was done lately
-        describe_state,  # the state and the remaining time of a run
-        format_rate,  # a rate in a line of progress
+        describe_pace,  # the rate, the state and the remaining time
     )
     from outreach_async.bulk._rows import (
         WHOLE_INPUT,  # policies for repeats that read the whole input first
@@ -131,7 +123,6 @@ if TYPE_CHECKING:
     )
     from outreach_async.bulk._source import (
         ReadRows,  # rows that another source has read
-        Rereadable,  # rows that can be read twice
         Source,  # reads rows of any kind
     )
     from outreach_async.bulk._targets import (
@@ -175,9 +166,9 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "_core.arguments": (
-        "TARGET_FIELDS checked_contact hint_similar read_rate require_choice require_encodable require_headers "
-        "require_id require_number require_plain require_rate require_seconds require_upload_options "
-        "require_workspace_ids show_name similar_names trim type_name"
+        "TARGET_FIELDS checked_contact read_rate require_choice require_encodable require_headers require_id "
+        "require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
+        "show_name similar_names trim type_name"
     ),
     "_core.events": "configure_logging",
     "_core.limits": "CubicLimit Rate RateShare RateUsage",
@@ -186,21 +177,21 @@ _HOMES: Final = {
     "_core.retry": "is_denied is_permanent_rejection",
     "_core.value_rules": "PHONE_EXTENSION",
     "_core.values": "Change find_odd find_suspects read_value",
-    "_files.atomic": "atomic_file atomic_write check_writable partial_path",
-    "_files.objects": "FolderObjects Objects create_or_read describe_problem import_obstore is_url open_objects open_store",
+    "_files.atomic": "atomic_file atomic_write partial_path",
+    "_files.objects": "Objects create_or_read describe_problem is_url open_place open_store",
     "_files.optional": "require_module",
     "_files.spreadsheets": "escape_formula unescape_formula",
     "_files.tables": "format_cell open_csv open_table",
     "_files.toml": "parse_toml",
-    "_wire_words": "CUSTOM_CODE ID_PREFIXES RESERVED_FIELDS",
+    "_wire_words": "CUSTOM_CODE",
     "bulk._arrow_cells": "cell_kind to_strings",
     "bulk._cells": "is_blank require_clearing",
     "bulk._contact_keys": "contact_key order_key",
-    "bulk._outcomes": "add_counts add_targets affects_every_row failed_outcome unsent_outcome",
-    "bulk._progress": "RateEstimator describe_state format_rate",
+    "bulk._outcomes": "add_reports affects_every_row failed_outcome unsent_outcome",
+    "bulk._progress": "RateEstimator describe_pace",
     "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message",
     "bulk._run": "with_names",
-    "bulk._source": "ReadRows Rereadable Source",
+    "bulk._source": "ReadRows Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
     "store.journal._object_journal": "TakenOverError translate_errors",

@@ -298,4 +298,10 @@ Example:
 """
 
 RESERVED_FIELDS: Final[frozenset[str]] = frozenset({"owner_key", "workspace", "email", "upload_options", *STANDARD_FIELDS})
-"""Keys of a create request's body that `extra` may not contain."""
+"""Keys of a create request's body that `extra` may not contain.
+
+Example:
+    ```python
+    print("email" in RESERVED_FIELDS, "linkedin" in RESERVED_FIELDS)  # -> True False
+    ```
+"""

@@ -20,7 +20,7 @@ from unicodedata import normalize
 import attrs
 import click
 
-from outreach_async._plumbing import check_writable, partial_path
+from outreach_async._plumbing import partial_path
 
 if TYPE_CHECKING:
     from outreach_async._cli.settings import InputSettings
@@ -110,13 +110,11 @@ def require_writable(*uses: Sequence[FileUse], force: bool) -> None:
     for file in outputs:
         # Skip pipes and devices, which have no keys, and descriptors such as /dev/stdout, which are already open.
         if file.keys and partial_path(file.path) is not None:
-            with explain_write_errors(file.flag, file.path):
-                if file.has_format:  # a temporary file is written in the same folder, and then replaces the file
-                    check_writable(file.path)
-                    continue
-                with TemporaryFile(dir=Path(os.path.realpath(file.path)).parent):  # a journal creates more files in its folder
-                    if file.path.exists():
-                        file.path.open("r+b").close()
+            # A temporary file is written in the same folder, and then replaces the file. A journal creates more files there.
+            folder = Path(os.path.realpath(file.path)).parent
+            with explain_write_errors(file.flag, file.path), TemporaryFile(dir=folder):
+                if not file.has_format and file.path.exists():
+                    file.path.open("r+b").close()
 
 
 def find_conflicts(uses: Sequence[FileUse]) -> Iterator[tuple[FileUse, FileUse]]:

@@ -116,16 +116,11 @@ def show_name(value: object, most: int = 60) -> str:
     return masked_repr(shorten(value, most) if isinstance(value, str) else value)
 
 
-def similar_names(name: str, known: Iterable[str], cutoff: float) -> str:
-    """Return the most similar names, whatever their case, as `'a' or 'b'`; an empty string if none is similar."""
+def similar_names(name: str, known: Iterable[str], cutoff: float = 0.6, *, text: str = "{}") -> str:
+    """Return the most similar names, whatever their case, as `'a' or 'b'` in a text; an empty string if none is similar."""
     by_folded = {_fold(each): each for each in known}
-    return " or ".join(show_name(by_folded[each]) for each in get_close_matches(_fold(name), by_folded, n=3, cutoff=cutoff))
-
-
-def hint_similar(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return the most similar names, to be written behind a name that is unknown; an empty string if none is similar."""
-    near = similar_names(name, known, cutoff)
-    return f" (similar: {near})" if near else ""
+    near = " or ".join(show_name(by_folded[each]) for each in get_close_matches(_fold(name), by_folded, n=3, cutoff=cutoff))
+    return near and text.format(near)
 
 
 def _fold(name: str) -> str:

@@ -70,13 +70,6 @@ def atomic_file(
         draft.unlink(missing_ok=True)
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that `atomic_file` can create its temporary file next to `path`. The temporary file is deleted again."""
-    draft = _draft_path(Path(os.path.realpath(path)))
-    _create_draft(draft, private=True).close()
-    draft.unlink()
-
-
 def sync(path: str | os.PathLike[str]) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -57,6 +57,11 @@ def is_url(location: object) -> bool:
     return isinstance(location, str) and _URL.match(location) is not None
 
 
+def open_place(place: str) -> StoredObjects | FolderObjects:
+    """Return the storage at a URL or in a folder."""
+    return open_objects(place) if is_url(place) else FolderObjects(Path(place))
+
+
 def open_objects(url: str, field: str = "journal") -> StoredObjects | FolderObjects:
     """Return the storage at a URL. No request is sent. Errors name the field."""
     parts = urlsplit(url)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from outreach_async._plumbing import RateEstimator, RunThrottle, describe_state, format_rate
+from outreach_async._plumbing import RateEstimator, RunThrottle, describe_pace
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +45,7 @@ class AuditProgress:
         """Return the progress as text: `3 of 9 workspaces, 1,234 mailboxes, 57/s, ETA 0:01:30`."""
         campaigns = [f"{self.campaigns:,} campaigns"] if self.campaigns else []
         counts = [f"{self.workspaces:,} of {self.total:,} workspaces", f"{self.mailboxes:,} mailboxes", *campaigns]
-        return ", ".join([*counts, f"{format_rate(self.rate)}/s", *describe_state(self.state, self.resumes, self.why, self.eta)])
+        return ", ".join([*counts, *describe_pace(self.rate, "/s", self.state, self.resumes, self.why, self.eta)])
 
 
 class ProgressMeter:

@@ -361,6 +361,15 @@ def add_targets(*each: Targeted) -> Targeted:
     return {target: {outcome: rows for outcome, rows in sorted(sums[target].items()) if rows} for target in targets}
 
 
+def add_reports(reports: Iterable[Any]) -> dict[str, Any]:
+    """Return the sums of the outcomes and the targets of reports, which have attributes of these names."""
+    each = list(reports)
+    return {
+        "outcomes": add_counts(*(report.outcomes for report in each)),
+        "targets": add_targets(*(report.targets for report in each)),
+    }
+
+
 class OutcomeCounts:
     """Counts outcomes by target and status. `begun` has the counts of earlier processes, which `targets` divides."""
 

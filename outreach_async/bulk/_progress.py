@@ -60,8 +60,7 @@ class BulkProgress:
         return ", ".join(
             [
                 f"{self.rows:,}{of} rows",
-                f"{format_rate(self.rate)} rows/s",
-                *describe_state(self.state, self.resumes, self.why, self.eta),
+                *describe_pace(self.rate, " rows/s", self.state, self.resumes, self.why, self.eta),
             ]
         )
 
@@ -69,12 +68,11 @@ class BulkProgress:
 _SLOW_RATE: Final = 10  # slower rates are shown with one decimal place
 
 
-def format_rate(rate: float) -> str:
-    return f"{rate:,.{1 if 0 < rate < _SLOW_RATE else 0}f}"
-
-
-def describe_state(state: str, resumes: float, why: str, eta: float | None) -> Iterator[str]:
-    """Yield the state with its reason, unless it is `running`, and the ETA if it is known."""
+def describe_pace(  # noqa: PLR0917 - the fields of a progress, in their order
+    rate: float, unit: str, state: str, resumes: float, why: str, eta: float | None
+) -> Iterator[str]:
+    """Yield the rate, the state with its reason, unless it is `running`, and the ETA if it is known."""
+    yield f"{rate:,.{1 if 0 < rate < _SLOW_RATE else 0}f}{unit}"
     if state != "running":
         wait = round(resumes)
         state += f" for {timedelta(seconds=wait)}" if wait else ""

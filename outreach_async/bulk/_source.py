@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -35,14 +34,6 @@ END: Final = object()  # what `Source.pull` returns when there are no more rows
 
 ReadAgain: TypeAlias = Callable[[], Iterator[Any]]  # reads an input from its start
 _FRAMES_IN_MEMORY: Final = frozenset({"pandas", "polars", "pyarrow"})  # a second query of DuckDB would end the first one
-
-
-class Rereadable(ABC):
-    """Rows that can be read more than once."""
-
-    @abstractmethod
-    def read_again(self) -> Iterator[Any]:
-        """Return the rows, from the first one; or none if no e-mail occurs more than once."""
 
 
 def _is_rereadable(rows: object) -> bool:
@@ -96,8 +87,8 @@ class Source:
         self.iterator: Iterator[Any] = iter(())
         self.read_again: ReadAgain | None = None
         """Reads the rows from the start, if they can be read more than once."""
-        if isinstance(rows, Rereadable):
-            self.read_again = rows.read_again
+        if (read_again := getattr(rows, "read_again", None)) is not None:  # of files that the command reads
+            self.read_again = read_again
         elif _is_rereadable(rows):
             self.read_again = lambda: Source(rows, numbers, normalise=normalise, blank=blank, is_first=False).iterator
         if isinstance(rows, ReadRows):

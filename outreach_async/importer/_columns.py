@@ -13,10 +13,9 @@ import attrs
 from outreach_async import Target
 from outreach_async._plumbing import (
     CUSTOM_CODE,
-    RESERVED_FIELDS,
     TARGET_FIELDS,
-    hint_similar,
     order_fields,
+    similar_names,
 )
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, format_count
@@ -39,7 +38,7 @@ from outreach_async.importer._unmapped import (
     order_columns,
     unmapped_error,
 )
-from outreach_async.models import STANDARD_FIELDS, WorkspaceField
+from outreach_async.models import RESERVED_FIELDS, STANDARD_FIELDS, WorkspaceField
 
 if TYPE_CHECKING:
     from outreach_async._plumbing import Targets
@@ -379,11 +378,11 @@ def _resolve_overrides(
         raise InvalidRequest(f"map: {what}, such as {open_[0]!r}; replace it")
     for column, code in overrides.items():
         if clean_name(column) not in names:
-            similar = hint_similar(column, names)
+            similar = similar_names(column, names, text=" (similar: {})")
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
             known = [*_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES, *(field.code for field in fields)]
-            similar = hint_similar(code, known)
+            similar = similar_names(code, known, text=" (similar: {})")
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
             )

@@ -16,13 +16,13 @@ import attrs
 from outreach_async import Outcome
 from outreach_async._plumbing import (
     fails_only_its_rows,
-    hint_similar,
     is_url,
     mask_keys,
     open_table,
     read_value,
     rejection_message,
     show_name,
+    similar_names,
 )
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
@@ -290,7 +290,7 @@ class _KeptColumns:
         names: dict[str, None] = {}
         for name in (each.strip() for each in wanted):
             if name != _ALL and name not in known:
-                near = hint_similar(name, known, _MIN_SIMILARITY)
+                near = similar_names(name, known, _MIN_SIMILARITY, text=" (similar: {})")
                 raise InvalidRequest(f"keep: the file has no column {show_name(name)}{near}; use a name from its header")
             names |= known if name == _ALL else {name: None}
         results = {*map(str.casefold, RESULT_COLUMNS)}

@@ -14,12 +14,11 @@ import attrs
 import msgspec
 
 from outreach_async._plumbing import (
-    FolderObjects,
     Objects,
     create_or_read,
     encode_identity,
     is_url,
-    open_objects,
+    open_place,
     require_same_run,
     translate_errors,
 )
@@ -184,4 +183,4 @@ def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
 
 def open_folder(folder: str | os.PathLike[str]) -> Objects:
     place = os.fspath(folder)
-    return open_objects(place) if is_url(place) else FolderObjects(Path(place))
+    return open_place(place)

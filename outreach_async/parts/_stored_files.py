@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from outreach_async._plumbing import describe_problem, import_obstore, open_store
+from outreach_async._plumbing import describe_problem, open_store
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import StoredFile
 
@@ -179,7 +179,7 @@ class _ObjectReader(io.RawIOBase):
 
 @contextmanager
 def _translate_store_errors(url: str) -> Iterator[None]:
-    import_obstore(url.partition(":")[0], "files")
+    open_store(url, "files")  # an error names the extra if obstore is missing
     from obstore.exceptions import BaseError, PreconditionError
 
     try:

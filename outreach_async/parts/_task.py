@@ -17,8 +17,7 @@ from outreach_async import (
 from outreach_async._plumbing import (
     Backend,
     Earlier,
-    add_counts,
-    add_targets,
+    add_reports,
     create_transport,
     parse_base_url,
     require_choice,
@@ -319,8 +318,7 @@ def merge_reports(reports: Iterable[PartReport]) -> ImportReport:
     sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
     return ImportReport(
         parts=tuple(sorted(by_id)),
-        outcomes=add_counts(*(report.outcomes for report in ordered)),
-        targets=add_targets(*(report.targets for report in ordered)),
+        **add_reports(ordered),
         failures=tuple(row for report in ordered for row in report.failures),
         **sums,
     )

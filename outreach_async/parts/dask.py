@@ -65,7 +65,7 @@ from outreach_async._plumbing import (
     Earlier,
     TakenOverError,
     is_url,
-    open_objects,
+    open_place,
     require_module,
     require_rate,
     type_name,
@@ -391,7 +391,7 @@ def create_many(
         raise InvalidRequest(
             "journal: expected a URL that all workers can reach; pass s3://bucket/prefix or file:///shared/folder"
         )
-    open_objects(journal)  # checks the URL
+    open_place(journal)  # checks the URL
     if connection.rate is not None:
         raise InvalidRequest(
             "connection.rate: expected None, got a rate, which would apply to each part separately;"

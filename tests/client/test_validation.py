@@ -17,8 +17,6 @@ from support.tables import check_rows
 from outreach_async import UNSET, Outcome
 from outreach_async._core.arguments import check_contact, choose_contact, require_body, require_method, require_target, to_contact
 from outreach_async._plumbing import (
-    ID_PREFIXES,
-    RESERVED_FIELDS,
     require_encodable,
     require_headers,
     require_id,
@@ -27,7 +25,7 @@ from outreach_async._plumbing import (
     require_upload_options,
 )
 from outreach_async.errors import InvalidRequest
-from outreach_async.models import STANDARD_FIELDS, NewContact
+from outreach_async.models import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, NewContact
 
 KEY = "key_4f9a8b7c6d"
 NO_WORKSPACE = "workspace: expected a string starting with 'space_'"

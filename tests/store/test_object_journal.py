@@ -32,8 +32,8 @@ from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, recorded_id
 
 from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async._core.limits import RateLimiter
-from outreach_async._files.objects import StoredObjects
-from outreach_async._plumbing import FolderObjects, RunThrottle, open_objects
+from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
+from outreach_async._plumbing import RunThrottle
 from outreach_async.bulk._throttle import FencedProgress
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport

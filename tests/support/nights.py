@@ -37,7 +37,7 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async._plumbing import Rereadable, order_key
+from outreach_async._plumbing import order_key
 from outreach_async.bulk._source import freeze
 from outreach_async.errors import JournalError, TransportError
 from outreach_async.fake import Behaviour
@@ -124,7 +124,7 @@ class Night:
         return [row for at, row in numbered if (is_serial or chosen[row.entry] == at) and not row.excluded]
 
 
-class Rows(Rereadable):
+class Rows:
     """Rows of a process that can be read any number of times."""
 
     def __init__(self, read: Callable[[], Iterator[Any]]) -> None:

@@ -35,7 +35,7 @@ from outreach_async._cli.process import (
 )
 from outreach_async._cli.settings import ImportSettings
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._plumbing import WHOLE_INPUT, Rereadable, Targets, partial_path, require_id, show_name, trim, unsent_outcome
+from outreach_async._plumbing import WHOLE_INPUT, Targets, partial_path, require_id, show_name, trim, unsent_outcome
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
 from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count, shorten
 from outreach_async.importer import (
@@ -187,7 +187,7 @@ def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
     )
 
 
-class FileRows(Rereadable, Iterable[Row]):
+class FileRows(Iterable[Row]):
     """The rows of a file. A run with a ledger reads them twice to compare the rows of each contact together, if there are any."""
 
     def __init__(self, read: Callable[[], Iterable[Row]], *, may_repeat: bool) -> None:

@@ -62,7 +62,8 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the value, unless it is blank or an id of another kind."""
-        from outreach_async._plumbing import ID_PREFIXES, trim
+        from outreach_async._plumbing import trim
+        from outreach_async.models import ID_PREFIXES
 
         text = trim(str(value)) or ""
         is_id = not text or text.startswith(tuple(ID_PREFIXES.values()))
