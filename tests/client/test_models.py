@@ -18,10 +18,10 @@ from support.tables import check_rows
 from support.wire import ENUMS, KINDS, TABLES, build_model, exactly, names, unhurried, wire
 
 from outreach_async import UNSET, Outcome
-from outreach_async._plumbing import RESERVED_FIELDS
 from outreach_async.guides import concepts
 from outreach_async.models import (
     LOCAL_FIELDS,
+    RESERVED_FIELDS,
     STANDARD_FIELDS,
     Campaign,
     CampaignStatus,
