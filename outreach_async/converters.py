@@ -27,8 +27,9 @@ anyio.run(main)
 Hooks are those of cattrs; see its documentation for `register_structure_hook`, `register_unstructure_hook` and their factories.
 The client calls a hook wherever a response has its type: in lists, on pages, and in the answers to `create` and `create_many`.
 Decoding a page takes about six times as long if a hook takes part. A run uses the hooks for contacts that exist when it starts.
-Hooks see neither keys nor requests. If a hook raises an error, the call raises an `OutreachError`: for a response, it names the
-place and the error, with keys masked; for a contact, only the class of the error. In a run, the row is rejected.
+A hook is given values of responses and contacts, never keys or requests. If it raises an error, the call raises an
+`OutreachError`: for a response, it names the place and the error, with keys masked; for a contact, only the class of the error.
+In a run, the row is rejected.
 
 `structure` reads what the `to_dict()` of a model, a contact or a report has written. It refuses what a client refuses: it
 converts no value of a response to another type, and keeps unknown members in `extra`. Clients and threads can share a converter.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any, Final, get_origin
 
@@ -449,6 +450,20 @@ async def test_an_answer_that_a_hook_spoils_is_an_error_that_says_that_the_conta
         report = await client.contacts.create_many([{"email": "ann@company.example"}], stop_after_rejects=None)
     assert caught.value.maybe_applied
     assert report.outcomes[Outcome.UNKNOWN] == 1
+
+
+def test_threads_share_a_converter_that_learns_names_and_is_given_hooks() -> None:
+    shared = create_converter()
+
+    def read(number: int) -> list[Any]:
+        if number % 7 == 3:
+            shared.register_structure_hook(MailboxStatus, lambda value, kind: kind(value))
+        boxes = [{**MAILBOX, f"new{(number + at) % 5}": at} for at in range(20)]
+        page = shared.loads(page_of(*boxes), Page[Mailbox])
+        return [box.to_dict() == value for box, value in zip(page.data, boxes, strict=True)]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert {same for each in threads.map(read, range(60)) for same in each} == {True}
 
 
 @attrs.frozen(kw_only=True)
