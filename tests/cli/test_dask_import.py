@@ -55,11 +55,13 @@ def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeyp
         place = ["--base-url", connection.base_url, "--workspace", SPACE, "--journal", f"file://{tmp_path}/journals"]
         place += ["--results", str(tmp_path / "results.parquet"), "--keep", "City", "--dask", cluster.scheduler_address]
         done = shell("import", f"{tmp_path}/*.csv", *place, "--campaign", "Spring launch")
-        assert shell("import", f"{tmp_path}/*.csv", *place, "--campaign", campaign).code == done.code
+        rejects = tmp_path / "rejects.txt"
+        assert shell("import", f"{tmp_path}/*.csv", *place, "--campaign", campaign, "--rejects", str(rejects)).code == done.code
         error = shell.refused("import", f"{tmp_path}/*.csv", *place, "--campaign", "Sprin launch")
     assert f"--campaign: expected the name of a campaign in {SPACE}, got 'Sprin launch'; did you mean 'Spring launch'?" in error
     assert [contact["campaigns"] for contact in service.fake.contacts(SPACE)] == [[campaign]]
     assert "are the same file" in shell.refused("import", f"{tmp_path}/*.csv", *place, "--results", f"{tmp_path}/a.csv")
+    assert len(rejects.read_text(encoding="utf-8").splitlines()) == 121
     rows = [(row["line"], row["email"], row["status"], row["City"]) for row in read_results(tmp_path / "results.parquet")]
     assert rows[:2] == [(2, "ann@x.example", "added", "#REF!"), (3, "", "rejected", "Rome")]
     note = f"note: {tmp_path}/a.csv: columns are separated by semicolons"
@@ -108,6 +110,7 @@ def test_unknown_columns_of_files_become_a_draft_with_which_they_are_imported(sh
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(f"E-mail,Odd\n{name}@x.example,1\n", encoding="utf-8")
     draft, dry_run = tmp_path / "draft.toml", ["import", f"{tmp_path}/*.csv", "--dask", "local", "--dry-run"]
+    assert "--map Odd=CODE" in shell.refused(*dry_run)
     assert "--map Odd=CODE" in shell.refused(*dry_run, "--save-mapping", str(draft))
     draft.write_text(draft.read_text(encoding="utf-8").replace("CODE", "custom_7"), encoding="utf-8")
     assert "2 of 2 rows can be sent" in shell(*dry_run, "--mapping", str(draft)).out
