@@ -23,8 +23,8 @@ from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeTransport
 from outreach_async.parts import PartReport, merge_reports
 
-INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "_RowsReport", "SyncPage", "_ImportReport"}
-"""Base classes, and what only the command writes."""
+INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "_RowsReport", "SyncPage", "RowOutcome", "_ImportReport"}
+"""Base classes, what only the command writes, and the lines of a results file, which leave out the row itself."""
 
 
 def written() -> Iterator[type]:
