@@ -250,5 +250,5 @@ def unmapped_error(  # noqa: PLR0917 - what `map_columns` has found out
         which = "the unknown ones" if any(column.ambiguous for column in columns) else "all of them"
         message += f"; or ignore {which} with --ignore-unknown"
     error = UnmappedColumns(message)
-    error.columns, error._headers, error._decisions, error._order = tuple(columns), tuple(headers), tuple(decisions), order  # noqa: SLF001
+    error.columns, error._headers, error._decisions, error._order = tuple(columns), tuple(headers), tuple(decisions), order  # noqa: SLF001 - of this class
     return error
