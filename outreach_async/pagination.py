@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
-from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import anyio
 import attrs
@@ -16,22 +15,6 @@ from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Campaign, Mailbox, Number, Page, Undecodable
 
 T = TypeVar("T", bound=Campaign | Mailbox)
-
-
-class SeenIds(Protocol):
-    """The set of ids found so far while walking over the pages of a list."""
-
-    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        """Add ids, and return the ids that were new."""
-
-    def __len__(self) -> int: ...
-
-
-class _IdSet(set[Hashable]):
-    def add_new(self, names: AbstractSet[Hashable], /) -> AbstractSet[Hashable]:
-        new = names - self
-        self |= new
-        return new
 
 
 class Collected(list[T]):
@@ -73,7 +56,7 @@ class PageCursor(Generic[T]):
     # An error with a success status, such as `{"status": "error"}` with status 200, may have any cause. It marks the end only if
     # page 0 then proves that the service numbers its pages from 0. Otherwise, it is raised.
 
-    def __init__(self, first: int, max_items: int | None = None, *, met: SeenIds | None = None) -> None:
+    def __init__(self, first: int, max_items: int | None = None) -> None:
         self.first = self.number = first
         self.done = False
         self.has_list_items = False
@@ -82,7 +65,7 @@ class PageCursor(Generic[T]):
         self.undecodable: list[Undecodable] = []
         self._total_pages: Number = first
         self._items_left = max_items
-        self._seen_ids: SeenIds = _IdSet() if met is None else met
+        self._seen_ids = set[Hashable]()
         self._end_error: OutreachError | None = None
         self._looking_back = False
         self._first_total: Number | None = None
@@ -120,7 +103,8 @@ class PageCursor(Generic[T]):
         """Record the current page, advance to the next page, and return the current page's new items."""
         items: dict[Hashable, T] = {item.id: item for item in page.data}
         unread: dict[Hashable, Undecodable] = {item.id or (self.number, item.index): item for item in page.undecodable}
-        new = self._seen_ids.add_new(items.keys() | unread.keys())
+        new = (items.keys() | unread.keys()) - self._seen_ids
+        self._seen_ids |= new
         if self._looking_back and not new and page.total_found and isinstance(self._end_error, UnexpectedResponse):
             raise self._end_error  # the service does not number its pages from 0, so the error did not mark the end
         self.undecodable += [item for name, item in unread.items() if name in new]
@@ -171,7 +155,7 @@ class PageCursor(Generic[T]):
         has_grown = (self.total_found or 0) > (self._first_total or 0)
         # If the service numbers its pages from 0, page `total_pages` does not exist. The response is then an error, has no items,
         # or repeats items of earlier pages.
-        looks_past_end = repeated if useful else self.total_found != 0 or len(self._seen_ids) > 0
+        looks_past_end = repeated if useful else self.total_found != 0 or bool(self._seen_ids)
         if (useful or copies_page_0) and self.number < (self._last_page if has_grown or not self._looking_back else 0):
             self.number += 1
         elif looks_past_end and self.first == 1 and not self._looking_back and self.number >= self._last_page:
