@@ -182,7 +182,7 @@ class OutreachClient:
         limits = before.call_options(timeout, deadline)
         key = before.owner_key if owner_key is None else owner_key
         space = before.workspace if workspace is None else workspace
-        chosen = before.request_defaults.converter if converter is None else converter
+        chosen = before.converter if converter is None else converter
         settings = build_settings(key, space, fields, limits, engine.transport, converter=chosen)
         policy = build_policy(retry, max_retries, engine.policy)
         observer = engine.observer if hooks is None else build_observer(hooks, engine.transport)

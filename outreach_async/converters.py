@@ -568,20 +568,6 @@ def create_converter() -> OutreachConverter:
     return OutreachConverter()
 
 
-@cache
-def default_converter() -> OutreachConverter:
-    """Return the converter of clients without a `converter=`."""
-    return OutreachConverter()
-
-
-def require_converter(converter: object) -> OutreachConverter:
-    """Return the converter that was passed to a client, or the one of clients without their own."""
-    if converter is not None and not isinstance(converter, OutreachConverter):
-        got = type(converter).__name__
-        raise InvalidRequest(f"converter: expected an OutreachConverter, got {got}; pass one of create_converter()")
-    return default_converter() if converter is None else converter
-
-
 _REQUEST_MEMBERS: Final = {"owner_key", "workspace", "upload_options"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, Unpack
 
@@ -34,7 +34,6 @@ from outreach_async._core.retry import RetryPolicy
 from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async._wire_words import Seconds as Seconds  # noqa: PLC0414 - exported
 from outreach_async.bulk._throttle import RunThrottle
-from outreach_async.converters import OutreachConverter, require_converter
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
 from outreach_async.hooks import Hook
 from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Page, Target
@@ -47,6 +46,7 @@ from outreach_async.transport._wire import Transport
 if TYPE_CHECKING:
     import outreach_async.store.journal
     import outreach_async.store.ledger  # noqa: F401 - annotations name it and the module above as parts of `store`
+    from outreach_async.converters import OutreachConverter
 
 T = TypeVar("T", bound=Campaign | Mailbox)
 
@@ -66,6 +66,7 @@ class Settings:
     workspace: object
     headers: Mapping[str, str] = attrs.field(repr=False)  # rich shows fields even if the class's repr hides them
     limits: CallOptions
+    converter: object = attrs.field(repr=False)
     request_defaults: RequestDefaults
 
     def call_options(self, timeout: Seconds, deadline: Seconds) -> CallOptions:
@@ -486,16 +487,35 @@ def build_settings(
     limits: CallOptions,
     transport: Transport,
     *,
-    converter: OutreachConverter | None,
+    converter: object,
 ) -> Settings:
     """Check the options that a request needs. The transport may know secrets of its own."""
     # The owner key is one of the secrets to mask in errors: `request()` may send the key, and a response may repeat it.
-    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers, require_converter(converter))
+    key, defaults = trim(hide(owner_key)), RequestDefaults.from_headers(headers, _require_converter(converter))
     secrets = (*defaults.secrets, *map(Secret, getattr(transport, "secrets", ())))
     if isinstance(key, Secret) and OWNER_KEY.fullmatch(key.reveal()):  # another string could be a common word
         require_id("owner_key", key.reveal(), "owner_key", KEY_REMEDY)
         secrets += (key,)
-    return Settings(key, trim(workspace), headers, limits, attrs.evolve(defaults, secrets=secrets))
+    return Settings(key, trim(workspace), headers, limits, converter, attrs.evolve(defaults, secrets=secrets))
+
+
+def _require_converter(converter: object) -> Callable[[], OutreachConverter]:
+    """Return a function that returns the converter that was passed to a client, or the one of clients without their own."""
+    if converter is None:
+        return _default_converter
+    from outreach_async.converters import OutreachConverter
+
+    if not isinstance(converter, OutreachConverter):
+        remedy = "pass one of create_converter()"
+        raise InvalidRequest(f"converter: expected an OutreachConverter, got {type_name(converter)}; {remedy}")
+    return lambda: converter
+
+
+@cache
+def _default_converter() -> OutreachConverter:
+    from outreach_async.converters import create_converter
+
+    return create_converter()
 
 
 def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:

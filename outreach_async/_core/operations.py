@@ -76,10 +76,10 @@ class RequestDefaults:
     read_headers: Mapping[str, str] = attrs.field(repr=False)
     write_headers: Mapping[str, str] = attrs.field(repr=False)
     secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
-    converter: OutreachConverter = attrs.field(repr=False)
+    converter: Callable[[], OutreachConverter] = attrs.field(repr=False)  # importing cattrs takes time, so not before a request
 
     @classmethod
-    def from_headers(cls, headers: Mapping[str, str], converter: OutreachConverter) -> RequestDefaults:
+    def from_headers(cls, headers: Mapping[str, str], converter: Callable[[], OutreachConverter]) -> RequestDefaults:
         read = {"accept": "application/json", "accept-encoding": "gzip, deflate", "user-agent": "outreach_async/0.1.0", **headers}
         secrets = tuple(map(Secret, secret_parts(headers)))
         return cls(read, {"content-type": "application/json", **read}, secrets, converter)
@@ -132,10 +132,11 @@ def _build_list(
 def _make_parser(
     name: str, kind: type[T], defaults: RequestDefaults, *, keep: bool = False
 ) -> Callable[[Response, AttemptInfo], T]:
-    secrets = defaults.secrets
+    # Before the request is sent: an import may fail, for example in a process that has used up its descriptors.
+    loads, secrets = defaults.converter().loads, defaults.secrets
 
     def parse(response: Response, _info: AttemptInfo) -> T:
-        model: Any = _try_decode(defaults.converter.loads, response.body, kind, keep=keep)
+        model: Any = _try_decode(loads, response.body, kind, keep=keep)
         if isinstance(model, DecodeError):
             raise build_unexpected_response(name, response, secrets, model)
         if model.status != "ok":
@@ -193,7 +194,8 @@ class ContactRequests:
     duplicates: str
     _strict: bool
     _prefix: bytes = attrs.field(repr=False)
-    _defaults: RequestDefaults
+    _headers: Mapping[str, str] = attrs.field(repr=False)
+    _converter: OutreachConverter = attrs.field(repr=False)
     _secrets: tuple[str | Secret, ...] = attrs.field(repr=False)
     _may_contain_key: Callable[[str], bool] = attrs.field(repr=False)
     _may_contain_secret: Callable[[str], bool] = attrs.field(repr=False)
@@ -220,7 +222,8 @@ class ContactRequests:
             str(duplicates),
             bool(strict_validation),
             _encode_prefix(key, workspace, duplicates, strict_validation, campaign),
-            defaults,
+            defaults.write_headers,
+            defaults.converter(),
             (key, *defaults.secrets),
             make_secret_detector(key),
             make_secret_detector(key, *defaults.secrets),
@@ -240,10 +243,10 @@ class ContactRequests:
     @property
     def encodes_plainly(self) -> bool:
         """Whether `encode_plain` and `encode_cells` may encode rows, because no hook for contacts is involved."""
-        return self._defaults.converter.encodes_plainly()
+        return self._converter.encodes_plainly()
 
     def encode(self, contact: NewContact) -> bytes:
-        return self._defaults.converter.encode_contact(contact)
+        return self._converter.encode_contact(contact)
 
     def build(self, contact: NewContact) -> Operation[CreatedContact]:
         return self._build_operation(contact, self._parse_created)
@@ -254,12 +257,12 @@ class ContactRequests:
     def build_encoded(self, fields: bytes) -> Operation[tuple[CreateContactResponse, AttemptInfo]]:
         """Return what `build_row` returns for a contact that `encode_plain` or `encode_cells` has encoded."""
         # This takes a third of the time, because it builds no `NewContact` and checks all values at once.
-        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + fields)
+        request = Request("POST", "/contacts", self._headers, self._prefix + fields)
         return Operation("create_contact", request, self._parse_row, Idempotency.IDEMPOTENT, self._secrets)
 
     def _build_operation(self, contact: NewContact, parse: Callable[[Response, AttemptInfo], T]) -> Operation[T]:
         validation.check_contact(contact)
-        request = Request("POST", "/contacts", self._defaults.write_headers, self._prefix + self.encode(contact)[1:])
+        request = Request("POST", "/contacts", self._headers, self._prefix + self.encode(contact)[1:])
         return Operation("create_contact", request, parse, Idempotency.IDEMPOTENT, self._secrets)
 
     def _parse_created(self, response: Response, info: AttemptInfo) -> CreatedContact:
@@ -281,14 +284,11 @@ class ContactRequests:
             response=ResponseInfo(response.status, headers),
             extra=answer.extra,
         )
-        converter = self._defaults.converter
-        return created if converter.has_own(CreatedContact) else self._convert_created(created, response)
+        return created if self._converter.has_own(CreatedContact) else self._convert_created(created, response)
 
     def _convert_created(self, created: CreatedContact, response: Response) -> CreatedContact:
         """Return what the hook or the subclass of the client's converter makes of the result."""
-        converted: CreatedContact | DecodeError = _try_decode(
-            self._defaults.converter.read_hooked, created.to_dict(), CreatedContact
-        )
+        converted: CreatedContact | DecodeError = _try_decode(self._converter.read_hooked, created.to_dict(), CreatedContact)
         if isinstance(converted, DecodeError):
             raise build_unexpected_response("create_contact", response, self._secrets, converted)
         object.__setattr__(converted, "_response", created.response)  # frozen for callers, but new
@@ -301,7 +301,7 @@ class ContactRequests:
         return answer, info
 
     def _parse_response(self, response: Response, info: AttemptInfo) -> tuple[CreateContactResponse, AttemptInfo]:
-        answer = _try_decode(self._defaults.converter.loads, response.body, CreateContactResponse)
+        answer = _try_decode(self._converter.loads, response.body, CreateContactResponse)
         if isinstance(answer, DecodeError):
             raise build_unexpected_response("create_contact", response, self._secrets, answer)
         known = answer.status in SERVICE_OUTCOMES

@@ -58,8 +58,6 @@ class Change(NamedTuple):
 
 
 PHONE_FIELDS: Final = tuple(code for code in STANDARD_FIELDS if code.endswith("_phone"))
-DIGIT_FIELDS: Final = frozenset({*PHONE_FIELDS, "zip"})
-"""Fields whose values lose leading zeros and plus signs if a program stores them as numbers."""
 _KINDS: Final[Mapping[str, FieldKind]] = {
     **dict.fromkeys(STANDARD_FIELDS, "text"),
     "email": "email",

@@ -24,7 +24,7 @@ from outreach_async.importer import Columns
 REQUESTS = ContactRequests.from_options(
     "key_owner",
     "space_x",
-    RequestDefaults.from_headers({}, create_converter()),
+    RequestDefaults.from_headers({}, create_converter),
     duplicates="skip",
     strict_validation=False,
     campaign=None,

@@ -31,7 +31,7 @@ from outreach_async.converters import create_converter
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import CreateContactResponse, CreatedContact, NewContact
 
-DEFAULTS = RequestDefaults.from_headers({}, create_converter())
+DEFAULTS = RequestDefaults.from_headers({}, create_converter)
 FIRST, LATER = AttemptInfo(1, maybe_applied=False), AttemptInfo(3, maybe_applied=True)
 
 READS: dict[str, tuple[Operation[Any], str]] = {

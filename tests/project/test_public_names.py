@@ -76,6 +76,6 @@ def test_the_version_is_the_installed_version_and_that_of_requests() -> None:
     assert outreach_async.__version__ == importlib.metadata.version("outreach_async")
     assert printed("import outreach_async\nprint(outreach_async.__version__)") == outreach_async.__version__
     assert (
-        RequestDefaults.from_headers({}, create_converter()).read_headers["user-agent"]
+        RequestDefaults.from_headers({}, create_converter).read_headers["user-agent"]
         == f"outreach_async/{outreach_async.__version__}"
     )

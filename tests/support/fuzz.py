@@ -213,7 +213,7 @@ answers = st.builds(Response, statuses, fields, bodies)
 @cache
 def every_operation() -> tuple[Operation[Any], ...]:
     """Return all operations as a client creates them."""
-    dialect = attrs.evolve(RequestDefaults.from_headers({}, create_converter()), secrets=(KEY,))
+    dialect = attrs.evolve(RequestDefaults.from_headers({}, create_converter), secrets=(KEY,))
     options = {"duplicates": "skip", "strict_validation": True, "campaign": None}
     creation = ContactRequests.from_options(KEY, "space_1", dialect, copy_detector=CopyDetector(), **options)
     return (
