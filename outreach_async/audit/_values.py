@@ -1,4 +1,4 @@
-"""Validate and format numbers, compute confidence bounds, and parse relative times."""
+"""Validate and format numbers and times, compute confidence bounds, and parse relative times."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import field, make_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import attrs
 
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 Class = TypeVar("Class", bound=type)
@@ -177,3 +179,37 @@ def _parse_span(words: str) -> Interval | None:
 def replace_unprintable(text: str) -> str:
     """Replace unprintable characters with `?`, because strings from the service may contain control characters."""
     return text if text.isprintable() else "".join(character if character.isprintable() else "?" for character in text)
+
+
+_YEAR_10000: Final = 253_402_300_800
+
+
+def format_figure(value: Number | None) -> str:
+    """Format a whole number without decimals, and any other number with one. `None`, infinity and NaN become `-`."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "-"
+    return f"{int(value):,}" if value == int(value) else f"{value:,.1f}"
+
+
+def format_time(at: float) -> str:
+    """Format a time in Unix seconds as UTC; `an unknown time` if it is 0, or not in the years that calendars have.
+
+    Example:
+        ```python
+        print(format_time(1_772_438_400))  # -> 2026-03-02 08:00 UTC
+        ```
+    """
+    if not 0 < at < _YEAR_10000:
+        return "an unknown time"
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def format_date(at: Number | None) -> str:
+    return "-" if at is None or not 0 < at < _YEAR_10000 else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
+def format_span(seconds: float) -> str:
+    """Format a duration in seconds as whole minutes, hours or days, such as `26 hours` or `2 days`."""
+    if seconds < 2 * HOUR:
+        return format_count(max(0, round(seconds / MINUTE)), "minute")
+    return format_count(round(seconds / HOUR), "hour") if seconds < 2 * DAY else format_count(round(seconds / DAY), "day")

@@ -9,19 +9,19 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.audit import NOW, mailboxes, reading, report
 from support.campaigns import DAY
 from support.campaigns import row as campaign_row
 from support.cli import Shell
+from support.examples import scaled
 from support.pages import Page
 
 from outreach_async.audit import CampaignResults, Report
 from outreach_async.audit.campaigns import CampaignTotals
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import write
-from outreach_async.audit.reports._charts import FLOOR, LEFT, RIGHT, TOP, add_days, draw_days, index_days, last_days, total
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
 
@@ -68,15 +68,17 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
 
 
 def test_a_sum_is_unknown_if_the_figure_of_a_workspace_is() -> None:
-    (sums,) = add_days([day(), day(workspace="space_2", sent=None), day(workspace="space_3")]).values()
-    assert (sums.sent, sums.replied, sums.spread_over) == (None, 9, 1)
-    unread = day(workspace="space_2", sent=None, replied=None, bounced=None)
-    found = index_days([day(), unread, day(1), day(1, "space_2")], ["space_1", "space_2"])
-    assert {key: list(series) for key, series in found.items()} == {
-        (): [LAST - timedelta(1)],
-        ("space_1",): [LAST - timedelta(1), LAST],
-        ("space_2",): [LAST - timedelta(1)],
-    }
+    text = Page(shown([day(), day(workspace="space_2", sent=None), day(1), day(1, "space_2", replied=None)])).text
+    assert "1 Mar - 6 2 - 28 Feb 200 - 2 -" in text
+
+
+def test_a_day_without_a_known_figure_is_not_drawn() -> None:
+    unread = day(workspace="space_2", sent=None, replied=None, bounced=None, opened=5)
+    text = Page(shown([day(), unread, day(1), day(1, "space_2")])).text
+    assert "Sent per day 200 on 28 Feb; 200 in 1 days" in text
+    assert "Sent, 7 days 200" in text
+    assert "Sent, 7 days 100" in text
+    assert "No trend yet" in Page(shown([unread])).text
 
 
 def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
@@ -108,46 +110,43 @@ def test_a_campaign_has_its_days_on_demand() -> None:
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 10**400])
 def test_an_impossible_figure_is_unknown(value: float) -> None:
-    series = add_days([day(sent=value), day(1)])
-    assert total(series, "sent") == 100
-    assert draw_days({LAST: value, LAST - timedelta(1): 100}, "Sent", "", "info").spoken == "Sent, 28 Feb to 1 Mar: 100, -"
+    text = shown([day(sent=value), day(1)])
+    assert "Sent per day - on 1 Mar; 100 in 2 days" in Page(text).text
+    assert "Sent per day, 28 Feb to 1 Mar: 100, -" in text
 
 
-@given(st.dictionaries(st.integers(0, 60), st.none() | st.integers(0, 10**15) | st.floats(0, 1e15), min_size=1))
+@given(st.dictionaries(st.integers(0, 29), st.none() | st.integers(0, 10**15) | st.floats(0, 1e15), min_size=1))
+@settings(max_examples=scaled(25))
 def test_bars_stay_within_the_chart(values: dict[int, float | None]) -> None:
-    chart = draw_days({LAST - timedelta(back): value for back, value in values.items()}, "Sent", "", "info")
-    bars = dict(chart.paths).get("info", "")
+    found = attrs.evolve(audited(), workspaces=["space_1"])
+    figure = shown([day(back, sent=value) for back, value in values.items()], found).partition("Sent per day")[2]
+    chart, _, _ = figure.partition("</figure>")
+    bars = re.findall(r"M([\d.]+) 72v-([\d.]+)h([\d.]+)v[\d.]+z", chart)
 
-    for x, height, width in re.findall(rf"M([\d.]+) {FLOOR}v-([\d.]+)h([\d.]+)", bars):
-        assert LEFT <= float(x) <= float(x) + float(width) <= RIGHT + 0.2
-        assert 1 <= float(height) <= FLOOR - TOP
-    assert all(TOP <= y <= FLOOR for y, _ in chart.ticks)
-    assert len(chart.dates) <= 4
-    assert bars.count("z") == sum(bool(value) for value in values.values())
-
-
-def test_the_last_days_end_at_the_last_known_day() -> None:
-    assert list(last_days(add_days([day(9), day(2), day(8)]), 7)) == [LAST - timedelta(days=8), LAST - timedelta(days=2)]
-    assert last_days({}, 7) == {}
+    for x, height, width in bars:
+        assert 46 <= float(x) <= float(x) + float(width) <= 416.2
+        assert 1 <= float(height) <= 72 - 9
+    assert all(9 <= float(y) <= 72 for y in re.findall(r'class="grid" d="M46 ([\d.]+)H416"', chart))
+    assert 1 <= chart.count('y="88"') <= 4
+    assert len(bars) == sum(bool(value) for value in values.values())
 
 
-def test_the_days_of_a_history_are_those_of_workspaces_and_campaigns() -> None:
-    about: dict[str, Any] = {"date": "2026-03-01", "workspace": "space_1", "sent": 5, "replied": 1, "bounced": 0}
+def test_the_days_of_a_page_are_those_of_its_workspaces_and_campaigns() -> None:
+    campaigns = CampaignResults(checked=1, totals={}, rows=[campaign_row(id="camp_1", name="Spring", workspace="space_1")])
     known = [
-        DayFigures(id="space_1", name="acme", **about),
-        DayFigures(id="camp_1", name="a@b", spread_over=3, **about),
-        DayFigures(id="mailbox_1", name="ann@one.example", sent_today=5, **about),
-        DayFigures(id="one.example", name="one.example", **(about | {"workspace": None})),
-        day(workspace="space_9", sent=77_777),
-        day(workspace="space_9", campaign="camp_9"),
+        day(sent=5),
+        day(campaign="camp_1", sent=6, spread_over=3),
+        day(campaign="mailbox_1", sent=77, sent_today=5),
+        DayFigures(date=str(LAST), workspace=None, id="one.example", name="one.example", sent=777, replied=1, bounced=0),
+        day(workspace="space_9", sent=7777),
+        day(workspace="space_9", campaign="camp_9", sent=77_777),
     ]
 
-    found = index_days(known, ["space_1"])
-    assert {key: [(each.sent, each.spread_over) for each in series.values()] for key, series in found.items()} == {
-        (): [(5, 1)],
-        ("space_1",): [(5, 1)],
-        ("space_1", "camp_1"): [(5, 3)],
-    }
+    text = Page(shown(known, audited(campaigns=campaigns))).text
+
+    assert "Sent per day 5 on 1 Mar; 5 in 1 days" in text
+    assert "Campaigns per day 1 Spring space_1 Sent per day 6 on 1 Mar; 6 in 1 days" in text
+    assert "77" not in text
 
 
 def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(

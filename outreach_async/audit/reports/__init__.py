@@ -40,12 +40,11 @@ from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
+from outreach_async.audit._values import format_time
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._html_page import Opened, iterate_html, load_templates, render_brief_html
-from outreach_async.audit.reports._slack import render_brief_slack
+from outreach_async.audit.reports._html_page import Opened, iterate_html, load_templates
 from outreach_async.audit.reports._summary import Summary, Task, summarize
-from outreach_async.audit.reports._text import StyledReport, render_markdown, render_text
-from outreach_async.audit.reports._wording import format_time
+from outreach_async.audit.reports._text import StyledReport, render_brief_slack, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest
 
@@ -136,7 +135,7 @@ _BRIEF_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
     "terminal": render_text,
     "json": lambda brief: f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n",
     "markdown": render_markdown,
-    "html": render_brief_html,
+    "html": iterate_html,
     "slack": render_brief_slack,
 }
 

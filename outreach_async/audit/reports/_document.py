@@ -12,7 +12,15 @@ import attrs
 
 from outreach_async.audit._findings import Severity, campaign_label
 from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
-from outreach_async.audit._values import DAY, format_percent, replace_unprintable
+from outreach_async.audit._values import (
+    DAY,
+    format_date,
+    format_figure,
+    format_percent,
+    format_span,
+    format_time,
+    replace_unprintable,
+)
 from outreach_async.audit.campaigns import LIVE, CampaignResults
 from outreach_async.audit.reports._summary import (
     Summary,
@@ -21,15 +29,6 @@ from outreach_async.audit.reports._summary import (
     is_about_reading,
     summarize,
     workspace_label,
-)
-from outreach_async.audit.reports._wording import (
-    describe_figure,
-    format_date,
-    format_figure,
-    format_span,
-    format_time,
-    judge_change,
-    split_code,
 )
 from outreach_async.audit.reports.brief import Brief, CampaignBrief
 from outreach_async.errors import format_count, shorten
@@ -63,6 +62,46 @@ def describe_scope(report: Report) -> str:
     parts = {} if diff is None else {"this audit": diff.added_workspaces, "the earlier audit": diff.removed_workspaces}
     described = "; ".join(f"only {audit} covers {name_some(spaces)}" for audit, spaces in parts.items() if spaces)
     return f"The audits cover different workspaces: {described}." if described else ""
+
+
+def split_code(text: str) -> list[tuple[bool, str]]:
+    return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
+
+
+FIGURES: Final = {
+    "score": ("score", 1),
+    "severity": ("severity", -1),
+    "critical": ("critical findings", -1),
+    "error": ("errors", -1),
+    "warning": ("warnings", -1),
+    "info": ("notes", 0),
+    "sent_30days": ("sent in 30 days", 0),
+    "replied_num": ("replies", 1),
+    "opened_14days": ("opened in 14 days, %", 1),
+    "avg_open_rate": ("average open rate, %", 1),
+    "avg_click_rate": ("average click rate, %", 1),
+    "bounces_num": ("bounced", -1),
+    "bounced_30days": ("bounced in 30 days", -1),
+    "unsubscribed_num": ("unsubscribed", -1),
+    "blacklists": ("blacklists", -1),
+    "listed": ("blacklisted mailboxes", -1),
+    "placeholders": ("unknown placeholders", -1),
+    "days": ("delay, days", -1),
+}
+"""Names of figures, and whether an increase is better (1), worse (-1) or neither. Another figure is called as in JSON."""
+
+
+def describe_figure(name: str) -> tuple[str, int]:
+    """Return the name and the direction of a figure. One without a direction is neither better nor worse."""
+    return FIGURES.get(name) or (replace_unprintable(name.replace("_", " ")), 0)
+
+
+def judge_change(name: str, before: Number | None, after: Number | None) -> str:
+    """Return whether a figure became `better` or `worse`; an empty string if neither, or if a value is unknown."""
+    direction = describe_figure(name)[1]
+    if not direction or before is None or after is None or before == after:
+        return ""
+    return "better" if (after > before) == (direction > 0) else "worse"
 
 
 @attrs.frozen(kw_only=True)
@@ -190,13 +229,8 @@ def format_amount(value: Number | None) -> str:
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
 
 
-def share(part: Number | None, whole: Number | None) -> float | None:
-    return None if part is None or not whole or part > whole else part / whole
-
-
 def format_share(part: Number | None, whole: Number | None) -> str:
-    rate = share(part, whole)
-    return "-" if rate is None else format_percent(rate)
+    return "-" if part is None or not whole or part > whole else format_percent(part / whole)
 
 
 def list_active(brief: Brief) -> list[CampaignBrief]:

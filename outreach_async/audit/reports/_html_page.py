@@ -1,14 +1,17 @@
 """Render a report or a brief as one self-contained HTML page (extra `html`).
 
-The folder `templates` contains the markup, style and script of the pages. The script only copies the list of what to stop.
+The folder `templates` contains the markup, style and script of the pages. The templates only draw charts that are laid out here,
+and the script only copies the list of what to stop.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from hashlib import sha256
 from heapq import nsmallest
@@ -16,12 +19,21 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
+
 from outreach_async.audit._findings import Finding, Severity, campaign_label, subject_name
 from outreach_async.audit._report import Report, findings_of
 from outreach_async.audit._rules import rule_title
-from outreach_async.audit._values import format_percent, replace_unprintable, valid_or_none
+from outreach_async.audit._values import (
+    format_date,
+    format_figure,
+    format_percent,
+    format_time,
+    replace_unprintable,
+    sum_or_none,
+    valid_or_none,
+)
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._charts import TONES, Chart, Series, day_of, draw_days, format_day, index_days, last_days, total
 from outreach_async.audit.reports._document import (
     build_authentication,
     describe_end,
@@ -34,21 +46,16 @@ from outreach_async.audit.reports._document import (
     format_status,
     format_sums,
     format_totals,
+    judge_change,
     list_active,
     list_figure_changes,
     list_points,
     list_unread,
     recent_figures,
     score_tone,
-    share,
+    split_code,
 )
-from outreach_async.audit.reports._summary import (
-    Summary,
-    summarize,
-    workspace_label,
-    worst_first_key,
-)
-from outreach_async.audit.reports._wording import format_date, format_figure, format_time, judge_change, split_code
+from outreach_async.audit.reports._summary import Summary, summarize, workspace_label, worst_first_key
 from outreach_async.audit.reports.brief import Brief
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.models import Number
@@ -75,94 +82,87 @@ _UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|s|(?:second|minute|hour|day|week|mon
 """The space between a number and its unit, where a line must not break."""
 
 Opened = Mapping[tuple[str, str, str], float]  # since when findings are open, by workspace, rule and severity
+LEFT: Final = 46
+RIGHT: Final = 416
+TOP: Final = 9
+FLOOR: Final = 72
+"""The area of the values, in units of the chart's viewBox."""
+TONES: Final = {"sent": "info", "replied": "good", "bounced": "critical"}
+_MAX_DATES: Final = 4
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+Series = dict[date, DayFigures]
+"""The figures of the known days. If `spread_over` is above 1, they are estimates."""
+Days = Mapping[tuple[str, ...], Series]
+"""Series by `()` of everything, by `(workspace,)`, and by `(workspace, campaign)`."""
 
 
 def iterate_html(
-    report: Report,
+    view: Report | Brief,
     *,
     days: Iterable[DayFigures] = (),
-    pages: Mapping[str, str] = MappingProxyType({}),
     opened: Opened = MappingProxyType({}),
+    pages: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Render a report as one self-contained HTML page that makes no requests, in pieces.
+    """Render a page that makes no requests, in pieces.
 
-    `days` are daily figures, for the trends. `pages` are the file names of the pages of single workspaces, to link to. `opened`
-    says since when findings are open.
+    `days` are daily figures, for the trends. `opened` says since when findings are open. `pages` are the file names of the pages
+    of single workspaces, to link to.
     """
-    summary, known = summarize(report), index_days(days, report.workspaces)
-    health, volume = _view_health(report)
-    unread, unread_names = list_unread(report)
-    rows = report.campaigns.rows if report.campaigns else []
-    dated = [(row, known[key]) for row in rows if (key := (row.workspace, row.id)) in known][:_MAX_CAMPAIGN_CHARTS]
-    recent = [(row, last_days(series, _TREND_DAYS)) for row, series in dated]
-    return _render(
-        "page.html",
-        summary,
-        report.workspaces,
-        report=report,
-        health=health,
-        volume=volume,
-        unread=unread,
-        unread_names=unread_names,
-        scope=describe_scope(report),
-        figure_changes=list_figure_changes(report),
-        tasks=_view_tasks(summary, report.workspaces, opened, _list_worst(report)),
-        trends=_view_trends(report, known.get((), {})),
-        cards=_view_cards(report, known, pages),
-        campaign_days=[(row, [_draw_trend(series, name) for name in TONES]) for row, series in recent],
-        authentication=build_authentication(report),
-    )
-
-
-def render_html(report: Report, **about: Any) -> str:
-    return "".join(iterate_html(report, **about))
-
-
-def render_brief_html(brief: Brief, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
-    workspaces = [workspace.id for workspace in brief.workspaces]
-    campaigns = list_active(brief)[:_MAX_CAMPAIGNS]
-    return "".join(
-        _render(
-            "brief.html",
-            brief,
-            workspaces,
-            tasks=_view_tasks(brief, workspaces, opened, {}),
-            trends=_view_days(index_days(days, workspaces).get((), {})),
-            campaigns=campaigns,
-            hidden=format_hidden(brief, len(campaigns)),
-            sums=format_sums(brief),
-            gaps=brief.gaps,
-            notes=format_notes(brief),
-        )
-    )
-
-
-def _render(template: str, summary: Summary, workspaces: Sequence[str], **values: Any) -> Iterator[str]:
-    several = len(workspaces) > 1
+    if isinstance(view, Brief):
+        summary: Summary = view
+        workspaces = [workspace.id for workspace in view.workspaces]
+        known = index_days(days, workspaces)
+        about, findings = _view_brief(view, known), dict[tuple[str, Severity], list[Finding]]()
+    else:
+        summary, workspaces = summarize(view), view.workspaces
+        known = index_days(days, workspaces)
+        about, findings = _view_report(view, known, pages), _list_worst(view)
     label_of = partial(workspace_label, names=summary.names)
     return (
         load_templates()
-        .get_template(template)
+        .get_template("brief.html" if isinstance(view, Brief) else "page.html")
         .generate(
             summary=summary,
-            title=summary.title,
-            at=format_time(summary.at),
             subject=label_of(workspaces[0]) if len(workspaces) == 1 else "",
             label_of=label_of,
-            place_of=label_of if several else lambda _: "",
-            counts=summary.counted,
-            changes=summary.changed,
+            place_of=label_of if len(workspaces) > 1 else lambda _: "",
             score_change=_describe_change(summary.score_before, summary.score),
             score_tone=score_tone(summary.score, next((each for each, count in summary.counts.items() if count), None)),
-            **values,
+            tasks=_view_tasks(summary, workspaces, opened, findings),
+            **about,
         )
     )
 
 
-_Findings = Mapping[tuple[str, Severity], Sequence[Finding]]
+def _view_brief(brief: Brief, days: Days) -> dict[str, Any]:
+    campaigns = list_active(brief)[:_MAX_CAMPAIGNS]
+    hidden, sums, notes = format_hidden(brief, len(campaigns)), format_sums(brief), format_notes(brief)
+    return {"trends": _view_days(days.get((), {})), "campaigns": campaigns, "hidden": hidden, "sums": sums, "notes": notes}
 
 
-def _list_worst(report: Report) -> _Findings:
+def _view_report(report: Report, days: Days, pages: Mapping[str, str]) -> dict[str, Any]:
+    health, volume = _view_health(report)
+    unread, unread_names = list_unread(report)
+    rows = report.campaigns.rows if report.campaigns else []
+    dated = [(row, days[key]) for row in rows if (key := (row.workspace, row.id)) in days][:_MAX_CAMPAIGN_CHARTS]
+    recent = [(row, last_days(series, _TREND_DAYS)) for row, series in dated]
+    return {
+        "report": report,
+        "health": health,
+        "volume": volume,
+        "unread": unread,
+        "unread_names": unread_names,
+        "scope": describe_scope(report),
+        "figure_changes": list_figure_changes(report),
+        "trends": _view_trends(report, days.get((), {})),
+        "cards": _view_cards(report, days, pages),
+        "campaign_days": [(row, [_draw_trend(series, name) for name in TONES]) for row, series in recent],
+        "authentication": build_authentication(report),
+    }
+
+
+def _list_worst(report: Report) -> dict[tuple[str, Severity], list[Finding]]:
     worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in report.findings:
         known = worst[finding.rule, finding.severity]
@@ -172,7 +172,9 @@ def _list_worst(report: Report) -> _Findings:
     return {key: nsmallest(_MAX_ITEMS, known, key=worst_first_key) for key, known in worst.items()}
 
 
-def _view_tasks(summary: Summary, workspaces: Collection[str], opened: Opened, findings: _Findings) -> list[dict[str, Any]]:
+def _view_tasks(
+    summary: Summary, workspaces: Collection[str], opened: Opened, findings: Mapping[tuple[str, Severity], Sequence[Finding]]
+) -> list[dict[str, Any]]:
     covered, first = set(workspaces), dict[tuple[str, str], float]()
     for (workspace, rule, severity), at in opened.items():
         if workspace in covered:
@@ -198,7 +200,7 @@ def _describe_change(before: Number | None, after: Number | None) -> tuple[str, 
     return judged, f"{after - before:+.1f} ({judged})".replace(".0", "")
 
 
-def _view_cards(report: Report, days: Mapping[tuple[str, ...], Series], pages: Mapping[str, str]) -> list[dict[str, Any]]:
+def _view_cards(report: Report, days: Days, pages: Mapping[str, str]) -> list[dict[str, Any]]:
     tasks: defaultdict[str, Counter[Severity]] = defaultdict(Counter)
     for workspace, severity, _ in {(finding.workspace, finding.severity, finding.rule) for finding in report.findings}:
         tasks[workspace][severity] += 1
@@ -281,11 +283,10 @@ def _view_days(whole: Series) -> dict[str, Any] | None:
 
 def _draw_trend(series: Series, name: str) -> Chart:
     last, part, sent = max(series), total(series, name), total(series, "sent")
-    has_rate = name != "sent" and share(part, sent) is not None
-    rate = f" ({format_share(part, sent)} of sent)" if has_rate else ""
+    rate = "" if name == "sent" else format_share(part, sent)
+    of_sent = f" ({rate} of sent)" if rate not in {"", "-"} else ""
     values = {day: getattr(each, name) for day, each in series.items()}
-    latest = total({last: series[last]}, name)
-    note = f"{format_figure(latest)} on {format_day(last)}; {format_figure(part)}{rate} in {len(series):,} days"
+    note = f"{format_figure(values[last])} on {format_day(last)}; {format_figure(part)}{of_sent} in {len(series):,} days"
     estimated = {day for day, each in series.items() if each.spread_over > 1}
     return draw_days(values, f"{name.capitalize()} per day", note, TONES[name], estimated=estimated)
 
@@ -310,6 +311,97 @@ def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:
         return health, ""
     share = f"{part:,.0f} of the {everything:,.0f} e-mails of the last 30 days ({format_percent(part / everything)})"
     return health, f"{share} came from mailboxes that must be stopped or fixed."
+
+
+def index_days(days: Iterable[DayFigures], workspaces: Collection[str]) -> Days:
+    covered = set(workspaces)
+    found = defaultdict[tuple[str, ...], defaultdict[date, list[DayFigures]]](lambda: defaultdict(list))
+    for each in days:
+        # Days of domains and mailboxes, and of other workspaces, are left out.
+        if each.workspace in covered and each.sent_today is None:
+            subjects = [(), (each.workspace,)] if each.id == each.workspace else [(each.workspace, each.id)]
+            for subject in subjects:
+                found[subject][date.fromisoformat(each.date)].append(each)
+    series = {subject: {day: _add_up(known[day]) for day in sorted(known)} for subject, known in found.items()}
+    # So are days without a known figure.
+    kept = {
+        subject: {day: each for day, each in sums.items() if any(getattr(each, name) is not None for name in TONES)}
+        for subject, sums in series.items()
+    }
+    return {subject: sums for subject, sums in kept.items() if sums}
+
+
+def _add_up(known: Sequence[DayFigures]) -> DayFigures:
+    # A sum that lacks a part looks like a bad day.
+    sums: dict[str, Any] = {name: sum_or_none(getattr(each, name) for each in known) for name in (*TONES, "opened")}
+    return attrs.evolve(known[0], **sums, spread_over=max(each.spread_over for each in known))
+
+
+def total(series: Series, name: str) -> Number | None:
+    known = [figure for each in series.values() if (figure := getattr(each, name)) is not None]
+    return sum(known) if known else None
+
+
+def last_days(series: Series, most: int) -> Series:
+    last = max(series, default=None)
+    return {day: each for day, each in series.items() if last is not None and (last - day).days < most}
+
+
+@attrs.frozen(kw_only=True)
+class Chart:
+    """A chart over time. The paths, each with its style, are in units of the viewBox; `spoken` is the text alternative."""
+
+    title: str
+    note: str
+    tone: str
+    paths: list[tuple[str, str]]
+    ticks: list[tuple[float, str]]
+    dates: list[tuple[float, str, str]]
+    spoken: str
+
+
+def format_day(day: date) -> str:
+    return f"{day.day} {_MONTHS[day.month - 1]}"
+
+
+def day_of(at: float) -> date:
+    return datetime.fromtimestamp(at, UTC).date()
+
+
+def draw_days(
+    known: Mapping[date, Number | None], title: str, note: str, tone: str, *, estimated: Collection[date] = ()
+) -> Chart:
+    """Draw a bar for each day. An estimate is paler, and a mark on the axis stands for an unknown day."""
+    first, last = min(known), max(known)
+    days = [first + timedelta(days=place) for place in range((last - first).days + 1)]
+    values = [None if (value := known.get(day)) is None else valid_or_none(value) for day in days]
+    most = max((value for value in values if value is not None), default=0)
+    # The scale ends at 1, 2 or 5 times a power of ten.
+    unit: int = 10 ** math.floor(math.log10(most)) if most > 1 else 1
+    top, step = next(each * unit for each in (1, 2, 5, 10) if each * unit >= most), (RIGHT - LEFT) / len(days)
+    width = max(1.0, step - min(2.0, step / 4))
+    paths = {"gap": "", tone: "", f"{tone} pale": ""}
+    for place, (day, value) in enumerate(zip(days, values, strict=True)):
+        x = LEFT + place * step
+        if value is None:
+            paths["gap"] += f"M{x:.1f} {FLOOR}h{width:.1f}"
+        elif value:
+            height = max(1.0, (FLOOR - TOP) * (value / top))
+            paths[f"{tone} pale" if day in estimated else tone] += f"M{x:.1f} {FLOOR}v{-height:.1f}h{width:.1f}v{height:.1f}z"
+    # The first and the last day have a date, and some between, evenly.
+    count = min(len(days), _MAX_DATES)
+    shown = sorted({round(place * (len(days) - 1) / max(1, count - 1)) for place in range(count)})
+    anchors = {0: "start", len(days) - 1: "end"} if len(days) > _MAX_DATES else {}
+    ticks = [0, top] if top == 1 else [0, top / 2, top]
+    return Chart(
+        title=title,
+        note=note,
+        tone=tone,
+        paths=[(style, path) for style, path in paths.items() if path],
+        ticks=[(FLOOR - (FLOOR - TOP) * value / top, format_figure(value)) for value in ticks],
+        dates=[(LEFT + (place + 0.5) * step, format_day(days[place]), anchors.get(place, "middle")) for place in shown],
+        spoken=f"{title}, {format_day(first)} to {format_day(last)}: {', '.join(map(format_figure, values))}",
+    )
 
 
 @cache
@@ -360,5 +452,6 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "share_text": format_share,
     "status_change": describe_status,
     "subject_name": subject_name,
+    "time": format_time,
     "totals": format_totals,
 }

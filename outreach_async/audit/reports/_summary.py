@@ -11,8 +11,7 @@ import attrs
 from outreach_async.audit._findings import Finding, Severity, group_name, subject_name
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
-from outreach_async.audit._values import replace_unprintable
-from outreach_async.audit.reports._wording import format_span, format_time
+from outreach_async.audit._values import format_span, format_time, replace_unprintable
 from outreach_async.errors import format_count
 
 

@@ -45,10 +45,9 @@ import attrs
 from outreach_async.audit._findings import Severity
 from outreach_async.audit._report import ChangeCounts, Report
 from outreach_async.audit._rules import INCOMPLETE
-from outreach_async.audit._values import replace_unprintable, to_json_values
+from outreach_async.audit._values import format_time, replace_unprintable, to_json_values
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.audit.reports._summary import Summary, Task, summarize, workspace_label
-from outreach_async.audit.reports._wording import format_time
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 

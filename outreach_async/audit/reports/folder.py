@@ -16,7 +16,7 @@ from typing import Final
 
 from outreach_async.audit._report import Report
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._html_page import Opened, render_html
+from outreach_async.audit.reports._html_page import Opened, iterate_html
 
 __all__ = ["name_pages", "render_folder"]
 
@@ -60,9 +60,9 @@ def render_folder(
     """
     known, stems = list(days), name_pages(whole.workspaces, whole.names)
     pages = {each: f"{stem}.html" for each, stem in stems.items()}
-    files = {f"{INDEX}.html": render_html(whole, days=known, pages=pages, opened=opened)}
+    files = {f"{INDEX}.html": "".join(iterate_html(whole, days=known, opened=opened, pages=pages))}
     for part in parts:
         stem = stems[part.workspaces[0]]
-        files[f"{stem}.html"] = render_html(part, days=known, opened=opened)
+        files[f"{stem}.html"] = "".join(iterate_html(part, days=known, opened=opened))
         files[f"{stem}.json"] = f"{json.dumps(part.to_dict(), indent=1, allow_nan=False)}\n"
     return files
