@@ -68,8 +68,13 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
 
 
 def test_a_sum_is_unknown_if_the_figure_of_a_workspace_is() -> None:
-    text = Page(shown([day(), day(workspace="space_2", sent=None), day(1), day(1, "space_2", replied=None)])).text
-    assert "1 Mar - 6 2 - 28 Feb 200 - 2 -" in text
+    days = [day(), day(workspace="space_2", sent=None), day(1, opened=4), day(1, "space_2", replied=None, opened=5)]
+    assert "1 Mar - 6 2 - 28 Feb 200 - 2 9" in Page(shown(days)).text
+
+
+def test_a_sum_is_an_estimate_if_the_figure_of_a_workspace_is() -> None:
+    page = shown([day(), day(workspace="space_2", spread_over=2)])
+    assert "1 Mar (estimate) 200 6 2" in Page(page).text
 
 
 def test_a_day_without_a_known_figure_is_not_drawn() -> None:
@@ -106,6 +111,10 @@ def test_a_campaign_has_its_days_on_demand() -> None:
     assert "Campaigns per day 1 Number 3 space_1 Sent per day 20 on 1 Mar; 63 in 3 days" in text
     assert "More campaigns 3" in text
     assert "Campaigns per day" not in shown([day()], found)
+
+
+def test_more_replies_than_sent_have_no_share() -> None:
+    assert "Replied per day 3 on 1 Mar; 3 in 1 days" in Page(shown([day(sent=2)])).text
 
 
 @pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 10**400])
@@ -173,6 +182,12 @@ def test_a_task_says_since_when_it_is_open() -> None:
     for text in (write(found, "html", opened=opened), brief):
         assert f'data-label="Since">{(datetime.fromtimestamp(NOW - 20 * DAY, UTC)):%-d %b}<' in text
     assert 'data-label="Since">before ' in write(found, "html")
+
+
+def test_a_task_whose_findings_are_all_new_is_not_said_to_be_older() -> None:
+    healthy = attrs.evolve(audited(), findings=[], at=NOW - DAY)
+    page = write(audited().since(healthy), "html", opened={("space_1", "OA101", "error"): NOW - 20 * DAY})
+    assert re.findall(r'data-label="Since">(.*?)<', page) == ["new"]
 
 
 def test_the_brief_shows_the_days_of_the_history_and_since_when_tasks_are_open(

@@ -32,6 +32,10 @@ def test_the_page_shows_the_history_as_bars_with_dates_and_a_scale() -> None:
     assert "Score 100 0 50 100 27 Feb 28 Feb 1 Mar 2 Mar" in Page(text).text
 
 
+def test_an_impossible_score_of_the_history_is_a_gap() -> None:
+    assert 'aria-label="Score, 28 Feb to 2 Mar: 40, -, 100"' in write(with_history(40.0, float("inf")), "html")
+
+
 def test_the_page_counts_the_audits_of_the_90_days_that_it_draws() -> None:
     found = with_history(40.0, 60.0)
     old = [attrs.evolve(point, at=point.at - 88 * 86_400) for point in found.history]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from outreach_async.audit._findings import Finding, Severity, campaign_label, subject_name
-from outreach_async.audit._report import Report, findings_of
+from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import (
     format_date,
@@ -163,13 +163,10 @@ def _view_report(report: Report, days: Days, pages: Mapping[str, str]) -> dict[s
 
 
 def _list_worst(report: Report) -> dict[tuple[str, Severity], list[Finding]]:
-    worst: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
+    found: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in report.findings:
-        known = worst[finding.rule, finding.severity]
-        known.append(finding)
-        if len(known) > 10 * _MAX_ITEMS:
-            known[:] = nsmallest(_MAX_ITEMS, known, key=worst_first_key)
-    return {key: nsmallest(_MAX_ITEMS, known, key=worst_first_key) for key, known in worst.items()}
+        found[finding.rule, finding.severity].append(finding)
+    return {key: nsmallest(_MAX_ITEMS, known, key=worst_first_key) for key, known in found.items()}
 
 
 def _view_tasks(
@@ -293,19 +290,15 @@ def _draw_trend(series: Series, name: str) -> Chart:
 
 def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:
     """Return the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
-    seen, counts, part = set[tuple[str, str]](), Counter[Severity](), 0.0
-    for severity in Severity:  # the first finding about a mailbox is its worst
-        for finding in findings_of(report, severity):
-            sent = finding.sent_30days
-            if finding.mailbox is None or sent is None:
-                continue
-            if (mailbox := (finding.workspace, finding.mailbox)) not in seen:
-                seen.add(mailbox)
-                counts[severity] += 1
-                part += sent if severity.reaches(Severity.ERROR) else 0
+    worst = dict[tuple[str, str], Finding]()
+    for finding in sorted(report.findings, key=lambda finding: finding.severity.rank):
+        if finding.mailbox is not None and finding.sent_30days is not None:
+            worst.setdefault((finding.workspace, finding.mailbox), finding)
+    counts = Counter(finding.severity for finding in worst.values())
+    part = sum(finding.sent_30days or 0 for finding in worst.values() if finding.severity.reaches(Severity.ERROR))
     labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
     boxes = [(counts[severity], label, severity.value) for severity, label in labels]
-    health = [*boxes, (max(0, report.mailboxes - len(seen)), "without findings", "good")]
+    health = [*boxes, (max(0, report.mailboxes - len(worst)), "without findings", "good")]
     everything = sum(score.sent_30days for score in report.scores.workspaces.values())
     if not 0 < part <= everything or valid_or_none(everything) is None:
         return health, ""
@@ -317,18 +310,16 @@ def index_days(days: Iterable[DayFigures], workspaces: Collection[str]) -> Days:
     covered = set(workspaces)
     found = defaultdict[tuple[str, ...], defaultdict[date, list[DayFigures]]](lambda: defaultdict(list))
     for each in days:
-        # Days of domains and mailboxes, and of other workspaces, are left out.
-        if each.workspace in covered and each.sent_today is None:
+        if each.workspace in covered:
             subjects = [(), (each.workspace,)] if each.id == each.workspace else [(each.workspace, each.id)]
             for subject in subjects:
                 found[subject][date.fromisoformat(each.date)].append(each)
-    series = {subject: {day: _add_up(known[day]) for day in sorted(known)} for subject, known in found.items()}
-    # So are days without a known figure.
-    kept = {
-        subject: {day: each for day, each in sums.items() if any(getattr(each, name) is not None for name in TONES)}
-        for subject, sums in series.items()
-    }
-    return {subject: sums for subject, sums in kept.items() if sums}
+    series = dict[tuple[str, ...], Series]()
+    for subject, known in found.items():
+        sums = {day: _add_up(known[day]) for day in sorted(known)}
+        if kept := {day: each for day, each in sums.items() if any(getattr(each, name) is not None for name in TONES)}:
+            series[subject] = kept
+    return series
 
 
 def _add_up(known: Sequence[DayFigures]) -> DayFigures:

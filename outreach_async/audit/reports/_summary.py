@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import attrs
@@ -209,54 +209,29 @@ def _format_verdict(report: Report) -> str:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
     for severity, verdict in _VERDICTS.items():
-        others, about_campaigns = Tally(), Tally()
-        for finding in findings_of(report, severity):
-            if not is_about_reading(finding):
-                (others if finding.campaign is None else about_campaigns).add(finding, report.names)
-        if extents := [tally.extent for tally in (others, about_campaigns) if tally.findings]:
+        found = [finding for finding in findings_of(report, severity) if not is_about_reading(finding)]
+        parts = ([each for each in found if (each.campaign is None) is about_mailboxes] for about_mailboxes in (True, False))
+        if extents := [_format_extent(part) for part in parts if part]:
             return f"{partly}{verdict.format(extent=' and '.join(extents))}"
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
     return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
 
 
-class Tally:
-    def __init__(self) -> None:
-        self.findings = 0
-        self.first: Finding
-        self.groups: Counter[Hashable] = Counter()
-        self.new: Counter[Hashable] = Counter()
-        self.kinds: dict[str, None] = {}
-        self.has_several_remedies = False
-        self._names: dict[Hashable, str] = {}
-        self._mailboxes = set[Hashable]()
+def _format_extent(findings: Sequence[Finding]) -> str:
+    subjects, mailboxes = [_group_of(finding) for finding in findings], _count_mailboxes(findings)
+    kinds = {kind for kind, _ in subjects}
+    groups = format_count(len({key for _, key in subjects}), kinds.pop() if len(kinds) == 1 else "group")
+    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
 
-    def add(self, finding: Finding, names: Mapping[str, str]) -> None:
-        self.findings += 1
-        if self.findings == 1 or worst_first_key(finding) < worst_first_key(self.first):
-            self.has_several_remedies |= self.findings > 1 and finding.remedy != self.first.remedy
-            self.first = finding
-        self.has_several_remedies |= finding.remedy != self.first.remedy
-        kind, key = _group_of(finding)
-        self.groups[key] += 1
-        # The states of a report that is not compared are those of an earlier comparison.
-        self.new[key] += finding.state == "new"
-        self.kinds[kind] = None
-        self._names[key] = replace_unprintable(group_name(finding, names))
-        if finding.mailbox or finding.email:
-            self._mailboxes.add((finding.workspace, finding.mailbox, finding.email))
 
-    def name_groups(self, counts: Counter[Hashable]) -> list[tuple[str, int]]:
-        groups = [(self._names[key], count) for key, count in counts.items() if count]
-        return sorted(groups, key=lambda group: (-group[1], group[0]))
+def _count_mailboxes(findings: Iterable[Finding]) -> int:
+    return len({(each.workspace, each.mailbox, each.email) for each in findings if each.mailbox or each.email})
 
-    @property
-    def mailboxes(self) -> int:
-        return len(self._mailboxes)
 
-    @property
-    def extent(self) -> str:
-        groups = format_count(len(self.groups), next(iter(self.kinds)) if len(self.kinds) == 1 else "group")
-        return f"{format_count(self.mailboxes, 'mailbox')} on {groups}" if self.mailboxes else groups
+def _name_groups(findings: Sequence[Finding], names: Mapping[str, str]) -> list[tuple[str, int]]:
+    counts = Counter(_group_of(finding)[1] for finding in findings)
+    named = {_group_of(finding)[1]: replace_unprintable(group_name(finding, names)) for finding in findings}
+    return sorted(((named[key], count) for key, count in counts.items()), key=lambda group: (-group[1], group[0]))
 
 
 def is_about_reading(finding: Finding) -> bool:
@@ -288,32 +263,34 @@ Worse = Mapping[tuple[str | None, float | None], int]
 
 
 def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
-    tallies: defaultdict[tuple[str, Severity], Tally] = defaultdict(Tally)
+    found: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in findings:
-        tallies[finding.rule, finding.severity].add(finding, report.names)
-    tasks = [_build_task(tally, report, worse) for tally in tallies.values()]
+        found[finding.rule, finding.severity].append(finding)
+    tasks = [_build_task(each, report, worse) for each in found.values()]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
 
 
-def _build_task(tally: Tally, report: Report, worse: Worse | None) -> Task:
-    first = tally.first
+def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None) -> Task:
+    first = min(findings, key=worst_first_key)
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **report.policy.thresholds.get(rule.id, {})})
-    new = Counter[Hashable]() if worse is None else tally.new
+    has_several_remedies = any(finding.remedy != first.remedy for finding in findings)
+    # The states of a report that is not compared are those of an earlier comparison.
+    new = [finding for finding in findings if finding.state == "new"] if worse is not None else []
     return Task(
         rule=first.rule,
         title=rule_title(first.rule),
         severity=first.severity,
-        findings=tally.findings,
-        mailboxes=tally.mailboxes,
-        groups=tally.name_groups(tally.groups),
+        findings=len(findings),
+        mailboxes=_count_mailboxes(findings),
+        groups=_name_groups(findings, report.names),
         group_kind=_group_of(first)[0],
         example=replace_unprintable(f"{subject_name(first, report.names)}: {first.message}"),
-        remedy=replace_unprintable(rule.remedy if rule and tally.has_several_remedies else first.remedy),
+        remedy=replace_unprintable(rule.remedy if rule and has_several_remedies else first.remedy),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
-        new=new.total(),
-        new_groups=tally.name_groups(new),
+        new=len(new),
+        new_groups=_name_groups(new, report.names),
         worse=worse.get((first.rule, SEVERITY_LEVELS[first.severity]), 0) if worse else 0,
     )
