@@ -115,7 +115,10 @@ class FoundFile:
         return f"check its content, then run: outreach-async config trust {shlex.quote(str(self.place))}"
 
     def require(self) -> None:
-        """Raise an `InvalidRequest` with the remedies.
+        """Refuse the file.
+
+        Raises:
+            InvalidRequest: Always; its message has the remedies.
 
         Example:
             ```python

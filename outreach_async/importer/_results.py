@@ -418,6 +418,7 @@ class FindingsFile(_TableFile):
 
     Args:
         path: Path of the file.
+        more: Names of more columns.
 
     Attributes:
         path: Path of the file.

@@ -442,7 +442,7 @@ async def test_an_item_whose_hook_raises_is_kept_as_undecodable() -> None:
 @pytest.mark.parametrize(
     ("kind", "hook"), [(Outcome, lambda _value, _kind: 1), (str | None, lambda _value, _kind: 1), (str | None, raises)]
 )
-async def test_an_answer_that_a_hook_spoils_is_an_error_that_says_that_the_contact_may_exist(kind: Any, hook: Any) -> None:
+async def test_the_error_of_an_answer_that_a_hook_spoils_says_that_a_contact_may_exis(kind: Any, hook: Any) -> None:
     transport = Records(json.dumps(ANSWER).encode())
     async with client_of(transport, converter=converter_with(kind, hook)) as client:
         with pytest.raises(UnexpectedResponse, match=r"\$\.(status|id|details): expected") as caught:

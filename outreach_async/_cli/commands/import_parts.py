@@ -19,6 +19,7 @@ from outreach_async._cli.commands.importing import (
     FAILED_ROWS,
     NO_RESULTS,
     end_dry_run,
+    input_opener,
     note_report,
     print_columns,
     print_failed,
@@ -68,9 +69,8 @@ _LOCAL: Final = "local"
 _ListCampaigns = Callable[[str], Iterable[Campaign]]
 
 
-def import_in_parts(
-    options: Options, files: Path | str, scheduler: str, file_options: Mapping[str, Any], settings: ImportSettings
-) -> int:
+def import_in_parts(options: Options, files: Path | str, scheduler: str, settings: ImportSettings) -> int:
+    file_options = input_opener(settings).keywords
     require_module("distributed", "outreach_async[dask]")
     connection = _require_fitting(options, settings)
     if connection is not None and scheduler == _LOCAL:

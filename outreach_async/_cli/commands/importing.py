@@ -100,17 +100,18 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 """A function that receives the final report of an import, its failed rows, and the groups and remedies of its JSON result."""
 
 
-def import_(options: Options, file: Path | str, settings: ImportSettings) -> int:
-    open_input, dry_run = files.input_opener(settings), settings["dry_run"]
+def input_opener(settings: ImportSettings) -> files.OpenInput:
+    """Check the options that mean the same in parts, and return a function that opens a file."""
     settings["campaign"] = read_campaign(settings["campaign"])
     if settings["blank"] == "clear" and settings["duplicates"] != "overwrite":
         raise click.UsageError(
             "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite, too."
         )
-    if settings["dask"] is not None:
-        from outreach_async._cli.commands.import_parts import import_in_parts
+    return files.input_opener(settings)
 
-        return import_in_parts(options, file, settings["dask"], open_input.keywords, settings)
+
+def import_(options: Options, file: Path | str, settings: ImportSettings) -> int:
+    open_input, dry_run = input_opener(settings), settings["dry_run"]
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
     require_fitting(settings)

@@ -259,6 +259,10 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     anything is sent, so --dry-run needs no workers. A row of any file excludes all rows of its person. All options mean what they
     mean on one machine, but --ledger, --max-age and --changed are refused.
     """
+    if settings["dask"] is not None:
+        from outreach_async._cli.commands import import_parts
+
+        return import_parts.import_in_parts(options, file, settings["dask"], settings)
     from outreach_async._cli.commands import importing
 
     return importing.import_(options, file, settings)

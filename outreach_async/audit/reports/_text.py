@@ -82,6 +82,9 @@ def render_text(view: Report | Brief) -> str:
 class StyledReport:
     """A report or a brief that a console of rich prints in colours, as wide as the console.
 
+    Attributes:
+        report: The `Report` or `Brief` to print.
+
     Example:
         ```python
         from rich.console import Console
