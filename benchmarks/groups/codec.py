@@ -64,7 +64,7 @@ def _encoders() -> dict[str, Callable[[], Any]]:
     creation = ContactRequests.from_options(
         OWNER_KEY,
         WORKSPACE,
-        RequestDefaults.from_headers({}, create_converter()),
+        RequestDefaults.from_headers({}, create_converter),
         duplicates="skip",
         strict_validation=False,
         campaign=None,

@@ -42,7 +42,6 @@ from outreach_async.models import RESERVED_FIELDS, STANDARD_FIELDS, WorkspaceFie
 
 if TYPE_CHECKING:
     from outreach_async._plumbing import Targets
-    from outreach_async.importer._table import File
 
 _STANDARD_CODES: Final = ("email", *STANDARD_FIELDS)
 _CUSTOM_NAME: Final = re.compile(r"custom(0|[1-9][0-9]*)")
@@ -452,26 +451,31 @@ def decisions_in_order(columns: Columns) -> list[tuple[str, str, str]]:
     return [decisions[at] for at in order_columns(len(decisions), own)]
 
 
-async def recognise_targets(file: File, overrides: Mapping[str, str], targets: Targets) -> tuple[dict[str, str], dict[str, str]]:
+async def recognise_targets(
+    headers: Sequence[str],
+    read_records: Callable[[], Iterable[tuple[int, Sequence[str], object]]],
+    overrides: Mapping[str, str],
+    targets: Targets,
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return codes for the columns with names such as "Campaign" whose values are all ids or known names.
 
     If a value is unknown, return no codes, and for the columns what is wrong with the first such value.
     """
     chosen = {clean_name(column): code for column, code in overrides.items()}
     places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
-    for at, header in enumerate(file.headers):
+    for at, header in enumerate(headers):
         # The table of common names takes time to load, and most files need no name of it.
         meanings = None if fold_name(header) in _FIELD_NAMES else find_ambiguous(header)
         code = chosen.get(clean_name(header), meanings.may_be[0] if meanings else None)
         if code in places:
             places[code].append(at)
-    found = {clean_name(file.headers[at]): code for code, several in places.items() for at in several}
+    found = {clean_name(headers[at]): code for code, several in places.items() for at in several}
     found = {column: code for column, code in found.items() if column not in chosen}
     if not found or any(len(several) > 1 for several in places.values()):
         return {}, {}
     columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
     seen: set[tuple[str, ...]] = set()
-    for line, cells, fault in file.records():
+    for line, cells, fault in read_records():
         pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)
         if fault is not None or pair in seen:
             continue

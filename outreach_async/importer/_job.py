@@ -125,7 +125,7 @@ class ImportJob:
         """
         targets, decided, headers = targets or Targets(), self.decided, self.file.headers
         samples = self.file.samples()
-        recognised, doubts = await recognise_targets(self.file, decided, targets)
+        recognised, doubts = await recognise_targets(self.file.headers, self.file.records, decided, targets)
         overrides = {**decided, **recognised}
         try:
             if client is None:
