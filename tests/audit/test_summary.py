@@ -9,13 +9,14 @@ from collections import Counter
 import attrs
 import pytest
 from hypothesis import given, settings
-from support.audit import REPORTS
+from support.audit import REPORTS, mailboxes, reading, report
 from support.audit_reports import HOSTILE_REPORTS, finding, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async.audit import CATALOGUE, Report, Severity
 from outreach_async.audit.reports import summarize, write
 from outreach_async.audit.reports.brief import build_brief
+from outreach_async.errors import StatusError
 
 DAY = 86_400.0
 WORLDS = REPORTS | HOSTILE_REPORTS
@@ -90,6 +91,33 @@ def test_a_task_has_the_mailboxes_of_its_severity_only() -> None:
         ("critical", "9 mailboxes on one.example"),
         ("info", "2 mailboxes on two.example"),
     ]
+
+
+def test_a_task_names_its_groups_in_order_and_its_first_subject() -> None:
+    later = finding(email="z@two.example", domain="two.example", mailbox="mailbox_2")
+    (task,) = summarize(make_report([later, finding()])).tasks
+    assert task.groups == [("one.example", 1), ("two.example", 1)]
+    assert task.example == "ann@one.example: what was seen"
+
+
+def test_the_states_of_an_earlier_comparison_are_no_news() -> None:
+    (task,) = summarize(make_report([finding(state="new")])).tasks
+    assert (task.new, task.new_groups, task.news) == (0, [], "")
+
+
+def test_the_verdict_counts_domains_and_servers_together() -> None:
+    server = finding(domain=None, mailbox=None, email=None, server_ip="192.0.2.1")
+    assert summarize(make_report([finding(), server])).verdict == "Fix 1 mailbox on 2 groups today; nothing is critical."
+
+
+def test_a_mailbox_of_two_workspaces_counts_twice() -> None:
+    (task,) = summarize(make_report([finding(), finding(workspace="space_2")])).tasks
+    assert task.extent == "2 mailboxes on one.example"
+
+
+def test_the_verdict_is_about_what_could_be_read() -> None:
+    found = report(reading(mailboxes(1)), reading([], workspace="space_2", error=StatusError("refused")))
+    assert summarize(found).verdict == "Not everything could be read. No problems found."
 
 
 def test_a_score_of_100_beside_a_broken_campaign_is_explained() -> None:
