@@ -291,7 +291,7 @@ def _draw_trend(series: Series, name: str) -> Chart:
 def _view_health(report: Report) -> tuple[list[tuple[int, str, str]], str]:
     """Return the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
     worst = dict[tuple[str, str], Finding]()
-    for finding in sorted(report.findings, key=lambda finding: finding.severity.rank):
+    for finding in report.findings:  # the worst first
         if finding.mailbox is not None and finding.sent_30days is not None:
             worst.setdefault((finding.workspace, finding.mailbox), finding)
     counts = Counter(finding.severity for finding in worst.values())
