@@ -131,7 +131,8 @@ class OutreachClient:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        from outreach_async.config._file import ConfigValues, client_arguments, require_config
+        from outreach_async.config._file import client_arguments, require_config
+        from outreach_async.config._values import ConfigValues
 
         return cls(**client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only))
 

@@ -118,16 +118,13 @@ from outreach_async._plumbing import (
     trim,
 )
 from outreach_async.config._file import (
-    FILE_NAME,
-    ConfiguredWorkspace,
-    ConfigValues,
-    KeyReference,
     client_arguments,
     find_config,
     require_config,
 )
 from outreach_async.config._file import read_config as read_values
 from outreach_async.config._trust import FoundFile
+from outreach_async.config._values import FILE_NAME, ConfiguredWorkspace, ConfigValues, KeyReference
 
 __all__ = [
     "FILE_NAME",

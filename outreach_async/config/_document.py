@@ -21,7 +21,7 @@ from outreach_async._plumbing import (
     show_name,
     type_name,
 )
-from outreach_async.config._file import ALL, ConfiguredWorkspace, ConfigValues, KeyReference, suggest
+from outreach_async.config._values import ALL, ConfiguredWorkspace, ConfigValues, KeyReference, suggest
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
 

@@ -278,7 +278,7 @@ class MappedFile:
 
 
 OnUnsent: TypeAlias = Callable[[Row, OutreachError], object]
-OnFinding: TypeAlias = "Callable[[MappedFile, int, RowFinding, Sequence[str]], object]"
+OnFinding: TypeAlias = Callable[["MappedFile", int, RowFinding, Sequence[str]], object]
 _FILE_BITS: Final = 40  # of the number of a row, below those of its file
 _LINE: Final = (1 << _FILE_BITS) - 1
 

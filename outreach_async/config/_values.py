@@ -1,0 +1,303 @@
+"""The values of a configuration file, the owner keys that it names, and the selection of workspaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import attrs
+
+from outreach_async._plumbing import (
+    Backend,
+    Secret,
+    drop_frames,
+    parse_base_url,
+    require_id,
+    show_name,
+    similar_names,
+    trim,
+)
+from outreach_async.config._trust import FoundFile
+from outreach_async.errors import InvalidRequest
+from outreach_async.models import ID_PREFIXES
+
+FILE_NAME: Final = "outreach.toml"
+"""The name of a configuration file in the working directory.
+
+Example:
+    ```python
+    print(FILE_NAME)  # -> outreach.toml
+    ```
+"""
+ALL: Final = "all"
+"""The selector of every configured workspace."""
+
+_MAX_SIZE: Final = 4_000_000
+_MAX_KEY_SIZE: Final = 4_096
+MAX_LISTED: Final = 8
+
+
+@attrs.frozen
+class KeyReference:
+    """Where an owner key is stored.
+
+    Attributes:
+        kind: `env`, `file` or `command`.
+        value: The name of the environment variable, the path of the file, or the program and its arguments.
+
+    Example:
+        ```python
+        print(KeyReference("env", "ACME_KEY"))  # -> environment variable ACME_KEY
+        ```
+    """
+
+    kind: Literal["env", "file", "command"]
+    value: str | tuple[str, ...] = attrs.field(repr=False)  # the arguments of a command may contain a secret
+
+    def __str__(self) -> str:
+        if self.kind == "command":
+            return f"command {self.value[0]}"
+        return f"{'environment variable' if self.kind == 'env' else 'file'} {self.value}"
+
+    @drop_frames
+    def read(self, environment: Mapping[str, str] = os.environ, *, timeout: float = 120.0) -> Secret:
+        """Return the key, hidden from `repr` and tracebacks.
+
+        Args:
+            environment: The environment variables.
+            timeout: Limit for a command, in seconds. A password manager may ask a person.
+
+        Raises:
+            InvalidRequest: The key cannot be read, or is not an owner key.
+
+        Example:
+            ```python
+            print(KeyReference("env", "ACME_KEY").read({"ACME_KEY": "key_1"}))  # -> ***
+            ```
+        """
+        content, problem = self._read(environment, timeout)
+        if problem:
+            remedy = {
+                "env": "set it, or correct its name in the configuration file",
+                "file": "correct its path or its permissions",
+                "command": "run the whole command in a shell to see why",
+            }[self.kind]
+            raise InvalidRequest(f"owner_key: the {self} {problem}; {remedy}")
+        verb = "prints" if self.kind == "command" else "contains"
+        text = content.decode(errors="surrogateescape")
+        return Secret(require_id("owner_key", text, "owner_key", f"correct what the {self} {verb}"))
+
+    def _read(self, environment: Mapping[str, str], timeout: float) -> tuple[bytes, str]:
+        try:
+            if self.kind == "env":
+                content = trim(environment.get(str(self.value)))
+                return os.fsencode(content or ""), "" if content else "is not set"
+            if self.kind == "file":
+                with Path(str(self.value)).open("rb") as file:
+                    return _check_size(file.read(_MAX_KEY_SIZE + 1))
+            # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
+            null, pipe = subprocess.DEVNULL, subprocess.PIPE
+            # The program is the user's own, in a file that only the user can write.
+            done = subprocess.run(self.value, stdin=null, stdout=pipe, stderr=null, timeout=timeout, check=False)  # noqa: S603 - as above
+        except subprocess.TimeoutExpired:
+            return b"", f"did not end within {timeout:g} s"
+        except OSError as error:
+            return b"", f"cannot be {'read' if self.kind == 'file' else 'run'} ({error.strerror})"
+        if done.returncode:
+            return b"", f"failed with exit code {done.returncode}"
+        return _check_size(done.stdout)
+
+
+def _check_size(content: bytes) -> tuple[bytes, str]:
+    """Return what a file or a program contains, and what is wrong with it: a key is never cut."""
+    return (b"", f"has more than {_MAX_KEY_SIZE:,} bytes") if len(content) > _MAX_KEY_SIZE else (content, "")
+
+
+@attrs.frozen(kw_only=True)
+class ConfiguredWorkspace:
+    r"""A workspace of the configuration file.
+
+    Attributes:
+        name: Name of the workspace; its id if the file does not name it.
+        id: Id of the workspace.
+        groups: Names of the groups that it belongs to.
+        owner_key: Where its own owner key is stored; `None` if it has none.
+        rate: Its own maximum rate, in requests per second; `None` if it has none.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('[workspaces]\nacme = { id = "space_1", groups = ["retail"] }\n')
+        (acme,) = load_config("outreach.toml").workspaces
+        print(acme.name, acme.id, acme.groups)  # -> acme space_1 ('retail',)
+        ```
+    """
+
+    id: str
+    name: str = attrs.field(default=attrs.Factory(lambda self: self.id, takes_self=True))
+    groups: tuple[str, ...] = ()
+    owner_key: KeyReference | None = None
+    rate: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ConfigValues:
+    """The values of a configuration file and one of its profiles."""
+
+    path: Path | None = None
+    profile: str | None = None
+    base_url: str | None = None
+    backend: Backend | None = None
+    rate: float | None = None
+    timeout: float | None = None
+    owner_key: KeyReference | None = None
+    workspace: tuple[str, ...] = ()
+    workspaces: tuple[ConfiguredWorkspace, ...] = ()
+    from_profile: frozenset[str] = attrs.field(default=frozenset(), repr=False, eq=False)
+    """Names of the values that the profile sets."""
+    untrusted: FoundFile | None = attrs.field(default=None, repr=False, eq=False)
+    """What must be trusted before the values are used; `None` if nothing."""
+    elsewhere: str | None = attrs.field(default=None, repr=False, eq=False)
+    """The address that is used instead of the file's, so that no key of the file may be sent; `None` for the file's."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the workspaces, by id."""
+        return {each.id: each.name for each in self.workspaces}
+
+    @drop_frames
+    def find(self, *selectors: str) -> list[ConfiguredWorkspace]:
+        r"""Return the workspaces that names, ids, groups or `"all"` select, without duplicates. An unknown id has no name.
+
+        Raises:
+            InvalidRequest: A selector is no id, and no name or group of the file.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('[workspaces]\nacme = { id = "space_1", groups = ["retail"] }\n')
+            print([each.name for each in load_config("outreach.toml").find("retail", "space_2")])  # -> ['acme', 'space_2']
+            ```
+        """
+        found: dict[str, ConfiguredWorkspace] = {}
+        members: dict[Any, list[ConfiguredWorkspace]] = {}  # a file may have thousands of workspaces, and select each
+        for each in self.workspaces:
+            for selector in (each.id, each.name, *each.groups, ALL):
+                members.setdefault(selector, []).append(each)
+        for selector in map(trim, selectors):
+            chosen = members.get(selector, [])
+            if not chosen and isinstance(selector, str) and selector.startswith(ID_PREFIXES["workspace"]):
+                require_id("workspace", selector, "workspace", "correct the id")
+                chosen = [ConfiguredWorkspace(id=selector)]
+            if not chosen and self.workspaces:
+                groups = dict.fromkeys(group for each in self.workspaces for group in each.groups)
+                known = suggest(selector, [*(each.name for each in self.workspaces), *groups, ALL], "the names are")
+                what = f"expected a name, an id or a group of workspaces in {self.path}, got {show_name(selector)}"
+                raise InvalidRequest(f"workspace: {what}; {known}")
+            if not chosen:
+                where = "no configuration file was found" if self.path is None else f"{self.path} names no workspaces"
+                got = f"got {show_name(selector)}, and {where}; pass the id, or write {FILE_NAME}"
+                raise InvalidRequest(f"workspace: expected an id (space_...), {got}")
+            found |= {each.id: each for each in chosen}
+        return list(found.values())
+
+    @drop_frames
+    def select(self, *texts: str) -> list[ConfiguredWorkspace]:
+        r"""Return the workspaces of texts, as in a shell variable: each is a selector, or several between blanks or commas.
+
+        Raises:
+            InvalidRequest: As for `find`.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('[workspaces]\n"Bolt & Co" = { id = "space_1" }\n')
+            print([each.id for each in load_config("outreach.toml").select("Bolt & Co", "space_2 space_3")])
+            # -> ['space_1', 'space_2', 'space_3']
+            ```
+        """
+        known = {name for each in self.workspaces for name in (each.name, *each.groups)}
+        return self.find(*(each for text in texts for each in ([text] if trim(text) in known else split_selectors(text))))
+
+    def at(self, address: str | None) -> Self:
+        """Return the values for the address that is used: for another one than the file's, its keys are not sent.
+
+        Example:
+            ```python
+            config = Config(base_url="https://api.example").at("https://other.example")
+            print(config.elsewhere)  # -> https://other.example
+            ```
+        """
+        if address is None or self.base_url is None:
+            return self
+        own, used = (str(parse_base_url(url)) for url in (self.base_url, address))
+        return self if own == used else attrs.evolve(self, elsewhere=used)
+
+    def key_of(self, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
+        """Return where the owner key of a workspace is; `None` if the file has none.
+
+        Raises:
+            InvalidRequest: Another address than the file's is used, to which its key is not sent.
+
+        Example:
+            ```python
+            print(Config(owner_key=KeyReference("env", "ACME_KEY")).key_of(None))  # -> environment variable ACME_KEY
+            ```
+        """
+        key = (workspace and workspace.owner_key) or self.owner_key
+        if key is not None and self.elsewhere is not None:
+            got = f"expected the key for {self.elsewhere}, got only that of {self.path} for {self.base_url}"
+            profile = f"a profile with base_url = {json.dumps(self.elsewhere)}, its owner_key and its workspaces"
+            raise InvalidRequest(f"owner_key: {got}; pass an owner key or set OUTREACH_OWNER_KEY, or add {profile}")
+        return key
+
+
+def split_selectors(text: str) -> list[str]:
+    """Return names or ids that are separated by blanks, line breaks or commas, as in a shell variable."""
+    return [name for part in text.replace(",", " ").split() if (name := trim(part))]
+
+
+def read_safely(path: Path) -> bytes:
+    """Return the content of a file that only its owner, who must be this user or root, can write."""
+    # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
+    if str(path) == os.devnull:
+        return b""
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            content = file.read(_MAX_SIZE + 1)
+    except OSError as error:
+        reason = error.strerror
+    else:
+        if hasattr(os, "getuid"):  # pragma: no branch - Windows has no such permissions
+            _require_safe(path, facts.st_mode, facts.st_uid, os.getuid())
+        if len(content) > _MAX_SIZE:
+            raise InvalidRequest(f"{path}: expected at most {_MAX_SIZE // 1_000_000} MB, got more; pass a configuration file")
+        return content
+    raise unreadable(path, reason)
+
+
+def unreadable(path: Path, reason: object) -> InvalidRequest:
+    remedy = "pass the path of another file, or write one with 'outreach-async config init'"
+    return InvalidRequest(f"{path}: the configuration file cannot be read ({reason}); {remedy}")
+
+
+def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:
+    # The file names the address that receives owner keys, and programs to run.
+    if owner not in {0, user}:
+        remedy = f"check its content, then run: sudo chown {user} {shlex.quote(str(path))}"
+        raise InvalidRequest(f"{path}: expected a file of this user or root, got one of user {owner}; {remedy}")
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        remedy = f"check its content, then run: chmod go-w {shlex.quote(str(path))}"
+        raise InvalidRequest(f"{path}: expected a file that only its owner can write, but others can write it; {remedy}")
+
+
+def suggest(name: object, known: Sequence[str], all_are: str) -> str:
+    """Return a sentence with the closest names or, if none is close, with the first names."""
+    if near := similar_names(str(name), known, 0.6):
+        return f"did you mean {near}?"
+    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
+    return f"{all_are} {', '.join(map(show_name, known[:MAX_LISTED]))}{more}"
