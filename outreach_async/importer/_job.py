@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableSequence, Sequence
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -309,7 +309,7 @@ class Preflight:
     repeated: int = 0
     findings: Groups[FindingKey] = attrs.Factory(Groups)
     unit: Literal["line", "record"] = "line"
-    _lines: array[int] = attrs.Factory(lambda: array("Q"))
+    _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
 
     @property
