@@ -15,10 +15,10 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._groups import Groups, RowKey, find_reason, row_key
+from outreach_async.importer._groups import Groups, RowKey, row_key
 from outreach_async.importer._job import MappedFile, Preflight
 from outreach_async.importer._reading import RowReader, describe_misfit
-from outreach_async.importer._rejects import ANSWER_PREFIX, find_field, fit_cells, is_reject, reject_message
+from outreach_async.importer._rejects import find_field, fit_cells, is_reject, reject_message
 from outreach_async.importer._results import RowOutcome, find_email
 from outreach_async.importer._rows import Block, Row, RowFinding
 
@@ -121,19 +121,6 @@ class FailedRows:
             return example
 
         (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message), message, number, describe)
-
-    def add_message(self, status: str, message: str, example: Mapping[str, Any]) -> None:
-        """Add a row of which only the outcome and the message are known.
-
-        Example:
-            ```python
-            failed = FailedRows()
-            failed.add_message("rejected", "email: expected an address", {"line": 2, "message": "email: expected an address"})
-            print(failed.failures.count)  # -> 1
-            ```
-        """
-        key = RowKey(status, None, "", find_reason(ANSWER_PREFIX.sub("", message)))
-        self.failures.add(key, message, 0, lambda: example)
 
     def _number(self, outcome: ContactOutcome) -> tuple[str, int]:
         if isinstance(outcome.contact, Row):

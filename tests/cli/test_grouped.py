@@ -15,12 +15,18 @@ import pytest
 from support.cli import Served
 from support.results import read_results
 
+from outreach_async import ContactOutcome, Outcome, OutreachError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import status
 from outreach_async.importer import FailedRows
 
 MAX_LINES = 38
 """Lines on a terminal, besides two progress bars."""
+
+
+def rejected(message: str) -> ContactOutcome:
+    error = OutreachError(message)
+    return ContactOutcome(index=0, contact={}, status=Outcome.REJECTED, id=None, possible=frozenset(), attempts=1, error=error)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ MAX_LINES = 38
 )
 def test_a_reason_has_none_of_the_values_of_its_row(message: str, reason: str) -> None:
     failed = FailedRows()
-    failed.add_message("rejected", message, {"line": 2, "message": message})
+    failed.add(rejected(message))
     assert [group.key.reason for group in failed.failures] == [reason]
 
 
@@ -48,7 +54,7 @@ def test_a_reason_has_none_of_the_cells_of_its_row(served: Served) -> None:
 def test_the_number_of_groups_is_bounded_and_their_counts_add_up() -> None:
     failed = FailedRows()
     for at in range(10_000):
-        failed.add_message("rejected", f"reason {chr(97 + at % 500)}{chr(256 + at % 5000)}", {"line": at, "message": ""})
+        failed.add(rejected(f"reason {chr(97 + at % 500)}{chr(256 + at % 5000)}"))
     found = [*failed.failures]
     assert len(found) == 201
     assert sum(group.count for group in found) == failed.failures.count == 10_000
