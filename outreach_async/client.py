@@ -176,7 +176,8 @@ class OutreachClient:
             ```
         """
         from outreach_async._core.arguments import require_headers
-        from outreach_async.resources import build_observer, build_policy, build_settings
+        from outreach_async._core.engine import build_observer
+        from outreach_async.resources import build_policy, build_settings
 
         before, engine = self._settings, self._engine
         fields = {**before.headers, **require_headers(headers or {})}

@@ -26,21 +26,19 @@ from outreach_async._core.arguments import (
     type_name,
 )
 from outreach_async._core.attempts import CallOptions, Throttle
-from outreach_async._core.engine import Engine
-from outreach_async._core.events import Observer, configure_logging, warn_of_cleared, warn_of_plain_http
+from outreach_async._core.engine import Engine, build_observer
 from outreach_async._core.limits import Rate
+from outreach_async._core.logs import configure_logging, warn_of_cleared, warn_of_plain_http
 from outreach_async._core.operations import KEY_REMEDY, ContactRequests, PageBuilder, RequestDefaults
 from outreach_async._core.retry import RetryPolicy
 from outreach_async._wire_words import UNSET, ContactFields, ContactRow, DuplicatePolicy, Outcome, Unset
 from outreach_async._wire_words import Seconds as Seconds  # noqa: PLC0414 - exported
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
-from outreach_async.hooks import Hook
 from outreach_async.models import Campaign, CampaignSteps, CreatedContact, FieldList, Mailbox, NewContact, Page, Target
 from outreach_async.pagination import Pager
 from outreach_async.transport._backends import create_transport
 from outreach_async.transport._secret import OWNER_KEY, Secret, drop_frames, hide
-from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
@@ -538,7 +536,7 @@ def resolve_transport(base_url: str | None, transport: object, limit: int) -> Tr
     return create_transport(url, "httpx", limit)
 
 
-def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPolicy, hooks: Iterable[Hook]) -> Engine:
+def build_engine(transport: Transport, limit: int, rate: object, policy: RetryPolicy, hooks: object) -> Engine:
     """Return the engine of a new client. By default, its rate is that of the environment."""
     configure_logging()
     observer = build_observer(hooks, transport)
@@ -559,10 +557,3 @@ def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> Re
     if max_retries is None:
         return retry or default
     return attrs.evolve(default, attempts=require_number("max_retries", max_retries, least=0) + 1)
-
-
-def build_observer(hooks: Iterable[Hook], transport: Transport) -> Observer | None:
-    """Return what passes events to the hooks; `None` if there is no hook."""
-    if isinstance(hooks, list | tuple) and not hooks:
-        return None
-    return Observer(hooks, service_address(transport))

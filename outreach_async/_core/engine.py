@@ -15,11 +15,12 @@ from anyio.lowlevel import checkpoint, current_token
 
 from outreach_async._core import retry
 from outreach_async._core.attempts import Call, CallOptions, Throttle
-from outreach_async._core.events import LOGGER, log_failure, log_response, log_retry
 from outreach_async._core.limits import Rate, RateLimiter, RatePoller
+from outreach_async._core.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._core.responses import build_status_error, parse_retry_after, read_named_wait, scrub_error
 from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, TransportError, drop_tracebacks
+from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Progress, Response, Transport
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MIN_ERROR_STATUS: Final = 300
+
+
+def build_observer(hooks: object, transport: Transport) -> Observer | None:
+    """Return what passes events to the hooks; `None` if there is no hook."""
+    if isinstance(hooks, list | tuple) and not hooks:
+        return None
+    from outreach_async._core.events import Observer
+
+    return Observer(hooks, service_address(transport))
 
 
 class DeadlineScope(Protocol):

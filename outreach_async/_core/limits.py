@@ -31,7 +31,7 @@ from anyio.abc import TaskGroup
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryPolicy
 from outreach_async.errors import InvalidRequest, OutreachError
 
-_LOGGER: Final = logging.getLogger("outreach_async")  # that of `events`, which depends on this module
+_LOGGER: Final = logging.getLogger("outreach_async")  # that of `logs`, which depends on this module
 _BURST_TIME: Final = 0.1  # the token bucket holds what arrives in this many seconds, and at least one token
 # An attempt may start this many seconds before its scheduled time, which no service notices, so a late timer delays no schedule.
 TOLERANCE: Final = 0.01

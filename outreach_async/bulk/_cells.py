@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeGuard
 import attrs
 
 from outreach_async._core.arguments import TARGET_FIELDS, is_missing
-from outreach_async._core.events import LOGGER
+from outreach_async._core.logs import LOGGER
 from outreach_async._core.values import Change, find_suspects, read_value
 from outreach_async.bulk._frames import UnsendableRow, check_columns
 from outreach_async.errors import InvalidRequest, shorten

@@ -11,7 +11,7 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._core.events import describe_error, log_run_state
+from outreach_async._core.logs import describe_error, log_run_state
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import OutreachError
 

@@ -11,7 +11,7 @@ import anyio
 from outreach_async._core.arguments import require_choice, require_number, require_seconds
 from outreach_async._core.attempts import CallOptions, Throttle
 from outreach_async._core.engine import Engine
-from outreach_async._core.events import LOGGER
+from outreach_async._core.logs import LOGGER
 from outreach_async._core.operations import ContactRequests
 from outreach_async.bulk._cells import Blank, require_clearing
 from outreach_async.bulk._frames import ArrowStream, Numbers
