@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Final, NamedTuple, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import attrs
 
@@ -52,7 +52,8 @@ _REMEDIES: Final[Mapping[Outcome, str]] = {
 _UNKNOWN_TARGET: Final = "check the workspace and the campaign of the row, and import it again"
 
 
-class PlacedRow(NamedTuple):
+@attrs.frozen
+class PlacedRow:
     """A row of a file, and where it is.
 
     Attributes:

@@ -12,7 +12,6 @@ import attrs
 
 from outreach_async._plumbing import TARGET_FIELDS, Change, is_blank
 from outreach_async.errors import Excluded, InvalidRequest
-from outreach_async.importer._checks import Level
 from outreach_async.importer._columns import Columns, is_contact_member
 
 _MAX_TEXT: Final = 30_000  # characters; a cell of Excel holds 32,767
@@ -259,7 +258,7 @@ class RowFinding(NamedTuple):
     """
 
     check: str
-    level: Level
+    level: str
     code: str
     reason: str
     message: str
