@@ -42,8 +42,6 @@ from outreach_async.transport._secret import OWNER_KEY, Secret, drop_frames, hid
 from outreach_async.transport._wire import Transport
 
 if TYPE_CHECKING:
-    import outreach_async.store.journal
-    import outreach_async.store.ledger  # noqa: F401 - annotations name it and the module above as parts of `store`
     from outreach_async.converters import OutreachConverter
 
 T = TypeVar("T", bound=Campaign | Mailbox)

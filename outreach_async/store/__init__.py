@@ -3,10 +3,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if not TYPE_CHECKING:  # pragma: no branch
+if TYPE_CHECKING:
+    from outreach_async.store import journal, ledger
 
-    def __getattr__(name: str) -> Any:
-        """Import a part of this package when it is first used, so that a client starts fast."""
-        if name not in {"journal", "ledger"}:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return import_module(f"{__name__}.{name}")
+__all__ = ["journal", "ledger"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part of this package when it is first used, so that a client starts fast."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

@@ -232,7 +232,7 @@ def test_the_page_counts_mailboxes_by_their_worst_finding() -> None:
     assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
 
 
-def test_only_bad_mailboxes_with_a_known_volume_count_for_their_share_of_e_mails() -> None:
+def test_only_bad_mailboxes_with_a_known_volume_count_for_their_share() -> None:
     known = finding("OA150", mailbox="mailbox_2", severity=Severity.WARNING, sent_30days=300)
     found = [finding(sent_30days=400), finding(mailbox="mailbox_3", sent_30days=None), known]
     text = page(make_report(found, mailboxes=3)).text
