@@ -31,6 +31,7 @@ def test_100000_mailboxes_with_findings_and_their_reports_take_at_most_200_mib()
     assert peak(100_000) - peak(2) < 200
 
 
+@pytest.mark.thorough
 def test_a_mailbox_with_findings_takes_at_most_2_kib() -> None:
     boxes = [
         wire(mailbox(id=f"mailbox_{at:016x}", email=f"first.last{at}@outreach{at // 4}.example", dkim=False, bounced_30days=60))

@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import outreach_async._plumbing as plumbing
+
+pytestmark = pytest.mark.thorough
 
 PACKAGE = Path(__file__).parents[2] / "outreach_async"
 SHELVES = (
