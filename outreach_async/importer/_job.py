@@ -138,7 +138,7 @@ class ImportJob:
         lost = [column for column in self.lacking if self.mapping[column] in CONSENT_CODES]
         if lost and not columns.consent and self.checks.levels["consent"] == "error":
             what = f"the file has no column {lost[0]!r}, nor another one that says who must not be written to"
-            raise InvalidRequest(f"--mapping: {what}; export the file with it, or remove the column from the mapping")
+            raise InvalidRequest(f"mapping: {what}; export the file with it, or remove the column from the mapping")
         if recognised:
             pairs = zip(columns.headers, columns.reasons, strict=True)
             reasons = tuple(_RECOGNISED if clean_name(name) in recognised else old for name, old in pairs)

@@ -111,6 +111,6 @@ def test_a_column_with_two_meanings_is_not_saved(tmp_path: Path) -> None:
 
 def test_a_mapping_without_a_column_of_consent_is_refused_for_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("E-mail\nann@x.example\n", encoding="utf-8")
-    with pytest.raises(InvalidRequest, match=r"a.csv: --mapping: the file has no column 'Gone', nor another one that says who"):
+    with pytest.raises(InvalidRequest, match=r"a.csv: mapping: the file has no column 'Gone', nor another one that says who"):
         plan([tmp_path / "a.csv"], mapping={"Gone": "opt_out"})
     assert plan([tmp_path / "a.csv"], mapping={"Gone": "opt_out"}, checks=["consent=off"]).rows == 1
