@@ -214,8 +214,6 @@ class ByteSource:
     @classmethod
     def of(cls, file: FileInput) -> ByteSource:
         """Open an input. Standard input, pipes and streams can be read only once, so they are copied to a temporary file."""
-        if isinstance(file, ByteSource):
-            return file
         if not isinstance(file, Path) and isinstance(file, StoredFile):
             return cls._of_stored(file.name, file)
         if not isinstance(file, str | Path):
@@ -276,7 +274,7 @@ class ByteSource:
                 raise InputChanged(f"{self.name}: another file has replaced the file that was opened")
 
 
-FileInput: TypeAlias = str | Path | BinaryStream | StoredFile | ByteSource
+FileInput: TypeAlias = str | Path | BinaryStream | StoredFile
 """An input to open: a path, `"-"` for standard input, a stream, a stored file, or a source."""
 
 

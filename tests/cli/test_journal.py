@@ -184,6 +184,17 @@ async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, se
     assert (listed.code, "--input: the journal records no input file" in listed.err) == (2, True)
 
 
+def test_the_rejects_of_a_piped_input_come_from_its_journal(served: Served) -> None:
+    journal, rejects = (str(served.folder / name) for name in ("run.db", "rejects.csv"))
+    text = "email,city\na@a.example,x\na@a.example,y\n"
+    served.piped(text, "import", "-", *served.options, "--journal", journal, "--repeats", "error")
+    assert served("report", journal, "--rejects", rejects).code == 3
+    with Path(rejects).open(encoding="utf-8-sig", newline="") as file:
+        _, row = csv.reader(file)
+    assert row[:5] == ["a@a.example", "y", "2", "rejected", "email"]
+    assert row[5].startswith("email: same address as record 1; ")
+
+
 @pytest.mark.parametrize("source", ["file", "stdin"])
 def test_a_journal_has_the_people_who_may_not_be_written_to(served: Served, source: str) -> None:
     text, files = (

@@ -110,6 +110,7 @@ def test_the_class_of_a_client_is_imported_without_what_only_its_methods_need() 
     assert done.stdout == "\n"
 
 
-def test_a_package_has_no_parts_but_its_own() -> None:
+def test_a_package_imports_its_own_parts_and_no_others() -> None:
+    assert store.__getattr__("journal") is import_module("outreach_async.store.journal")
     with pytest.raises(AttributeError, match=r"module 'outreach_async\.store' has no attribute 'shelf'"):
         store.shelf  # noqa: B018 - reading it raises

@@ -477,3 +477,10 @@ def test_the_first_column_of_a_field_that_has_a_value_counts() -> None:
 def test_checking_rows_together_equals_checking_each(cells: list[tuple[str, ...]]) -> None:
     alone = {at: find(each).get(0, []) for at, each in enumerate(cells)}
     assert find(*cells) == {at: found for at, found in alone.items() if found}
+
+
+def test_a_number_in_a_column_of_consent_is_read_as_its_text() -> None:
+    lines = b'{"email": "a@a.example", "Unsubscribed": 1}\n{"email": "b@b.example", "Unsubscribed": 0}\n'
+    file = open_file(BytesIO(lines), format="jsonl")
+    out, sent = file.rows(map_columns(file.headers))
+    assert (out.excluded, sent.excluded) == ("column 'Unsubscribed' says '1'", None)

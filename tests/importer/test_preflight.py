@@ -140,7 +140,7 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
         (5, "email: same address as line 2"),
     ]
     assert (found.sent, found.refused, counts(found)) == (2, 4, {})
-    assert (found.find_number(3), found.find_number(99)) == (5, None)
+    assert [(found.find_number(at), found.find_place(at)) for at in (3, 99)] == [(5, "line 5"), (None, None)]
     assert counts((await preflight_of(rows, "repeat=off"))[0]) == {}
     rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
     for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
