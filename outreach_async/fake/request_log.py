@@ -14,6 +14,17 @@ CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
 
 
+def mask_target(target: str) -> str:
+    """Return a request target as a log may show it: with `***` instead of what is, or looks like, an owner key.
+
+    Example:
+        ```python
+        print(mask_target("/workspaces/space_1/all-fields?owner_key=secret"))  # -> /workspaces/space_1/all-fields?owner_key=***
+        ```
+    """
+    return mask_keys(target)
+
+
 class JournalOverflow(LookupError):
     """Raised when the request log no longer contains all requested entries.
 
@@ -82,7 +93,7 @@ class Recorded:
             ```
         """
         hints = tuple(map(mask_keys, self.hints))
-        return attrs.evolve(self, target=mask_keys(self.target), headers={}, json=mask_document(self.json), hints=hints)
+        return attrs.evolve(self, target=mask_target(self.target), headers={}, json=mask_document(self.json), hints=hints)
 
 
 class RequestLog(Sequence[Recorded]):

@@ -244,7 +244,7 @@ def test_commands_about_a_journal_work_whatever_the_names_of_its_files(served: S
     people, journal = served.folder / "people's list $1.csv", "the journal's `file`"
     people.write_text(f"email,first_name\n{ANN},Ann\nbo@x.example,Bo\n")
     served.service.faults.script("create_contact", faults.commit_then(faults.reset()))
-    done = served("import", people.name, *served.options, "--journal", journal)
+    done = served("import", people.name, *served.options, "--journal", journal, "--concurrency", "1")
     (command,) = re.findall(r"list these rows with: outreach-async (.*)", done.out)
     listed = served(*paste(command))
     assert (listed.code, ANN in listed.out) == (0, True), listed

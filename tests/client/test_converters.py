@@ -365,7 +365,7 @@ def page_of(*items: Any, **members: Any) -> bytes:
     return json.dumps({**PAGE, "data": items, **members}).encode()
 
 
-def test_items_with_the_same_fault_are_each_told_with_their_own_place_and_fields() -> None:
+def test_items_with_the_same_fault_are_each_told_with_their_place_and_fields() -> None:
     items = [{**MAILBOX, "id": f"mailbox_{at}", "email": None} for at in range(3)]
     kept = load(Page[Mailbox], page_of(*items, MAILBOX), keep=True)
     expected = [(at, f"$.data[{at}].email: expected str, got None", item) for at, item in enumerate(items)]

@@ -63,7 +63,7 @@ SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
     "outreach_async.fake.behaviour": ["load_behaviour", "dump_behaviour"],
     "outreach_async.fake.simulation": ["SimulationControl"],
-    "outreach_async.fake.request_log": ["RequestLog"],
+    "outreach_async.fake.request_log": ["RequestLog", "mask_target"],
     "outreach_async.fake.control": [],
 }
 """The names to show for these modules. Other modules show the names in their `__all__`."""

@@ -20,10 +20,10 @@ from outreach_async._cli.files import explain_os_errors, explain_read_errors
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.process import OK, run_async
 from outreach_async._cli.values import Options
-from outreach_async._plumbing import mask_keys
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.faults import Exchange, Service
+from outreach_async.fake.request_log import mask_target
 from outreach_async.fake.server import serve as serve_fake
 
 
@@ -66,7 +66,7 @@ class LoggingService:
         milliseconds = 1000 * (perf_counter() - started)
         status = "no response" if exchange.response is None else exchange.response.status
         fault = "" if exchange.struck == "ok" else f", fault {exchange.struck}"
-        line = f"{request.method} {mask_keys(request.target)} {status} {milliseconds:.1f} ms{fault}"
+        line = f"{request.method} {mask_target(request.target)} {status} {milliseconds:.1f} ms{fault}"
         sys.stderr.write(f"{to_printable(line)}\n")
         return exchange
 
