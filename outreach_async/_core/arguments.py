@@ -326,10 +326,6 @@ def choose_contact(contact: object, email: object, fields: Mapping[str, object])
 _CREATE_OPTIONS: Final = ("duplicates", "strict_validation", "campaign", "owner_key", "workspace", "timeout", "deadline")
 
 
-def _has_value(member: tuple[object, object]) -> bool:
-    return not is_missing(member[1])
-
-
 def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     """Convert a row to a contact, and the target that the row names; `RUN_TARGET` itself if it names none."""
     if isinstance(row, NewContact):
@@ -343,7 +339,9 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
     known: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     target: dict[str, Any] = {}
-    for member, value in filter(_has_value, row.items()):
+    for member, value in row.items():
+        if type(value) is not str and is_missing(value):  # most values are strings
+            continue
         if member in _CONTACT_MEMBERS:
             known[member] = value
         elif member in TARGET_FIELDS:
