@@ -29,12 +29,6 @@ if TYPE_CHECKING:
         trim,  # a text or secret without whitespace around it
         type_name,  # the type of a value that may be secret
     )
-    from outreach_async._core.limits import (
-        CubicLimit,  # a limit that is learned from refusals
-        Rate,  # the protocol of a shared rate
-        RateShare,  # what a client may send
-        RateUsage,  # what a client has sent
-    )
     from outreach_async._core.logs import (
         configure_logging,  # the log lines of `--verbose`
     )
@@ -170,7 +164,6 @@ _HOMES: Final = {
         "require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
         "show_name similar_names trim type_name"
     ),
-    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.logs": "configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "mask_string parse_date parse_retry_after secret_parts",

@@ -166,7 +166,10 @@ class OutreachConverter(Converter):
         self.register_unstructure_hook_func(lambda kind: _is_a(kind, NewContact), _own(partial(self._unstructure_contact)))
         self._struct_copy_skip = self._structure_func.get_num_fns()
         self._unstruct_copy_skip = self._unstructure_func.get_num_fns()
-        self._plain_text = self.get_unstructure_hook(str)
+        # `get_structure_hook` asks these caches of cattrs too, in twice the time. Registering a hook empties them.
+        self._find_reader = cast("Any", self._structure_func.dispatch)
+        self._find_writer = cast("Any", self._unstructure_func.dispatch)
+        self._plain_text = self._find_writer(str)
 
     def copy(self) -> Self:  # type: ignore[override]  # the options of cattrs are fixed
         """Return a converter with the same hooks and subclasses, to which others can be added.
@@ -270,12 +273,11 @@ class OutreachConverter(Converter):
 
     def encodes_plainly(self, kind: type[NewContact] = NewContact) -> bool:
         """Return whether no hook and no further field is involved in encoding contacts of a class."""
-        plain_text = self.get_unstructure_hook(str) is self._plain_text
-        return kind is NewContact and plain_text and _is_own(self.get_unstructure_hook(kind))
+        return kind is NewContact and self._find_writer(str) is self._plain_text and _is_own(self._find_writer(kind))
 
     def has_own(self, kind: Any) -> bool:
         """Return whether neither a hook of the user nor a subclass is involved in building a model."""
-        return kind not in self._chosen and _is_own(self.get_structure_hook(kind))
+        return kind not in self._chosen and _is_own(self._find_reader(kind))
 
     # - cattrs: structures and unstructures values, and finds every fault
 
@@ -355,7 +357,7 @@ class OutreachConverter(Converter):
         """Return what decodes a kind by msgspec, and refuses unknown members; `None` if a hook of the user is involved."""
         hook, reader = self._readers.get(kind, (None, None))
         try:
-            if hook is not (current := self.get_structure_hook(kind)):  # registering a hook replaces the others
+            if hook is not (current := self._find_reader(kind)):  # registering a hook replaces the others
                 reader = self._make_reader(kind) if self._is_own(kind) else None
                 self._readers = {**self._readers, kind: (current, reader)}
         except StructureHandlerNotFoundError as error:  # of a field of a subclass

@@ -344,12 +344,11 @@ def to_targeted_contact(row: object) -> tuple[NewContact, Target]:
             continue
         if member in _CONTACT_MEMBERS:
             known[member] = value
-        elif member in TARGET_FIELDS:
-            target[member] = value
-        elif isinstance(member, str) and member.startswith(words.CUSTOM_PREFIX):
-            custom[member] = value
-        else:
+            continue
+        is_custom = isinstance(member, str) and member.startswith(words.CUSTOM_PREFIX)
+        if not is_custom and member not in TARGET_FIELDS:
             raise InvalidRequest(_unknown_member_message(member))
+        (custom if is_custom else target)[member] = value
     if "email" not in known:
         raise InvalidRequest("email: missing; give the contact an e-mail address")
     if custom:

@@ -62,20 +62,20 @@ def refusal_error(
 def sanitize_name(name: str) -> str:
     """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys."""
     # The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
-    return mask_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
+    return mask_owner_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
 
 
-def mask_keys(text: str) -> str:
+def mask_owner_keys(text: str) -> str:
     return _KEY_PATTERN.sub("***", text)
 
 
 def mask_document(value: Any) -> Any:
     """Return a JSON document with every owner key replaced by `***`. Any value of the key `owner_key` is replaced, too."""
     if isinstance(value, dict):
-        return {mask_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
+        return {mask_owner_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
     if isinstance(value, list):
         return [mask_document(item) for item in value]
-    return mask_keys(value) if isinstance(value, str) else value
+    return mask_owner_keys(value) if isinstance(value, str) else value
 
 
 RenderedError = tuple[int, Mapping[str, str], bytes]

@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake._error_responses import mask_document, mask_keys, sanitize_name
+from outreach_async.fake._error_responses import mask_document, mask_owner_keys, sanitize_name
 
 CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
@@ -22,7 +22,7 @@ def mask_target(target: str) -> str:
         print(mask_target("/workspaces/space_1/all-fields?owner_key=secret"))  # -> /workspaces/space_1/all-fields?owner_key=***
         ```
     """
-    return mask_keys(target)
+    return mask_owner_keys(target)
 
 
 class JournalOverflow(LookupError):
@@ -92,7 +92,7 @@ class Recorded:
             print(fake.requests[0].masked().json["owner_key"])  # -> ***
             ```
         """
-        hints = tuple(map(mask_keys, self.hints))
+        hints = tuple(map(mask_owner_keys, self.hints))
         return attrs.evolve(self, target=mask_target(self.target), headers={}, json=mask_document(self.json), hints=hints)
 
 

@@ -46,7 +46,8 @@ from typing import ClassVar, Final
 import anyio
 import attrs
 
-from outreach_async._plumbing import CubicLimit, Rate, RateShare, RateUsage, require_rate
+from outreach_async._core.arguments import require_rate
+from outreach_async._core.limits import CubicLimit, Rate, RateShare, RateUsage
 
 __all__ = ["Rate", "RateCoordinator", "RateShare", "RateUsage", "SharedRate"]
 

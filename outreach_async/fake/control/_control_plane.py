@@ -29,7 +29,7 @@ from msgspec.structs import asdict
 
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
-from outreach_async.fake._error_responses import mask_document, mask_keys
+from outreach_async.fake._error_responses import mask_document, mask_owner_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Exchange, Fault
@@ -57,7 +57,7 @@ class Problem(Exception):
     """Raised when the control plane rejects a request. `field` is the path of the invalid key, or a parameter or header."""
 
     status: int
-    message: str = attrs.field(converter=mask_keys)
+    message: str = attrs.field(converter=mask_owner_keys)
     field: str | None
     remedy: str
     headers: Mapping[str, str] = attrs.Factory(dict)
@@ -372,9 +372,9 @@ def list_requests(call: ControlCall, query: RequestsQuery) -> dict[str, Any]:
         "requests": [
             {
                 **attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers"),
-                "target": mask_keys(entry.target),
+                "target": mask_owner_keys(entry.target),
                 "json": mask_document(entry.json),
-                "hints": [*map(mask_keys, entry.hints)],
+                "hints": [*map(mask_owner_keys, entry.hints)],
             }
             for entry in entries[-query.last :]
         ],
