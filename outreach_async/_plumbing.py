@@ -107,6 +107,9 @@ if TYPE_CHECKING:
         RateEstimator,  # the rate of what was done lately
         describe_pace,  # the rate, the state and the remaining time
     )
+    from outreach_async.bulk._row_index import (
+        RowIndex,  # finds the rows of an input that have equal keys
+    )
     from outreach_async.bulk._rows import (
         WHOLE_INPUT,  # policies for repeats that read the whole input first
         RecentEmails,  # rows with the e-mail of a recent row
@@ -182,6 +185,7 @@ _HOMES: Final = {
     "bulk._contact_keys": "contact_key order_key",
     "bulk._outcomes": "add_reports affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_pace",
+    "bulk._row_index": "RowIndex",
     "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message",
     "bulk._run": "with_names",
     "bulk._source": "ReadRows Source",

@@ -146,28 +146,26 @@ why the row failed, the column `_text` has its text: of a line that does not fit
 a damaged value, and with `--repeats error` of a repeated e-mail. Such a row is rejected until its `_text` is blank: correct the
 cells, and clear `_text`. If only blank cells are missing at the end of the row, clear it alone.
 
-With a journal, `rejects_of` finds the failed rows after the run, as its example shows. A journal with
+With a journal, `results_of(file, filter(is_reject, journal.outcomes()))` finds the failed rows after the run. A journal with
 `fingerprint=file.fingerprint()` is never resumed with a file that has changed since the first run, or of which other rows are
 read (`sheet`, `header_row`, `hidden`). If the journal stores the rows (`spool=True`), `spooled_rejects(journal)` returns them.
 """
 
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
-from outreach_async.importer._failed import FailedRows, Remedy
-from outreach_async.importer._formats import FORMATS, Format, open_file
+from outreach_async.importer._failed import FailedRows
+from outreach_async.importer._formats import FORMATS, open_file
 from outreach_async.importer._groups import RowGroup
-from outreach_async.importer._job import ImportJob, InputCheck, MappedFile, Preflight
-from outreach_async.importer._mapping_file import CODE, IGNORE, is_mapping, read_mapping
-from outreach_async.importer._rejects import Reject, RejectsFile, is_reject, reject, spooled_rejects
+from outreach_async.importer._job import ImportJob, MappedFile, Preflight
+from outreach_async.importer._mapping_file import read_mapping
 from outreach_async.importer._results import (
-    RESULT_COLUMNS,
     FindingsFile,
-    PlacedRow,
+    RejectsFile,
     ResultsFile,
     RowOutcome,
-    locate_outcomes,
-    rejects_of,
+    is_reject,
     results_of,
+    spooled_rejects,
 )
 from outreach_async.importer._rows import Remark, Row, RowFinding
 from outreach_async.importer._source import InputChanged, StoredFile
@@ -175,26 +173,18 @@ from outreach_async.importer._table import File
 from outreach_async.importer._unmapped import UnmappedColumns
 
 __all__ = [
-    "CODE",
     "FORMATS",
-    "IGNORE",
-    "RESULT_COLUMNS",
     "CheckPolicy",
     "Columns",
     "FailedRows",
     "File",
     "FindingsFile",
-    "Format",
     "ImportJob",
     "InputChanged",
-    "InputCheck",
     "MappedFile",
-    "PlacedRow",
     "Preflight",
-    "Reject",
     "RejectsFile",
     "Remark",
-    "Remedy",
     "ResultsFile",
     "Row",
     "RowFinding",
@@ -203,15 +193,11 @@ __all__ = [
     "StoredFile",
     "UnmappedColumns",
     "columns_for",
-    "is_mapping",
     "is_reject",
-    "locate_outcomes",
     "map_columns",
     "open_file",
     "parse_overrides",
     "read_mapping",
-    "reject",
-    "rejects_of",
     "results_of",
     "spooled_rejects",
 ]

@@ -15,11 +15,10 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._groups import Groups, RowKey, row_key
+from outreach_async.importer._groups import Groups, RowKey, find_field, row_key
 from outreach_async.importer._job import MappedFile, Preflight
 from outreach_async.importer._reading import RowReader, describe_misfit
-from outreach_async.importer._rejects import find_field, fit_cells, is_reject, reject_message
-from outreach_async.importer._results import RowOutcome, find_email
+from outreach_async.importer._results import RowOutcome, describe_error, fit_cells, is_reject
 from outreach_async.importer._rows import Block, Row, RowFinding
 
 _MAX_REMEDIES: Final = 3
@@ -29,23 +28,6 @@ _LOWERED: Final = frozenset({"role", "typo", "cells"})  # checks whose findings 
 _OF_CELLS: Final = frozenset({"cells", "phone"})  # checks of damaged cells, which another check may be strict about
 _REPEATS: Final = "repeats"
 _SHORT_ROWS: Final = "short_rows"
-
-
-class Remedy(NamedTuple):
-    """What to do, and the number of rows that it imports.
-
-    Attributes:
-        rows: Number of rows.
-        remedy: Options of the command, or what to correct.
-
-    Example:
-        ```python
-        print(Remedy(3, "--check zip=drop sends them without the zip").rows)  # -> 3
-        ```
-    """
-
-    rows: int
-    remedy: str
 
 
 class _Way(NamedTuple):
@@ -96,12 +78,11 @@ class FailedRows:
             ```python
             await client.contacts.create_many([{"email": ""}], journal="run.db")
             failed = FailedRows()
-            for found in locate_outcomes(Journal("run.db").outcomes()):
+            for found in results_of(None, Journal("run.db").outcomes()):
                 failed.add(found)
             print(failed.failures.count)  # -> 1
             ```
         """
-        located = row if isinstance(row, RowOutcome) else None
         outcome = row.outcome if isinstance(row, RowOutcome) else row
         # An error that affects every row is not listed, because it is printed once, after the run.
         is_excluded = outcome.status == Outcome.EXCLUDED
@@ -109,26 +90,26 @@ class FailedRows:
             return
         if not is_excluded:
             self._count(outcome)
-        message = located.message if located else reject_message(outcome, self.found.find_place)
-        unit, number = (located.row.unit, located.row.number) if located else self._number(outcome)
+        found = row if isinstance(row, RowOutcome) else self._locate(outcome)
 
         def describe() -> dict[str, Any]:
-            email = located.email if located else find_email(outcome)
-            place = {"file": located.row.file} if located and self.names_files else {}
-            example: dict[str, Any] = {**place, unit: number, **({"email": email} if email else {}), "message": message}
+            place = {"file": found.file} if self.names_files else {}
+            email = {"email": found.email} if found.email else {}
+            example: dict[str, Any] = {**place, found.unit: found.number, **email, "message": found.message}
             if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
                 example |= outcome.target._asdict()
             return example
 
-        (self.exclusions if is_excluded else self.failures).add(row_key(outcome, message), message, number, describe)
+        group = self.exclusions if is_excluded else self.failures
+        group.add(row_key(outcome, found.message), found.message, found.number, describe)
 
-    def _number(self, outcome: ContactOutcome) -> tuple[str, int]:
-        if isinstance(outcome.contact, Row):
-            return self.found.unit, outcome.contact.line
-        number = self.found.find_number(outcome.index)
-        return ("record", outcome.index + 1) if number is None else (self.found.unit, number)
+    def _locate(self, outcome: ContactOutcome) -> RowOutcome:
+        number = outcome.contact.line if isinstance(outcome.contact, Row) else self.found.find_number(outcome.index)
+        unit = "record" if number is None else self.found.unit
+        number = outcome.index + 1 if number is None else number
+        return RowOutcome(outcome, number, describe_error(outcome, self.found.find_place), unit=unit)
 
-    def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:
+    def to_dict(self, remedies: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """Return the members that the JSON result of the command has for people: groups, and what would import more rows.
 
         Example:
@@ -140,11 +121,13 @@ class FailedRows:
             "findings": self.found.findings.to_dicts(),
             "failures": self.failures.to_dicts(),
             "exclusions": self.exclusions.to_dicts(),
-            "remedies": [remedy._asdict() for remedy in remedies],
+            "remedies": [*remedies],
         }
 
-    def remedies(self, rejects: Path | None = None, journal: Path | str | None = None) -> list[Remedy]:
-        """Return the remedies that import most rows, those of the most rows first.
+    def remedies(self, rejects: Path | None = None, journal: Path | str | None = None) -> list[dict[str, Any]]:
+        """Return what would import most rows, those of the most rows first: the number of `rows`, and the `remedy`.
+
+        A remedy is options of the command, or what to correct.
 
         Args:
             rejects: The rejects file of the import, if it has one.
@@ -155,7 +138,7 @@ class FailedRows:
             failed = FailedRows()
             async with client.contacts.create_many([{"email": ""}]) as outcomes:
                 failed.add(await anext(aiter(outcomes)))
-            print(failed.remedies(Path("rejects.csv"))[0].remedy)
+            print(failed.remedies(Path("rejects.csv"))[0]["remedy"])
             # -> rejects.csv has them; correct the email there, and import that file
             ```
         """
@@ -165,7 +148,8 @@ class FailedRows:
         if len(dropping) > _MAX_SEPARATE:  # together they import more rows than each alone
             every = _Way(tuple(sorted({check for way in dropping for check in way.checks})))
             merged[every] += sum(merged.pop(way) for way in dropping if way != every)
-        return [Remedy(rows, _word(way, rejects, journal)) for way, rows in merged.most_common(_MAX_REMEDIES)]
+        most = merged.most_common(_MAX_REMEDIES)
+        return [{"rows": rows, "remedy": _word(way, rejects, journal)} for way, rows in most]
 
     def _count(self, outcome: ContactOutcome) -> None:
         """Count a row that failed by the way in which it can be imported."""

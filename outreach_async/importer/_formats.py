@@ -21,18 +21,9 @@ from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File
 from outreach_async.importer._workbook_reader import SheetOptions
 
-Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
-r"""A file format; `xlsx` means any kind of workbook.
-
-Example:
-    ```python
-    Path("people.txt").write_text("E-mail\nann@company.example\n")
-    print(open_file("people.txt", format="csv").headers)  # -> ('E-mail',)
-    ```
-"""
-
-FORMATS: Final[tuple[str, ...]] = get_args(Format)
-"""The formats that `open_file` accepts.
+_Format: TypeAlias = Literal["csv", "jsonl", "parquet", "xlsx"]
+FORMATS: Final[tuple[str, ...]] = get_args(_Format)
+"""The formats that `open_file` accepts; `xlsx` means any kind of workbook.
 
 Example:
     ```python
@@ -40,7 +31,7 @@ Example:
     ```
 """
 
-_SUFFIXES: Final[dict[Format, tuple[str, ...]]] = {
+_SUFFIXES: Final[dict[_Format, tuple[str, ...]]] = {
     "csv": (".csv", ".tsv", ".tab", ".txt"),
     "jsonl": (".jsonl", ".ndjson", ".json"),
     "parquet": (".parquet", ".pq"),

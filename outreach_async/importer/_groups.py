@@ -14,7 +14,6 @@ import attrs
 from outreach_async import Outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import Excluded, InvalidRequest, StatusError, shorten
-from outreach_async.importer._rejects import ANSWER_PREFIX, find_field
 from outreach_async.models import STANDARD_FIELDS
 
 MAX_EXAMPLES: Final = 3
@@ -32,6 +31,11 @@ _VALUES: Final = re.compile(
 _GONE: Final = "..."
 _SUGGESTION: Final = re.compile(r"; did you mean [^;?]*\.\.\.\?")
 _COLUMN: Final = re.compile(r"(column .*) says ", re.DOTALL)
+_ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
+_LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
+_BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
+_MESSAGE_FIELD: Final = re.compile(r"['\"]?(?P<field>[a-z][a-z0-9_]*)\b")
+_CUSTOM_CODE: Final = re.compile(r"\bcustom_[0-9]+\b")
 
 
 class FindingKey(NamedTuple):
@@ -85,7 +89,7 @@ class RowGroup(Generic[_Key]):
     @property
     def messages(self) -> list[str]:
         """The messages of the examples, without what the group says already."""
-        return [ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{self.key.field}: ") for each in self.examples]
+        return [_ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{self.key.field}: ") for each in self.examples]
 
     def _wants(self, number: int) -> bool:
         return len(self._first) < MAX_EXAMPLES or number < self._first[-1][0]
@@ -152,6 +156,22 @@ def _remove_values(text: str, values: tuple[str, ...]) -> str:
     return shorten(_SUGGESTION.sub("", " ".join(_VALUES.sub(_GONE, text).split())), _MAX_REASON)
 
 
+def find_field(outcome: ContactOutcome) -> str:
+    """Return the fields named in an outcome's error, separated by commas."""
+    # A local check names the field at the start of its message; the service names fields in its message or in the response body.
+    error = outcome.error
+    if isinstance(error, InvalidRequest):
+        return match["field"] if (match := _LEADING_FIELD.match(str(error))) else ""
+    if not isinstance(error, StatusError):
+        return ""
+    words = _ANSWER_PREFIX.sub("", str(error))
+    leading = [match["field"] for part in words.split("; ") if (match := _MESSAGE_FIELD.match(part))]
+    known = [name for name in leading if name in {"email", *STANDARD_FIELDS} or _CUSTOM_CODE.fullmatch(name)]
+    if fields := known or _CUSTOM_CODE.findall(words)[:1]:
+        return ", ".join(dict.fromkeys(fields))
+    return named["field"].decode() if (named := _BODY_FIELD.search(error.body)) else ""
+
+
 def row_key(outcome: ContactOutcome, message: str) -> RowKey:
     """Return the group of a row that was not imported; `message` is its error."""
     error, field = outcome.error, find_field(outcome)
@@ -159,7 +179,7 @@ def row_key(outcome: ContactOutcome, message: str) -> RowKey:
     if isinstance(error, Excluded):
         found = _COLUMN.match(message)
         return RowKey(outcome.status.value, code, field, shorten(found[1], _MAX_REASON) if found else find_reason(message))
-    reason = find_reason(ANSWER_PREFIX.sub("", message), _values_of(outcome))
+    reason = find_reason(_ANSWER_PREFIX.sub("", message), _values_of(outcome))
     if isinstance(error, InvalidRequest):
         reason = reason.removeprefix(f"{field}: ").removeprefix(f"{_GONE}: ")
     return RowKey(outcome.status.value, code, field, reason)

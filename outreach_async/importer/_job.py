@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, MutableSequence, Sequence
-from heapq import merge
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableSequence, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -18,6 +17,7 @@ from outreach_async._plumbing import (
     WHOLE_INPUT,
     ListingNeeded,
     RecentEmails,
+    RowIndex,
     Targets,
     atomic_write,
     contact_key,
@@ -39,13 +39,12 @@ from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import apply_mapping, clean_names, mapping_text, number_codes
-from outreach_async.importer._reading import RowReader
+from outreach_async.importer._reading import ReadBlock, RowReader
 from outreach_async.importer._rows import Block, Row, RowFinding
 from outreach_async.importer._table import File, read_blocks, scan_people
 from outreach_async.importer._unmapped import UnmappedColumns
 from outreach_async.models import RUN_TARGET, WorkspaceField
 
-_BUCKET_COUNT: Final = 256
 _BLOCK_SIZE: Final = 500  # more rows leave the caches of the processor
 _RECOGNISED: Final = "every value is known"  # the reason for the code of a column that was recognised by its values
 
@@ -241,19 +240,11 @@ class MappedFile:
             rows = (_with_ids(row, self.targets) for row in rows)
         return map(Row.clear_blanks, rows) if clear_blanks else rows
 
-    async def check(
-        self,
-        *,
-        repeats: Repeats = "serial",
-        by_contact: bool = False,
-        on_unsent: OnUnsent | None = None,
-        on_progress: Callable[[int], object] | None = None,
-        on_finding: OnFinding | None = None,
-    ) -> Preflight:
+    async def check(self, found: Preflight | None = None) -> Preflight:
         r"""Read the whole file, and return the counts and the findings. Nothing is sent.
 
         A file with columns that say who must not be written to is read twice: a later row of a person may exclude an earlier one.
-        The arguments are those of `InputCheck`.
+        `found` receives them; it has the options of the check.
 
         Raises:
             InvalidRequest: The file can no longer be read.
@@ -263,18 +254,16 @@ class MappedFile:
             ```python
             Path("people.csv").write_text('E-mail\nann@company.example\n""\n')
             mapped = await ImportJob(file=open_file("people.csv")).map()
-            found = await mapped.check(on_unsent=lambda row, error: print(row.line, error))
+            found = await mapped.check(Preflight(on_unsent=lambda row, error: print(row.line, error)))
             print(found.rows, found.sent)  # -> 1 1
             ```
         """
         self.people = {}
         for _ in scan_people(self.file, self.columns, self.checks, self.people):
             await checkpoint()
-        check = InputCheck(
-            repeats=repeats, by_contact=by_contact, on_unsent=on_unsent, on_progress=on_progress, on_finding=on_finding
-        )
-        await check.add(self)
-        return check.finish()
+        found = Preflight() if found is None else found
+        await found.add(self)
+        return found.finish()
 
 
 OnUnsent: TypeAlias = Callable[[Row, OutreachError], object]
@@ -285,7 +274,7 @@ _LINE: Final = (1 << _FILE_BITS) - 1
 
 @attrs.define(kw_only=True)
 class Preflight:
-    """What the check of a file has found.
+    r"""The check of an input, and what it has found: `add` its files in order, and `finish`.
 
     Attributes:
         rows: Number of rows.
@@ -295,10 +284,24 @@ class Preflight:
         repeated: Number of rows with the e-mail and the target of an earlier row.
         findings: The findings, in groups with a count and a few examples.
         unit: What the number of a row counts, as for `File.unit`.
+        repeats: Policy for e-mails that occur more than once, as for `create_many`.
+        by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store the
+            input.
+        on_unsent: Function that receives each row that is never sent, with the reason.
+        on_progress: Function that receives the number of rows so far.
+        on_finding: Function that receives each finding, with the file, and the number and the cells of its row; no cells for a
+            repeat.
 
     Example:
         ```python
-        print(Preflight(rows=3, refused=1).sent)  # -> 2
+        check = Preflight()
+        for name in "may.csv", "june.csv":
+            Path(name).write_text("E-mail\nann@company.example\n")
+            mapped = await ImportJob(file=open_file(name)).map()
+            mapped.people = {}
+            await check.add(mapped, name=name)
+        print([group.examples[0]["message"] for group in check.finish().findings])
+        # -> ['email: same address as may.csv: line 2']
         ```
     """
 
@@ -309,8 +312,16 @@ class Preflight:
     repeated: int = 0
     findings: Groups[FindingKey] = attrs.Factory(Groups)
     unit: Literal["line", "record"] = "line"
+    repeats: Repeats = "serial"
+    by_contact: bool = False
+    on_unsent: OnUnsent | None = None
+    on_progress: Callable[[int], object] | None = None
+    on_finding: OnFinding | None = None
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
+    _files: list[MappedFile] = attrs.Factory(list)
+    _emails: RowIndex = attrs.Factory(RowIndex)
+    _recent_emails: RecentEmails = attrs.Factory(RecentEmails)
 
     @property
     def sent(self) -> int:
@@ -344,83 +355,6 @@ class Preflight:
     def _place(self, number: int) -> str:
         return f"{self._names[number >> _FILE_BITS]}{self.unit} {number & _LINE}"
 
-
-class EmailIndex:
-    """Finds rows with the same e-mail and target. These are stored as a hash of eight bytes."""
-
-    # In a million rows, the probability of a collision is one in thirty million. It only causes a finding that is wrong.
-    def __init__(self) -> None:
-        self._keys = [array("q") for _ in range(_BUCKET_COUNT)]
-        self._lines = [array("Q") for _ in range(_BUCKET_COUNT)]
-
-    def add(self, lines: Iterable[int], emails: Iterable[Hashable]) -> None:
-        all_keys, all_lines = self._keys, self._lines
-        for line, key in zip(lines, map(hash, emails), strict=True):
-            bucket = key % _BUCKET_COUNT
-            all_keys[bucket].append(key)
-            all_lines[bucket].append(line)
-
-    def count(self) -> int:
-        return sum(len(keys) - len(set(keys)) for keys in self._keys)
-
-    def repeats(self) -> Iterator[tuple[int, int]]:
-        """Yield the lines whose e-mail occurs in an earlier line, each with the first line that has it."""
-        found = [(array("Q"), array("Q")) for _ in self._keys]
-        for keys, lines, (repeated, earlier) in zip(self._keys, self._lines, found, strict=True):
-            first: dict[int, int] = {}
-            for key, line in zip(keys, lines, strict=True):
-                if (at := first.setdefault(key, line)) != line:
-                    repeated.append(line)
-                    earlier.append(at)
-        return merge(*(zip(*pair, strict=True) for pair in found))
-
-
-class InputCheck:
-    r"""The check of an input: `add` its files in order, and `finish`. Most rows need no `Row`.
-
-    Args:
-        repeats: Policy for e-mails that occur more than once, as for `create_many`.
-        by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store the
-            input.
-        on_unsent: Function that receives each row that is never sent, with the reason.
-        on_progress: Function that receives the number of rows so far.
-        on_finding: Function that receives each finding, with the file, and the number and the cells of its row; no cells for a
-            repeat.
-
-    Attributes:
-        found: What has been found so far.
-
-    Example:
-        ```python
-        check = InputCheck()
-        for name in "may.csv", "june.csv":
-            Path(name).write_text("E-mail\nann@company.example\n")
-            mapped = await ImportJob(file=open_file(name)).map()
-            mapped.people = {}
-            await check.add(mapped, name=name)
-        print([group.examples[0]["message"] for group in check.finish().findings])
-        # -> ['email: same address as may.csv: line 2']
-        ```
-    """
-
-    def __init__(
-        self,
-        *,
-        repeats: Repeats = "serial",
-        by_contact: bool = False,
-        on_unsent: OnUnsent | None = None,
-        on_progress: Callable[[int], object] | None = None,
-        on_finding: OnFinding | None = None,
-    ) -> None:
-        self.found = Preflight()
-        self._on_unsent, self._on_progress, self._on_finding = on_unsent, on_progress, on_finding
-        self._lines, self._names = self.found._lines, self.found._names  # noqa: SLF001 - of this module
-        self._files: list[MappedFile] = []
-        self._repeats = repeats
-        self._recent_emails = RecentEmails() if repeats == "error" else None
-        self._emails = EmailIndex()
-        self._key = str if repeats in WHOLE_INPUT and not by_contact else contact_key
-
     async def add(
         self, file: MappedFile, *, name: str | None = None, chosen: Sequence[int] = b"", distinct: bool = False
     ) -> None:
@@ -441,36 +375,33 @@ class InputCheck:
             Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
             mapped = await ImportJob(file=open_file("people.csv")).map()
             mapped.people = {}
-            check = InputCheck()
+            check = Preflight()
             await check.add(mapped, chosen=[1, 0])
             print(check.finish().rows)  # -> 1
             ```
         """
-        self.found.unit = file.file.unit
+        self.unit = file.file.unit
         self._files.append(file)
         self._names.append(f"{name}: " if name else "")
-        self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
-        self._email_at = file.columns.sources["email"][0]
-        self._stores_emails, start = not distinct, 0
+        reader, start = RowReader(file.columns, file.checks, file.people, finds_all=True), 0
         for block in read_blocks(file.file, file.columns, _BLOCK_SIZE):
-            if self._on_progress is not None:
-                self._on_progress(self.found.rows)
+            if self.on_progress is not None:
+                self.on_progress(self.rows)
             await checkpoint()  # the checks are CPU-bound: let other tasks run, and allow cancellation
             end = start + len(block.lines)
             part = block.choose(chosen[start:end]) if chosen else block
             start = end
-            for row, refusal in await self._check(file, part) if part.lines else ():
-                if self._on_unsent is not None:
-                    self._on_unsent(row, refusal)
+            for row, refusal in await self._check(file, reader.read(part), distinct=distinct) if part.lines else ():
+                if self.on_unsent is not None:
+                    self.on_unsent(row, refusal)
 
-    async def _check(self, file: MappedFile, block: Block) -> list[tuple[Row, OutreachError]]:
+    async def _check(self, file: MappedFile, read: ReadBlock, *, distinct: bool) -> list[tuple[Row, OutreachError]]:
         """Check the next records, and return each row that is never sent, with the reason."""
-        found, count, targets_of_file = self.found, len(block.lines), file.targets
+        block, count, targets_of_file = read.block, len(read.block.lines), file.targets
         base = (len(self._files) - 1) << _FILE_BITS
         numbers = [base + line for line in block.lines] if base else block.lines
-        if self._repeats != "serial":
+        if self.repeats != "serial":
             self._lines.extend(numbers)
-        read = self._reader.read(block)
         refusals = {at: InvalidRequest(row.fault) for at, row in read.odd.items() if row.fault is not None}
         excluded = {at for at, row in read.odd.items() if row.excluded is not None}
         targets: dict[int, Target] = {}
@@ -487,27 +418,28 @@ class InputCheck:
             for finding in findings[at]:
                 self._add(finding, numbers[at])
         self._note_all(block, numbers, findings, refusals)
-        emails = {at: cells[self._email_at] for at, cells in enumerate(block.cells) if len(cells) > self._email_at}
+        email_at = file.columns.sources["email"][0]
+        emails = {at: cells[email_at] for at, cells in enumerate(block.cells) if len(cells) > email_at}
         emails |= {at: row.email for at, row in read.odd.items()}
         for at in excluded | refusals.keys():
             emails.pop(at, None)
-        if self._stores_emails:
+        if not distinct:
             refusals |= self._find_repeats(emails, targets, numbers, targets_of_file.default)
-        found.rows += count
-        found.refused += len(refusals)
-        found.excluded += len(excluded)
+        self.rows += count
+        self.refused += len(refusals)
+        self.excluded += len(excluded)
         unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}}
         return [(read.row(at), unsent[at]) for at in sorted(unsent)]
 
     def _add(self, finding: RowFinding, number: int) -> None:
         name = self._names[number >> _FILE_BITS].removesuffix(": ")
         place = {"file": name} if name else {}
-        example = {**place, self.found.unit: number & _LINE, "message": finding.message}
-        self.found.findings.add(FindingKey(*finding[:4]), finding.message, number, lambda: example)
+        example = {**place, self.unit: number & _LINE, "message": finding.message}
+        self.findings.add(FindingKey(*finding[:4]), finding.message, number, lambda: example)
 
     def _note(self, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
-        if self._on_finding is not None:
-            self._on_finding(self._files[number >> _FILE_BITS], number & _LINE, finding, cells)
+        if self.on_finding is not None:
+            self.on_finding(self._files[number >> _FILE_BITS], number & _LINE, finding, cells)
 
     def _note_all(
         self,
@@ -517,7 +449,7 @@ class InputCheck:
         refusals: Mapping[int, InvalidRequest],
     ) -> None:
         """Note every finding of a block, and the faults of rows that no check has found."""
-        if self._on_finding is None:
+        if self.on_finding is None:
             return
         for at in sorted({*findings, *refusals}):
             noted = [*findings.get(at, ())]
@@ -530,17 +462,18 @@ class InputCheck:
         self, emails: Mapping[int, str], targets: Mapping[int, Target], numbers: Sequence[int], default: Target
     ) -> dict[int, InvalidRequest]:
         """Store the e-mails of rows to send. Return the refusals of repeats."""
-        found = self.found
         # The service detects duplicates by e-mail, probably regardless of case. Without a ledger, a row supersedes only identical
         # e-mails.
-        keys: Iterable[Hashable] = map(self._key, emails.values())
-        self._emails.add([numbers[at] for at in emails], zip(keys, targets.values(), strict=True) if targets else keys)
-        if self._recent_emails is None:
+        key = str if self.repeats in WHOLE_INPUT and not self.by_contact else contact_key
+        keys: Iterable[Hashable] = map(key, emails.values())
+        keys = zip(keys, targets.values(), strict=True) if targets else keys
+        self._emails.add(zip(map(hash, keys), map(numbers.__getitem__, emails), strict=True))
+        if self.repeats != "error":
             return {}
         find = self._recent_emails.find_earlier
-        earlier = {at: find(found.rows + at, email, targets.get(at, default)) for at, email in sorted(emails.items())}
+        earlier = {at: find(self.rows + at, email, targets.get(at, default)) for at, email in sorted(emails.items())}
         return {
-            at: InvalidRequest(rejection_message(found._place(self._lines[index])))  # noqa: SLF001 - of this module
+            at: InvalidRequest(rejection_message(self._place(self._lines[index])))
             for at, index in earlier.items()
             if index is not None
         }
@@ -550,24 +483,23 @@ class InputCheck:
 
         Example:
             ```python
-            print(InputCheck().finish().rows)  # -> 0
+            print(Preflight().finish().rows)  # -> 0
             ```
         """
-        found, count = self.found, self._emails.count()
-        found.repeated = count
+        self.repeated = count = self._emails.count()
         reports = any(file.checks.levels["repeat"] != "off" for file in self._files)
-        if count and reports and self._repeats != "error":
-            noted = count if self._on_finding is not None else min(count, MAX_EXAMPLES)
-            for number, earlier in islice(self._emails.repeats(), noted):
-                message = rejection_message(found._place(earlier), remedy=False)  # noqa: SLF001 - of this module
+        if count and reports and self.repeats != "error":
+            noted = count if self.on_finding is not None else min(count, MAX_EXAMPLES)
+            for number, earlier in islice(self._emails.ordered_repeats(), noted):
+                message = rejection_message(self._place(earlier), remedy=False)
                 finding = RowFinding("repeat", "warn", "email", "same address as an earlier row", message)
                 self._add(finding, number)
                 self._note(number, finding, ())
             if count > noted:
-                found.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
-        if self._repeats in WHOLE_INPUT:
-            found.superseded = count
-        return found
+                self.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
+        if self.repeats in WHOLE_INPUT:
+            self.superseded = count
+        return self
 
 
 def _named_target(row: Row) -> Target:

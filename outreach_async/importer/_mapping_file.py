@@ -6,7 +6,6 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,25 +15,10 @@ from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._known_exports import clean_name
 
 IGNORE: Final = "ignore"
-"""The code that ignores a column. An empty code has the same meaning.
-
-Example:
-    ```python
-    print(map_columns(["E-mail", "Notes"], {"Notes": IGNORE}).codes)  # -> ('email', None)
-    ```
-"""
+"""The code that ignores a column. An empty code has the same meaning."""
 
 CODE: Final = "CODE"
-"""The placeholder in a proposed option for which no field is known. It is not a code, so an option with it is refused.
-
-Example:
-    ```python
-    try:
-        map_columns(["E-mail", "Qqq"])
-    except UnmappedColumns as error:
-        print(error.columns[0].proposals[0] == CODE)  # -> True
-    ```
-"""
+"""The placeholder in a proposed option for which no field is known. It is not a code, so an option with it is refused."""
 
 _TABLE: Final = "columns"
 _MAX_SIZE: Final = 1 << 24
@@ -53,8 +37,11 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         print(read_mapping("mapping.toml"))  # -> {'Firm': 'company_name'}
         ```
     """
+    path = Path(path)
     try:
-        document: dict[str, Any] = parse_toml(Path(path).read_text(encoding="utf-8"))
+        if path.stat().st_size > _MAX_SIZE:
+            raise InvalidRequest(f"mapping: {path} has more than {_MAX_SIZE:,} bytes; {_EXAMPLE}")
+        document: dict[str, Any] = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidRequest(f"mapping: {path}: {error.strerror or error}; pass a readable file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -67,20 +54,6 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         if not isinstance(code, str):
             raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes, got {code!r}; {_EXAMPLE}")
     return {clean_name(column): code.strip() for column, code in columns.items()}
-
-
-def is_mapping(path: Path) -> bool:
-    r"""Return whether a file is a readable mapping file of at most 16 MiB.
-
-    Example:
-        ```python
-        Path("mapping.toml").write_text('[columns]\n"Firm" = "company_name"\n')
-        print(is_mapping(Path("mapping.toml")))  # -> True
-        ```
-    """
-    with suppress(InvalidRequest):
-        return path.stat().st_size <= _MAX_SIZE and read_mapping(path) is not None
-    return False
 
 
 def clean_names(mapping: Mapping[str, str]) -> dict[str, str]:

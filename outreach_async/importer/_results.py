@@ -1,22 +1,27 @@
-"""What became of each row of an import, and files with it: results, and what the checks have found."""
+"""What became of each row of an import, and files with it: results, rejects that users can correct, and findings of checks."""
 
 from __future__ import annotations
 
+import csv
+import io
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from io import TextIOWrapper
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import attrs
 
-from outreach_async import Outcome
+from outreach_async import Outcome, store
 from outreach_async._plumbing import (
+    atomic_file,
+    escape_formula,
     fails_only_its_rows,
-    is_url,
     mask_keys,
     open_table,
     read_value,
@@ -27,23 +32,19 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
+from outreach_async.importer._groups import find_field
 from outreach_async.importer._job import MappedFile
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import IGNORE
-from outreach_async.importer._rejects import Reject, is_reject, reject
-from outreach_async.importer._rows import Row, RowFinding, text_of
-from outreach_async.importer._table import File, read_records
+from outreach_async.importer._rows import Record, Row, RowFinding, join_cells, text_of
+from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
+from outreach_async.models import FAILED_OUTCOMES
 
 _OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "certain", "possible", "attempts", "id", "error", "remedy")
-RESULT_COLUMNS: Final = ("file", "line", "record", "email", *_OUTCOME_COLUMNS)
-"""The columns of a results file. A row from standard input with a journal has a record number instead of a file and a line.
-
-Example:
-    ```python
-    print(RESULT_COLUMNS[:4])  # -> ('file', 'line', 'record', 'email')
-    ```
-"""
-_FINDING_COLUMNS: Final = ("file", "line", "record", "check", "level", "field", "column", "value", "message")
+_PLACE_COLUMNS: Final = ("file", "line", "record")
+_RESULT_COLUMNS: Final = (*_PLACE_COLUMNS, "email", *_OUTCOME_COLUMNS)
+_FINDING_COLUMNS: Final = (*_PLACE_COLUMNS, "check", "level", "field", "column", "value", "message")
+_HEAD_SIZE: Final = 1 << 16  # of a file from which its kind is recognised
 _REMEDIES: Final[Mapping[Outcome, str]] = {
     Outcome.REJECTED: "correct the row, and import it again",
     Outcome.NOT_APPLIED: "import the row again",
@@ -51,38 +52,21 @@ _REMEDIES: Final[Mapping[Outcome, str]] = {
 }
 _UNKNOWN_TARGET: Final = "check the workspace and the campaign of the row, and import it again"
 
+FindPlace: TypeAlias = Callable[[int], str | None]
+"""A function that takes the index of a row, and returns where the row is, such as `line 7`; `None` if that is unknown."""
 
-@attrs.frozen
-class PlacedRow:
-    """A row of a file, and where it is.
 
-    Attributes:
-        number: Its line or, with the unit `record`, its position, from 1.
-        cells: Its cells, as in the file.
-        headers: The names of the columns.
-        email_at: The indexes of the columns of e-mails, the preferred one first.
-        text: The row as in the file, if its cells do not show it.
-        file: Path or URL of the file.
-        unit: What the number counts.
+def is_reject(outcome: ContactOutcome) -> bool:
+    """Return whether a row is `rejected`, `not_applied` or `unknown`, but not because another row superseded it.
 
     Example:
         ```python
-        print(PlacedRow(2, ["ann@company.example"], ("E-mail",), (0,)).place)  # -> line 2
+        async with client.contacts.create_many([{"email": ""}, {"email": "bo@acme.example"}]) as outcomes:
+            print(sorted([(outcome.index, is_reject(outcome)) async for outcome in outcomes]))  # -> [(0, True), (1, False)]
         ```
     """
-
-    number: int
-    cells: Sequence[str] = ()
-    headers: tuple[str, ...] = ()
-    email_at: Sequence[int] = ()
-    text: str = ""
-    file: str | None = None
-    unit: str = "line"
-
-    @property
-    def place(self) -> str:
-        """Where the row is, in words."""
-        return f"{self.unit} {self.number}"
+    is_superseded = outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
+    return outcome.status in FAILED_OUTCOMES and not is_superseded
 
 
 @attrs.frozen
@@ -91,45 +75,62 @@ class RowOutcome:
 
     Attributes:
         outcome: The outcome.
-        row: The row.
+        number: The line of the row or, with the unit `record`, its position, from 1.
         message: The error; of a repeat, with the place of the earlier row. Empty if there is none.
+        cells: The cells of the row, as in its file.
+        headers: The names of the columns.
+        text: The row as in the file, if its cells do not show it, or if it is a repeat.
+        file: Path or URL of the file; `None` if it is unknown, or a stream.
+        unit: What the number counts.
 
     Example:
         ```python
         report = await client.contacts.create_many([{"email": ""}], journal="run.db")
-        (found,) = locate_outcomes(Journal("run.db").outcomes())
-        print(found.row.place, found.row.unit, found.message.partition(";")[0])
+        (found,) = results_of(None, Journal("run.db").outcomes())
+        print(found.place, found.unit, found.message.partition(";")[0])
         # -> record 1 record email: expected an address, got a blank string
         ```
     """
 
     outcome: ContactOutcome
-    row: PlacedRow
+    number: int
     message: str
+    cells: Sequence[str] = ()
+    headers: tuple[str, ...] = ()
+    text: str = ""
+    file: str | None = None
+    unit: str = "line"
+    _email_at: Sequence[int] = ()
 
     @classmethod
-    def of(cls, file: File, outcome: ContactOutcome) -> RowOutcome:
-        r"""Return an outcome whose contact is a `Row` of a file.
+    def of(cls, file: File, outcome: ContactOutcome, find_place: FindPlace = lambda _index: None) -> RowOutcome:
+        r"""Return an outcome whose contact is a `Row` of a file. `find_place` tells where the row with an index is, as `line 7`.
 
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             file = open_file("people.csv")
             async with client.contacts.create_many(file.rows(map_columns(file.headers))) as outcomes:
-                print([RowOutcome.of(file, outcome).row.place async for outcome in outcomes])  # -> ['line 2']
+                print([RowOutcome.of(file, outcome).place async for outcome in outcomes])  # -> ['line 2']
             ```
         """
-        row, path = cast("Row", outcome.contact), str(file.path) if file.path else None
-        placed = PlacedRow(row.line, row.cells, file.headers, (), row.text, path, file.unit)
-        return cls(outcome, placed, str(outcome.error or ""))
+        row: Any = outcome.contact
+        return _locate(outcome, file, row, find_place)
+
+    @property
+    def place(self) -> str:
+        """Where the row is, in words."""
+        return f"{self.unit} {self.number}"
 
     @property
     def email(self) -> str:
         """The e-mail of the row; empty if there is none."""
-        if isinstance(self.outcome.contact, Row) or not self.row.email_at:
-            return find_email(self.outcome)
-        cells = self.row.cells
-        return next(filter(None, (_read_email(cells[at]) for at in self.row.email_at if at < len(cells))), "")
+        contact = self.outcome.contact
+        if isinstance(contact, Row):
+            return contact.email.strip()
+        if self._email_at:
+            return next(filter(None, (_read_email(self.cells[at]) for at in self._email_at if at < len(self.cells))), "")
+        return str(contact.get("email", "")).strip() if isinstance(contact, Mapping) else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the columns of a results file, with a remedy if the row failed.
@@ -137,7 +138,7 @@ class RowOutcome:
         Example:
             ```python
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            print([found.to_dict()["status"] for found in locate_outcomes(Journal("run.db").outcomes())])  # -> ['added']
+            print([found.to_dict()["status"] for found in results_of(None, Journal("run.db").outcomes())])  # -> ['added']
             ```
         """
         outcome, error, remedy = self.outcome, self.message, None
@@ -148,29 +149,29 @@ class RowOutcome:
             elif outcome.error is not None and fails_only_its_rows(outcome.error):
                 remedy = _UNKNOWN_TARGET
         certainty = (outcome.status.value, outcome.certain, sorted(outcome.possible), outcome.attempts)
-        place = {"file": self.row.file} if self.row.file else {}
+        place = {"file": self.file} if self.file else {}
         values = (*outcome.target, *certainty, outcome.id, error or None, remedy)
         described = dict(zip(_OUTCOME_COLUMNS, values, strict=True))
-        return {**place, self.row.unit: self.row.number, "email": self.email, **described}
-
-    def reject(self) -> Reject:
-        """Return the row as `RejectsFile.add` takes it.
-
-        Example:
-            ```python
-            await client.contacts.create_many([{"email": ""}], journal="run.db")
-            print([found.reject().field for found in locate_outcomes(Journal("run.db").outcomes())])  # -> ['email']
-            ```
-        """
-        made = reject(self.row.number, self.row.cells, self.outcome, text=self.row.text)
-        return attrs.evolve(made, message=self.message)
+        return {**place, self.unit: self.number, "email": self.email, **described}
 
 
-def find_email(outcome: ContactOutcome) -> str:
-    row = outcome.contact
-    if isinstance(row, Row):
-        return row.email.strip()
-    return str(row.get("email", "")).strip() if isinstance(row, Mapping) else ""
+def _locate(
+    outcome: ContactOutcome, file: File, row: Row | Record, find_place: FindPlace, email_at: Sequence[int] = ()
+) -> RowOutcome:
+    # Alone in a rejects file, a repeat would replace the values of the row that counts, so it has its text there.
+    text = row.text or (join_cells(row.cells) if outcome.repeats is not None else "")
+    message = describe_error(outcome, find_place)
+    return RowOutcome(outcome, row.line, message, row.cells, file.headers, text, file.location, file.unit, email_at)
+
+
+def describe_error(outcome: ContactOutcome, find_place: FindPlace) -> str:
+    """Return the error of a row; of a repeat, with the place of the earlier row."""
+    place = find_place(outcome.repeats) if outcome.repeats is not None and is_reject(outcome) else None
+    return str(outcome.error or "") if place is None else rejection_message(place)
+
+
+def _name_record(index: int) -> str:
+    return f"record {index + 1}"
 
 
 def _read_email(cell: str) -> str:
@@ -178,99 +179,233 @@ def _read_email(cell: str) -> str:
     return "" if any(change.damaged for change in changes) else value.strip()
 
 
-def locate_outcomes(outcomes: Iterable[ContactOutcome], rows: Iterable[PlacedRow] | None = None) -> Iterator[RowOutcome]:
-    """Yield outcomes, ordered by index, each with its row; without `rows`, with the position of its row.
+def results_of(
+    rows: File | Iterable[tuple[MappedFile, Row]] | None,
+    outcomes: Iterable[ContactOutcome],
+    mapping: Mapping[str, str] | None = None,
+) -> Iterator[RowOutcome]:
+    r"""Yield outcomes, in the order of their index, each with its row, for `ResultsFile` and `RejectsFile`.
+
+    The failed rows are those of `filter(is_reject, outcomes)`.
+
+    Args:
+        rows: The file; or all rows of the input in order, each with its file; `None` if the input is unknown, such as that of a
+            run whose journal stores it.
+        outcomes: The outcomes.
+        mapping: The mapping of the journal's report, which says in which columns of a file the e-mails are. A damaged value in a
+            column that it ignores is no reason for a row to be rejected again.
+
+    Raises:
+        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
+        JournalError: The journal cannot be read.
 
     Example:
         ```python
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db", spool=True)
-        print([found.email for found in locate_outcomes(Journal("run.db").outcomes())])  # -> ['ann@company.example']
+        Path("people.csv").write_text('E-mail,City\nann@company.example,\n" ",Lyon\n')
+        file = open_file("people.csv")
+        await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
+        outcomes = Journal("run.db").outcomes()
+        print([(found.number, found.outcome.status.value) for found in results_of(file, outcomes)])
+        # -> [(2, 'added'), (3, 'rejected')]
         ```
     """
     if rows is None:
         for outcome in outcomes:
-            placed = PlacedRow(outcome.index + 1, unit="record")
-            yield RowOutcome(outcome, placed, _message_of(outcome, lambda index: f"record {index + 1}"))
+            yield RowOutcome(outcome, outcome.index + 1, describe_error(outcome, _name_record), unit="record")
         return
-    numbers, files, left = array("Q"), list[tuple[int, PlacedRow]](), iter(rows)
+    located = (
+        _read_rows(rows, mapping or {})
+        if isinstance(rows, File)
+        else ((mapped.file, row, mapped.columns.sources["email"]) for mapped, row in rows)
+    )
+    numbers, files = array("Q"), list[tuple[int, File]]()
 
     def name(index: int) -> str:
         _, first = files[bisect_right(files, index, key=itemgetter(0)) - 1]
-        return f"{first.file}: " * (len(files) > 1) + f"{first.unit} {numbers[index]}"
+        return f"{first.location}: " * (len(files) > 1) + f"{first.unit} {numbers[index]}"
 
     for outcome in outcomes:
         while len(numbers) <= outcome.index:
-            row = next(left)
-            if not files or files[-1][1].file != row.file:
-                files.append((len(numbers), row))
-            numbers.append(row.number)
-        yield RowOutcome(outcome, row, _message_of(outcome, name))
+            file, row, email_at = next(located)
+            if not files or files[-1][1].location != file.location:
+                files.append((len(numbers), file))
+            numbers.append(row.line)
+        yield _locate(outcome, file, row, name, email_at)
 
 
-def _message_of(outcome: ContactOutcome, name: Callable[[int], str]) -> str:
-    if outcome.repeats is not None and is_reject(outcome):
-        return rejection_message(name(outcome.repeats))
-    return str(outcome.error or "")
+def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, Row | Record, Sequence[int]]]:
+    names = [*map(clean_name, file.headers)]
+    emails = [names.index(name) for name, code in mapping.items() if code.split(" ")[0] == "email" and name in names]
+    ignored = {at for at, name in enumerate(names) if mapping.get(name) == IGNORE}
+    for record in read_records(file):
+        yield file, record._replace(text=text_of(record, len(names), ignored)), emails
 
 
-def place_rows(file: File | None, mapping: Mapping[str, str] | None) -> Iterator[PlacedRow] | None:
-    """Yield the rows of a file, given the mapping of a journal's report."""
-    if file is None:
-        return None
-    names, columns = [*map(clean_name, file.headers)], mapping or {}
-    emails = [names.index(name) for name, code in columns.items() if code.split(" ")[0] == "email" and name in names]
-    ignored = {at for at, name in enumerate(names) if columns.get(name) == IGNORE}
-    path, width = str(file.path) if file.path else None, len(names)
-    return (
-        PlacedRow(each.line, each.cells, file.headers, emails, text_of(each, width, ignored), path, file.unit)
-        for each in read_records(file)
-    )
+def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
+    """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`), for `RejectsFile`.
 
-
-def results_of(
-    file: File | None, outcomes: Iterable[ContactOutcome], mapping: Mapping[str, str] | None = None
-) -> Iterator[RowOutcome]:
-    r"""Yield the outcomes of the rows of a file, in the order of their index, each with its row, for `ResultsFile`.
-
-    Args:
-        file: The file; `None` if it is unknown, such as that of a run whose journal stores the input.
-        outcomes: The outcomes.
-        mapping: The mapping of the journal's report, which says in which columns the e-mails are.
+    The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
 
     Raises:
-        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
+        InvalidRequest: The journal does not exist.
         JournalError: The journal cannot be read.
 
     Example:
         ```python
-        Path("people.csv").write_text("E-mail\nann@company.example\n")
-        file = open_file("people.csv")
-        await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
-        print([found.to_dict()["line"] for found in results_of(file, Journal("run.db").outcomes())])  # -> [2]
+        fake.faults.script("create_contact", faults.status(422))
+        await client.contacts.create_many([{"email": "ann@company.example", "city": "Lyon"}], journal="run.db", spool=True)
+        headers, rejects = spooled_rejects(Journal("run.db"))
+        print(headers, [row.cells for row in rejects])  # -> ('email', 'city') [['ann@company.example', 'Lyon']]
         ```
     """
-    return locate_outcomes(outcomes, place_rows(file, mapping))
+    codes: dict[str, None] = {"email": None}
+    for outcome in filter(is_reject, journal.outcomes()):
+        codes |= dict.fromkeys(_string_members(outcome))
+
+    def read() -> Iterator[RowOutcome]:
+        for found in results_of(None, filter(is_reject, journal.outcomes())):
+            cells = [_string_members(found.outcome).get(code, "") for code in codes]
+            text = join_cells(cells) if found.outcome.repeats is not None else ""
+            yield attrs.evolve(found, cells=cells, text=text)
+
+    return tuple(codes), read()
 
 
-def rejects_of(file: File, outcomes: Iterable[ContactOutcome], mapping: Mapping[str, str] | None = None) -> Iterator[Reject]:
-    r"""Yield the failed rows of a file, given the outcomes of its rows in the order of their index.
+def _string_members(outcome: ContactOutcome) -> dict[str, str]:
+    members = outcome.contact if isinstance(outcome.contact, Mapping) else {}
+    return {str(code): value for code, value in members.items() if isinstance(value, str)}
 
-    With the `mapping` of a journal's report, a damaged value in a column that is ignored is no reason for a row to be rejected
-    again.
+
+class _OutputFile(ABC):
+    """A file that appears when the `with` block ends, even after an exception. Only its owner can read a new one."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.rows = 0
+        self.is_finished = True
+        self.path = Path(path)
+
+    def __enter__(self) -> Self:
+        """Create a temporary file."""
+        with ExitStack() as stack:
+            self._open(stack)
+            self._exit_stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._exit_stack.close()
+
+    @abstractmethod
+    def _open(self, stack: ExitStack) -> None: ...
+
+    @classmethod
+    def recognises(cls, path: Path) -> bool:
+        """Return whether a file looks like one of this kind, edited or not, in the format that its suffix says.
+
+        Example:
+            ```python
+            with ResultsFile(Path("results.csv")):
+                pass
+            print(ResultsFile.recognises(Path("results.csv")))  # -> True
+            ```
+        """
+        with path.open("rb") as file:
+            return cls._fits(file.read(_HEAD_SIZE).removeprefix(b"\xef\xbb\xbf"), path.suffix.lower())
+
+    @classmethod
+    @abstractmethod
+    def _fits(cls, head: bytes, suffix: str) -> bool: ...
+
+
+class RejectsFile(_OutputFile):
+    r"""A CSV file of failed rows, in UTF-8. The file appears when the `with` block ends, even after an exception.
+
+    Only its owner can read a new file; an existing file keeps its permissions. Cells that a spreadsheet would run as a formula
+    start with an apostrophe, and control characters other than newline and tab are escaped. An import reverses both changes.
+
+    Args:
+        path: Path of the file.
+        headers: Column names of the input.
+
+    Attributes:
+        path: Path of the file.
+        rows: Number of rows written.
+        is_finished: Whether the rows are those of a finished run, true by default. Otherwise the file is written beside that at
+            `path`, and does not replace it: for `rejects.csv`, its name is `rejects.partial.csv`.
 
     Raises:
-        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
-        JournalError: The journal cannot be read.
+        OSError: The file cannot be written; raised on entering or leaving the `with` block.
 
     Example:
         ```python
         Path("people.csv").write_text('E-mail,City\n" ",Lyon\n')
         file = open_file("people.csv")
-        await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
-        print([(row.line, row.field) for row in rejects_of(file, Journal("run.db").outcomes())])  # -> [(2, 'email')]
+        with RejectsFile("rejects.csv", file.headers) as rejects:
+            async with client.contacts.create_many(file.rows(map_columns(file.headers))) as outcomes:
+                async for outcome in outcomes:
+                    if is_reject(outcome):
+                        rejects.add(RowOutcome.of(file, outcome))
+        print(rejects.rows)  # -> 1
         ```
     """
-    return (found.reject() for found in results_of(file, filter(is_reject, outcomes), mapping))
+
+    def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
+        super().__init__(path)
+        self._headers = headers
+
+    def _open(self, stack: ExitStack) -> None:
+        draft = stack.enter_context(atomic_file(self.path, private=True, is_finished=lambda: self.is_finished))
+        # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
+        self._text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
+        stack.callback(self._text.detach)  # writes what is buffered, and leaves the file open
+        self.replace(())
+
+    @classmethod
+    def _fits(cls, head: bytes, suffix: str) -> bool:  # noqa: ARG003 - it is CSV in any case
+        text = head.decode(errors="replace")
+        return count_reason_columns(next(csv.reader(io.StringIO(text, newline="")), ())) > 0
+
+    def replace(self, found: Iterable[RowOutcome]) -> None:
+        """Write these rows instead of those that were written so far.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": ""}], journal="run.db", spool=True)
+            with RejectsFile("rejects.csv", ["email"]) as rejects:
+                rejects.replace(spooled_rejects(Journal("run.db"))[1])
+            print(rejects.rows)  # -> 1
+            ```
+        """
+        self._text.seek(0)
+        self._text.truncate()
+        self.rows = 0
+        self._writer = csv.writer(self._text)
+        self._writer.writerow([*map(escape_formula, self._headers), *REASONS])
+        for each in found:
+            self.add(each)
+
+    def add(self, found: RowOutcome) -> None:
+        """Write a failed row to the file.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": ""}], journal="run.db")
+            with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
+                rejects.add(next(results_of(None, Journal("run.db").outcomes())))
+            print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message,_text
+            ```
+        """
+        width, message = len(self._headers), found.message
+        text = found.text or text_of(Record(found.number, tuple(found.cells)), width)
+        if text and "_text" not in message:
+            message += "; when the cells are right, clear _text"
+        reasons = (str(found.number), found.outcome.status.value, find_field(found.outcome), message, text)
+        self._writer.writerow(map(escape_formula, (*fit_cells(found.cells, width), *reasons)))
+        self.rows += 1
+
+
+def fit_cells(cells: Sequence[str], width: int) -> list[str]:
+    """Return the first cells of a row, as many as there are columns. `text_of` returns all cells of a row that does not fit."""
+    return [*cells[:width], *[""] * (width - len(cells))]
 
 
 _ALL: Final = "all"
@@ -294,7 +429,7 @@ class _KeptColumns:
                 near = similar_names(name, known, _MIN_SIMILARITY, text=" (similar: {})")
                 raise InvalidRequest(f"keep: the file has no column {show_name(name)}{near}; use a name from its header")
             names |= known if name == _ALL else {name: None}
-        results = {*map(str.casefold, RESULT_COLUMNS)}
+        results = {*map(str.casefold, _RESULT_COLUMNS)}
         used = results | {*map(str.casefold, names)}
         self.names: dict[str, str] = {}
         for name in names:
@@ -322,45 +457,26 @@ def _name_columns(headers: Sequence[str]) -> list[str]:
     return [header.strip() or f"column {at}" for at, header in enumerate(headers, 1)]
 
 
-class _TableFile:
-    """A CSV, JSON Lines or Parquet file, as the suffix of its name says. It is completed also if the `with` block raises."""
+class _TableFile(_OutputFile):
+    """A CSV, JSON Lines or Parquet file, as the suffix of its name says."""
 
     columns: ClassVar[tuple[str, ...]]
 
     def __init__(self, path: Path, more: Iterable[str] = ()) -> None:
-        self.rows = 0
-        self.is_finished = True
-        self.path = path
+        super().__init__(path)
         self._columns = (*self.columns, *more)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._write = stack.enter_context(open_table(self.path, self._columns, lambda: self.is_finished))
-            self._exit_stack = stack.pop_all()
-        return self
+    def _open(self, stack: ExitStack) -> None:
+        self._write = stack.enter_context(open_table(self.path, self._columns, lambda: self.is_finished))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._exit_stack.close()
+    @classmethod
+    def _fits(cls, head: bytes, suffix: str) -> bool:
+        begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
+        return head.startswith(begins.get(suffix, ",".join(cls.columns).encode()))
 
     def _add(self, values: Mapping[str, Any]) -> None:
         self._write(values)
         self.rows += 1
-
-    @classmethod
-    def recognises(cls, path: Path) -> bool:
-        """Return whether a file looks like one of this kind, in the format that its suffix says.
-
-        Example:
-            ```python
-            with ResultsFile(Path("results.csv")):
-                pass
-            print(ResultsFile.recognises(Path("results.csv")))  # -> True
-            ```
-        """
-        begins = {".jsonl": b'{"file": ', ".parquet": b"PAR1"}
-        begin = begins.get(path.suffix.lower(), ",".join(cls.columns).encode())
-        with path.open("rb") as file:
-            return file.read(len(begin) + 3).removeprefix(b"\xef\xbb\xbf").startswith(begin)
 
 
 class ResultsFile(_TableFile):
@@ -376,6 +492,8 @@ class ResultsFile(_TableFile):
 
     Attributes:
         path: Path of the file.
+        columns: Names of the columns, but for those that are kept. A row from standard input with a journal has a record number
+            instead of a file and a line.
         rows: Number of rows written.
         is_finished: Whether the rows are those of a finished run, true by default. Otherwise the file is written beside that at
             `path`, and does not replace it: for `results.csv`, its name is `results.partial.csv`.
@@ -388,13 +506,13 @@ class ResultsFile(_TableFile):
         ```python
         await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
         with ResultsFile(Path("results.csv")) as results:
-            for found in locate_outcomes(Journal("run.db").outcomes()):
+            for found in results_of(None, Journal("run.db").outcomes()):
                 results.add(found)
         print(results.rows, ResultsFile.recognises(Path("results.csv")))  # -> 1 True
         ```
     """
 
-    columns = RESULT_COLUMNS
+    columns = _RESULT_COLUMNS
 
     def __init__(self, path: Path, keep: Iterable[str] = (), headers: Iterable[Sequence[str]] = ()) -> None:
         self._kept = _KeptColumns(keep, headers)
@@ -407,11 +525,11 @@ class ResultsFile(_TableFile):
             ```python
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
             with ResultsFile(Path("results.jsonl")) as results:
-                results.add(next(locate_outcomes(Journal("run.db").outcomes())))
+                results.add(next(results_of(None, Journal("run.db").outcomes())))
             print(results.rows)  # -> 1
             ```
         """
-        self._add({**found.to_dict(), **self._kept.pick(found.row.headers, found.row.cells)})
+        self._add({**found.to_dict(), **self._kept.pick(found.headers, found.cells)})
 
 
 class FindingsFile(_TableFile):
@@ -434,7 +552,7 @@ class FindingsFile(_TableFile):
         Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
         mapped = await ImportJob(file=open_file("people.csv")).map()
         with FindingsFile(Path("findings.csv")) as findings:
-            await mapped.check(on_finding=findings.add)
+            await mapped.check(Preflight(on_finding=findings.add))
         print(findings.rows)  # -> 1
         ```
     """
@@ -454,7 +572,7 @@ class FindingsFile(_TableFile):
             ```
         """
         file = checked.file
-        place = {"file": str(file.path or file.name)} if file.path or is_url(file.name) else {}
+        place = {"file": file.location} if file.location else {}
         column, value = _find_cell(checked.columns, finding.code, cells)
         found = {file.unit: number, "check": finding.check, "level": finding.level, "field": finding.code}
         texts = {"column": column, "value": mask_keys(value), "message": mask_keys(finding.message)}

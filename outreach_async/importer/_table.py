@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeVar
 
 import attrs
 
-from outreach_async._plumbing import contact_key, unescape_formula
+from outreach_async._plumbing import contact_key, is_url, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
@@ -78,6 +78,11 @@ class File(ABC):
     def name(self) -> str:
         """Name of the file, as messages show it."""
         return self.source.name
+
+    @property
+    def location(self) -> str | None:
+        """Path or URL of the file; `None` for a stream."""
+        return str(self.path) if self.path else self.name if is_url(self.name) else None
 
     @property
     def rejects(self) -> bool:

@@ -19,7 +19,7 @@ from outreach_async.audit.reports import Task, format_time, summarize
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CODE, CheckPolicy, UnmappedColumns, columns_for, open_file
+from outreach_async.importer import CheckPolicy, UnmappedColumns, columns_for, open_file
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
 
@@ -180,7 +180,7 @@ class ReadTools:
             raise InvalidRequest(
                 f"columns: expected known columns, got {len(error.columns):,} unknown or ambiguous{named and f' ({named})'}; "
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
-                f"replace {CODE}, or pass 'ignore' if the column is not needed"
+                f"replace CODE, or pass 'ignore' if the column is not needed"
             ) from None
         policy, results = CheckPolicy.of(), list[dict[str, Any]]()
         for row, findings in file.check(mapped, checks=policy):

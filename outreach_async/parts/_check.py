@@ -8,7 +8,7 @@ from typing import TypeAlias
 from outreach_async import Outcome
 from outreach_async._plumbing import unsent_outcome
 from outreach_async.errors import Excluded, OutreachError
-from outreach_async.importer import CheckPolicy, InputCheck, MappedFile, Preflight, Row, RowFinding, RowOutcome
+from outreach_async.importer import CheckPolicy, MappedFile, Preflight, Row, RowFinding, RowOutcome
 from outreach_async.models import Campaign
 from outreach_async.parts._planning import ImportPlan, choose_rows, create_targets, find_people, open_piece
 from outreach_async.parts._stored_files import require_version
@@ -36,7 +36,7 @@ async def check(
             rejected.
         on_unsent: Function that receives each row that is never sent, with its file.
         on_progress: Function that receives the number of rows so far.
-        on_finding: Function that receives each finding, as for `InputCheck`; `FindingsFile.add` is one.
+        on_finding: Function that receives each finding, as for `Preflight`; `FindingsFile.add` is one.
 
     Raises:
         InvalidRequest: A file has changed since the import was planned, or cannot be read.
@@ -57,12 +57,9 @@ async def check(
     def tell(row: Row, error: OutreachError) -> None:
         if on_unsent is not None:
             status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
-            on_unsent(
-                file,
-                RowOutcome(unsent_outcome(0, row, status, error), planned.place(row, file.columns.sources["email"]), str(error)),
-            )
+            on_unsent(file, RowOutcome.of(file.file, unsent_outcome(0, row, status, error)))
 
-    checked = InputCheck(repeats=options.repeats, on_unsent=tell, on_progress=on_progress, on_finding=on_finding)
+    checked = Preflight(repeats=options.repeats, on_unsent=tell, on_progress=on_progress, on_finding=on_finding)
     for part in made.parts:
         people = find_people(part)
         for piece in part.pieces:

@@ -23,7 +23,7 @@ from outreach_async._plumbing import (
     translate_errors,
 )
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import Reject, RowOutcome
+from outreach_async.importer import RowOutcome
 from outreach_async.parts._planning import Part, PlannedFile
 from outreach_async.store.journal import Identity, Journal, ObjectJournal, journal_at
 
@@ -146,7 +146,7 @@ class RejectsTable:
         self._columns = [*columns]
         self.headers = (*columns.values(), _FILE_COLUMN)
 
-    def reject(self, found: RowOutcome) -> Reject:
+    def reject(self, found: RowOutcome) -> RowOutcome:
         r"""Return a failed row as `RejectsFile.add` takes it.
 
         Example:
@@ -155,14 +155,12 @@ class RejectsTable:
             made = plan(["people.csv"])
             await client.contacts.create_many([{"email": ""}], journal="run.db")
             (found,) = made.parts[0].locate(Journal("run.db").outcomes())
-            print(RejectsTable(made.files).reject(found).field)  # -> email
+            print(RejectsTable(made.files).reject(found).cells[:2])  # -> ['', 'Lyon']
             ```
         """
-        location = str(found.row.file)
-        cells = dict(
-            zip(self._places[location], found.row.cells, strict=False)
-        )  # a row may have more or fewer cells than columns
-        return attrs.evolve(found.reject(), cells=[*(cells.get(column, "") for column in self._columns), location])
+        location = str(found.file)
+        cells = dict(zip(self._places[location], found.cells, strict=False))  # a row may have more or fewer cells than columns
+        return attrs.evolve(found, cells=[*(cells.get(column, "") for column in self._columns), location], headers=self.headers)
 
 
 _Column: TypeAlias = tuple[str, int]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import zlib
-from array import array
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final, Literal, TypeVar, cast, get_args
 
@@ -22,6 +22,7 @@ import msgspec
 
 from outreach_async import DuplicatePolicy, Target
 from outreach_async._plumbing import (
+    RowIndex,
     Targets,
     order_key,
     read_value,
@@ -39,12 +40,11 @@ from outreach_async.importer import (
     File,
     ImportJob,
     MappedFile,
-    PlacedRow,
     Row,
     RowOutcome,
     UnmappedColumns,
-    locate_outcomes,
     open_file,
+    results_of,
 )
 from outreach_async.models import Campaign, WorkspaceField
 from outreach_async.parts._stored_files import (
@@ -59,7 +59,7 @@ from outreach_async.parts._stored_files import (
 T = TypeVar("T")
 
 REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
-_BUCKET_COUNT: Final = 256
+_CHUNK_SIZE: Final = 1000  # e-mails that are compared at a time
 _MAX_OPTIONS: Final = 100  # for unknown columns, in an error
 
 
@@ -99,9 +99,6 @@ class PlannedFile:
     @property
     def columns(self) -> Columns:
         return Columns(self.headers, self.codes, self.reasons, self.export, self.fallbacks)
-
-    def place(self, row: Row, emails: Sequence[int]) -> PlacedRow:
-        return PlacedRow(row.line, row.cells, self.headers, emails, row.text, self.location)
 
 
 @attrs.frozen
@@ -173,7 +170,7 @@ class Part:
             print([(row.line, row.email) for _, row in part.read()])  # -> [(2, 'ann@company.example')]
             ```
         """
-        return ((file.location, row) for file, row in planned_rows(self))
+        return ((str(mapped.file.location), row) for mapped, row in planned_rows(self))
 
     def locate(self, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
         r"""Yield outcomes of the part, ordered by index, each with its file and its row.
@@ -185,11 +182,10 @@ class Part:
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             (part,) = plan(["people.csv"]).parts
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            print([found.row.place for found in part.locate(Journal("run.db").outcomes())])  # -> ['line 2']
+            print([found.place for found in part.locate(Journal("run.db").outcomes())])  # -> ['line 2']
             ```
         """
-        emails = {file.location: file.columns.sources["email"] for file in self.files}
-        return locate_outcomes(outcomes, (file.place(row, emails[file.location]) for file, row in planned_rows(self)))
+        return results_of(planned_rows(self), outcomes)
 
 
 def require_unchanged(part: Part) -> None:
@@ -206,18 +202,19 @@ def find_people(part: Part) -> dict[int, str]:
     return people
 
 
-def planned_rows(part: Part) -> Iterator[tuple[PlannedFile, Row]]:
+def planned_rows(part: Part) -> Iterator[tuple[MappedFile, Row]]:
     """Yield the rows of a part in order, each with its file, unless a file has changed."""
-    people, names = find_people(part), part.options.workspaces
+    people, names, policy = find_people(part), part.options.workspaces, CheckPolicy.of(part.options.checks)
     for piece in part.pieces:
         planned, file = open_piece(part, piece)
-        rows = _read_piece(planned, file.rows(planned.columns, checks=part.options.checks, people=people), piece.rows)
+        mapped = MappedFile(file, planned.columns, policy)
+        rows = _read_piece(planned, file.rows(mapped.columns, checks=policy, people=people), piece.rows)
         for row, chosen in zip(rows, choose_rows(part, piece), strict=False):
             if chosen:
                 # `members` is computed only if it is needed: without it, the row is encoded from its cells, which is faster.
                 id_ = names.get(str(row.members.get("workspace", "")).strip()) if names else None
                 named = row if id_ is None else attrs.evolve(row, members={**row.members, "workspace": id_})
-                yield planned, named.clear_blanks() if part.options.blank == "clear" else named
+                yield mapped, named.clear_blanks() if part.options.blank == "clear" else named
 
 
 def choose_rows(part: Part, piece: Piece) -> bytes:
@@ -368,57 +365,6 @@ class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
     version: Literal[1]
 
 
-class KeyIndex:
-    """Finds rows with equal keys. In memory, each row needs one byte, because its hash is in a temporary file."""
-
-    # If different keys have the same hash, their rows are treated as equal. Rows with the same hash are in the same bucket, so
-    # one bucket at a time is compared.
-
-    def __init__(self, file: BinaryIO, hash_size: int = 8, block_size: int = 2_048) -> None:
-        self.rows = 0
-        self._file, self._hash_size, self._block_size = file, hash_size, block_size
-        self._buckets = [array("Q") for _ in range(_BUCKET_COUNT)]  # hashes, each followed by the position of its row
-        self._stored: list[list[int]] = [[] for _ in range(_BUCKET_COUNT)]  # where the full blocks of each bucket are in the file
-
-    def add(self, key: str | None) -> None:
-        """Add a row. A key has the same hash in every process, so the same files always result in the same plan."""
-        if key is not None:
-            digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=self._hash_size).digest()
-            (bucket := self._buckets[digest[0]]).append(int.from_bytes(digest))
-            bucket.append(self.rows)
-            if len(bucket) == self._block_size:
-                self._store(digest[0])
-        self.rows += 1
-
-    def _store(self, number: int) -> None:
-        try:
-            self._stored[number].append(self._file.seek(0, os.SEEK_END))
-            rest = self._buckets[number].tobytes()
-            while rest:  # a disk that is nearly full takes only the first bytes, without an error
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            where = f"cannot store the keys of {self.rows} rows in {gettempdir()}: {error.strerror}"
-            raise InvalidRequest(f"files: {where}; free space there, or set TMPDIR to another folder") from None
-        del self._buckets[number][:]
-
-    def find_repeats(self) -> bytearray:
-        flags = bytearray(self.rows)
-        for bucket, places in zip(self._buckets, self._stored, strict=True):
-            first: dict[int, int] = {}
-            for block in (*map(self._read, places), bucket):
-                for key, position in zip(block[::2], block[1::2], strict=True):
-                    earlier = first.setdefault(key, position)
-                    if earlier != position:
-                        flags[earlier] = flags[position] = 1
-        return flags
-
-    def _read(self, place: int) -> array[int]:
-        self._file.seek(place)
-        block = array("Q")
-        block.fromfile(self._file, self._block_size)
-        return block
-
-
 def plan(
     files: Iterable[str | os.PathLike[str]],
     *,
@@ -497,7 +443,7 @@ def plan(
     unused, notes = {*given}, [policy.note] if policy.note else []
     planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
     with open_temporary_file() as keys:
-        index = KeyIndex(keys)
+        index, rows = RowIndex(keys), 0
         for location in _list_locations(files):
             version = read_version(location)
             file = options.open(location, version)
@@ -509,15 +455,19 @@ def plan(
             notes += (f"{file.name}: {note}" for note in file.notes)
             notes += (f"{file.name}: --mapping: the file has no column {column!r}" for column in job.lacking if column in saved)
             for number, piece in enumerate(file.split()):
-                before = index.rows
-                for email in _read_emails(piece, columns):
-                    index.add(order_key(email) if email else None)  # a row without an e-mail is never sent
-                counted.append((len(planned), number, index.rows - before))
+                emails, before = _read_emails(piece, columns), rows
+                while chunk := [*islice(emails, _CHUNK_SIZE)]:
+                    # A row without an e-mail is never sent.
+                    index.add((_hash_email(email), at) for at, email in enumerate(chunk, rows) if email)
+                    rows += len(chunk)
+                counted.append((len(planned), number, rows - before))
             planned.append(
                 PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks, columns.reasons, columns.export)
             )
             require_version(location, version)
-        flags = index.find_repeats()
+        flags = bytearray(rows)
+        for at, earlier in index.repeats():
+            flags[at] = flags[earlier] = 1
     if unused:
         raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
@@ -548,6 +498,11 @@ def _read_emails(piece: File, columns: Columns) -> Iterator[str]:
     for cells in zip(*map(piece.column, columns.sources["email"]), strict=True):
         sent = (read_value("email", cell)[0].strip() for cell in cells)
         yield next(filter(None, sent), "")
+
+
+def _hash_email(email: str) -> int:
+    """Return a hash that is the same in every process, so that the same files always result in the same plan."""
+    return int.from_bytes(blake2b(order_key(email).encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
 
 
 def open_temporary_file(folder: Path | None = None) -> BinaryIO:

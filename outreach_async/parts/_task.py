@@ -284,7 +284,7 @@ def import_part(
 def _build_report(part: Part, record: JournalStore, report: BulkReport) -> PartReport:
     failed = filter(is_reject, record.outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
-        FailedRow(str(each.row.file), each.row.number, each.outcome.status.value, each.message, *each.outcome.target)
+        FailedRow(str(each.file), each.number, each.outcome.status.value, each.message, *each.outcome.target)
         for each in part.locate(failed)
     )
     return PartReport(

@@ -16,7 +16,7 @@ from tools.journal_child import outcome
 from outreach_async import Excluded, InvalidRequest, NotFound, Outcome, OutreachError, StatusError, TransportError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
-from outreach_async.importer import PlacedRow, RejectsFile, ResultsFile, RowOutcome, locate_outcomes
+from outreach_async.importer import RejectsFile, ResultsFile, RowOutcome, results_of
 
 PEOPLE = "email,city\nann@x.example,Lyon\nbad,Bern\nbo@x.example,=1+1\n"
 EXPECTED = [(2, "ann@x.example", "added", True), (3, "bad", "rejected", True), (4, "bo@x.example", "added", True)]
@@ -199,7 +199,7 @@ INVALID, REFUSED = (
     ],
 )
 def test_each_failed_row_has_a_remedy(status: str, error: OutreachError | None, expected: tuple[str | None, ...]) -> None:
-    (found,) = locate_outcomes([outcome(0, Outcome(status), error=error)])
+    (found,) = results_of(None, [outcome(0, Outcome(status), error=error)])
     row = found.to_dict()
     assert (row["error"], row["remedy"]) == expected
 
@@ -229,7 +229,7 @@ def test_a_parquet_file_has_any_number_of_rows(tmp_path: Path) -> None:
     found = outcome(0, Outcome.UNKNOWN)
     with ResultsFile(tmp_path / "a.parquet") as results:
         for number in range(10_001):
-            results.add(RowOutcome(found, PlacedRow(number, unit="record"), "\ud800"))
+            results.add(RowOutcome(found, number, "\ud800", unit="record"))
     assert [row["record"] for row in read_results(tmp_path / "a.parquet")] == [*range(10_001)]
 
 

@@ -13,7 +13,7 @@ from support.files import read_row, refused
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, StatusError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import CODE, Columns, UnmappedColumns, columns_for, map_columns, parse_overrides
+from outreach_async.importer import Columns, UnmappedColumns, columns_for, map_columns, parse_overrides
 from outreach_async.models import STANDARD_FIELDS, WorkspaceField
 
 CODES = ("email", *STANDARD_FIELDS)
@@ -137,7 +137,7 @@ def test_an_error_shows_a_sample_cell_of_each_column() -> None:
     with pytest.raises(UnmappedColumns, match=r"Linkdin=linkedin.*; unknown column 'Odd' \(such as 'key_\.\.\.'\)"):
         map_columns(["email", "Linkdin", "Odd"], fields=FIELDS, samples=["", "", "key_secret"])
     with pytest.raises(InvalidRequest, match="got the placeholder CODE for 2 columns, such as 'Odd'; replace it"):
-        map_columns(["email", "Odd", "Odder"], {"Odd": CODE, "Odder": CODE})
+        map_columns(["email", "Odd", "Odder"], {"Odd": "CODE", "Odder": "CODE"})
 
 
 def test_the_error_can_be_pickled() -> None:
@@ -279,7 +279,7 @@ def test_each_option_of_an_error_names_its_column_also_with_odd_characters() -> 
         map_columns(["email", *ODD_HEADERS])
     options = [shlex.split(column.option()) for column in caught.value.columns]
     assert all(text.isprintable() for _, text in options)
-    overrides = parse_overrides(text.replace(f"={CODE}", "=ignore") for _, text in options)
+    overrides = parse_overrides(text.replace("=CODE", "=ignore") for _, text in options)
     columns = map_columns(["email", *ODD_HEADERS], overrides)
     assert columns.codes == ("email", "opt_out", *[None] * (len(ODD_HEADERS) - 1))
     assert columns.headers == ("email", *ODD_HEADERS)

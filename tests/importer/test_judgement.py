@@ -13,7 +13,7 @@ from support.examples import scaled
 from outreach_async import Outcome
 from outreach_async.client import OutreachClient
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
-from outreach_async.importer import ImportJob, Row, open_file
+from outreach_async.importer import ImportJob, Preflight, Row, open_file
 from outreach_async.models import STANDARD_FIELDS
 
 KEY = "key_1"
@@ -112,7 +112,7 @@ async def check_judgement(table: list[list[str]], behaviour: Behaviour) -> None:
     mapped = await ImportJob(file=file).map()
     judged = {row.line: (row, findings) for row, findings in file.check(mapped.columns)}
     refused = list[int]()
-    await mapped.check(on_unsent=lambda row, _error: refused.append(row.line))
+    await mapped.check(Preflight(on_unsent=lambda row, _error: refused.append(row.line)))
     service = FakeService(behaviour=behaviour)
     service.add_workspace("space_1")
     service.add_owner_key("space_1", key=KEY)

@@ -37,7 +37,7 @@ async def preflight_of(
 ) -> tuple[Preflight, list[tuple[Row, OutreachError]]]:
     refused: list[tuple[Row, OutreachError]] = []
     file = await mapped(rows, *checks)
-    return await file.check(repeats=repeats, on_unsent=lambda row, error: refused.append((row, error))), refused
+    return await file.check(Preflight(repeats=repeats, on_unsent=lambda row, error: refused.append((row, error)))), refused
 
 
 def counts(found: Preflight) -> dict[str, int]:
@@ -83,7 +83,7 @@ async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[
         if isinstance(error, Excluded):
             told[row.line] = str(error)
 
-    found = await checked.check(repeats=repeats, on_unsent=tell)
+    found = await checked.check(Preflight(repeats=repeats, on_unsent=tell))
     file, columns = checked.file, checked.columns
     addresses = [email.removeprefix("Ann <").rstrip(">") for email, _ in rows]
     people = dict[str, int]()
@@ -157,7 +157,7 @@ async def test_an_unreadable_row_is_refused_with_its_error() -> None:
 async def test_progress_is_shown_and_few_long_rows_are_held_at_a_time(count: int, length: int, chunks: list[int]) -> None:
     rows = [(f"p{at}@a.example", "x" * length) for at in range(count)]
     shown = list[int]()
-    await (await mapped(rows, "off")).check(on_progress=shown.append)
+    await (await mapped(rows, "off")).check(Preflight(on_progress=shown.append))
     assert shown == chunks
 
 
@@ -165,7 +165,7 @@ async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
     file = open_file(io.BytesIO(b"email,Campaign,country\na@a.example,Sprnig,Germny\n"), format="csv")
     checked = await ImportJob(file=file, overrides={"Campaign": "campaign"}, checks=CheckPolicy.of(["error"])).map()
     refused: list[str] = []
-    await checked.check(on_unsent=lambda _row, error: refused.append(str(error)))
+    await checked.check(Preflight(on_unsent=lambda _row, error: refused.append(str(error))))
     assert refused == [row.fault for row in checked.rows()] != []
 
 
@@ -173,7 +173,7 @@ async def test_a_row_is_refused_with_the_reason_of_a_run() -> None:
 async def test_every_duplicate_is_found_with_the_first_row_of_its_email(letters: list[str]) -> None:
     emails, told = [f"{letter}@a.example" for letter in letters], list[tuple[int, str]]()
     checked = await mapped([(email, "") for email in emails])
-    found = await checked.check(on_finding=lambda _file, line, finding, _cells: told.append((line, finding.message)))
+    found = await checked.check(Preflight(on_finding=lambda _file, line, finding, _cells: told.append((line, finding.message))))
     first = [(line, emails.index(email)) for line, email in enumerate(emails) if emails.index(email) != line]
     assert told == [(line + 2, f"email: same address as line {at + 2}") for line, at in first]
     assert found.repeated == len(told)
@@ -184,6 +184,6 @@ async def test_the_rows_of_a_stream_with_a_journal_are_numbered_by_their_positio
         open_file(table([("a@a.example", "x\ny"), ("bad", ""), ("a@a.example", "")]), format="csv"), unit="record"
     )
     checked = await ImportJob(file=file).map()
-    found = await checked.check(repeats="error")
+    found = await checked.check(Preflight(repeats="error"))
     assert {example["record"] for group in found.findings for example in group.examples} == {1, 2}
     assert (found.find_place(1), [row.line for row in checked.rows()]) == ("record 2", [1, 2, 3])

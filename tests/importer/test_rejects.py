@@ -6,6 +6,7 @@ import csv
 import io
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -20,13 +21,32 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
 from outreach_async.fake import FakeService, FakeTransport
-from outreach_async.importer import File, RejectsFile, Row, is_reject, map_columns, open_file, reject, rejects_of, spooled_rejects
+from outreach_async.importer import (
+    File,
+    RejectsFile,
+    Row,
+    RowOutcome,
+    is_reject,
+    map_columns,
+    open_file,
+    results_of,
+    spooled_rejects,
+)
 
 KEY = "key_1"
 
 
 def rejected(error: OutreachError, index: int = 0) -> ContactOutcome:
     return unsent_outcome(index, None, Outcome.REJECTED, error)
+
+
+def reject(number: int, cells: Sequence[str], error: OutreachError, text: str = "") -> RowOutcome:
+    return RowOutcome(rejected(error), number, str(error), cells, text=text)
+
+
+def written(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [*csv.DictReader(file)]
 
 
 def answered(words: str, body: bytes = b"") -> StatusError:
@@ -51,15 +71,19 @@ def answered(words: str, body: bytes = b"") -> StatusError:
         (TransportError("create_contact: no answer"), ""),
     ],
 )
-def test_the_field_is_the_one_named_by_the_check_or_the_service(error: OutreachError, field: str) -> None:
-    assert reject(2, [], rejected(error)).field == field
+def test_the_field_is_the_one_named_by_the_check_or_the_service(tmp_path: Path, error: OutreachError, field: str) -> None:
+    with RejectsFile(path := tmp_path / "rejects.csv", ["email"]) as file:
+        file.add(reject(2, [""], error))
+    assert [row["_field"] for row in written(path)] == [field]
 
 
 def test_a_duplicate_row_names_the_line_of_the_first() -> None:
-    outcome = unsent_outcome(7, None, Outcome.REJECTED, InvalidRequest("email: same address as row 3; leave one out"), 3)
-    assert reject(12, ["x"], outcome, lambda index: f"line {index + 2}").message.startswith("email: same address as line 5; ")
-    assert reject(12, ["x"], outcome).message.startswith("email: same address as row 3; ")
-    assert reject(12, ["x"], outcome).field == "email"
+    file = open_file(io.BytesIO(b"email\na@a.example\n"), format="csv")
+    (row,) = file.rows(map_columns(file.headers))
+    outcome = unsent_outcome(7, row, Outcome.REJECTED, InvalidRequest("email: same address as row 3; leave one out"), 3)
+    found = RowOutcome.of(file, outcome, lambda index: f"line {index + 2}")
+    assert (found.message.partition(";")[0], found.text) == ("email: same address as line 5", "a@a.example")
+    assert RowOutcome.of(file, outcome).message.startswith("email: same address as row 3; ")
     assert not is_reject(unsent_outcome(1, None, Outcome.NOT_APPLIED, None, 0))
 
 
@@ -70,11 +94,8 @@ def test_rejects_are_found_by_index_and_duplicates_by_line(tmp_path: Path) -> No
         attrs.evolve(rejected(InvalidRequest("email: bad"), 1)),
         unsent_outcome(2, None, Outcome.REJECTED, InvalidRequest("email: same address as row 0"), 0),
     ]
-    found = list(rejects_of(open_file(path), outcomes))
-    assert [(each.line, list(each.cells), each.field) for each in found] == [
-        (4, ["bad", "z"], "email"),
-        (5, ["a@a.example", "w"], "email"),
-    ]
+    found = list(results_of(open_file(path), outcomes))
+    assert [(each.number, list(each.cells)) for each in found] == [(4, ["bad", "z"]), (5, ["a@a.example", "w"])]
     assert found[1].message.startswith("email: same address as line 2; ")
 
 
@@ -84,7 +105,7 @@ def test_a_rejects_file_is_read_back_as_the_input(rows: list[list[str]]) -> None
         path = Path(folder) / "rejects.csv"
         with RejectsFile(path, ["email", "Odd"]) as file:
             for at, row in enumerate(rows):
-                file.add(reject(at, row, rejected(InvalidRequest("email: x"))))
+                file.add(reject(at, row, InvalidRequest("email: x")))
         reopened = open_file(path)
         assert (reopened.headers, reopened.rejects) == (("email", "Odd"), True)
         assert [list(cells) for _, cells, _ in reopened.records()] == rows
@@ -97,14 +118,14 @@ def import_faults(file: File, folder: Path) -> tuple[list[Row], list[Row]]:
     by_line = {row.line: rejected(refusal, at) for at, (row, refusal) in enumerate(refused)}
     with RejectsFile(path, file.headers) as rejects:
         for row, refusal in refused:
-            rejects.add(reject(row.line, row.cells, rejected(refusal), text=row.text))
+            rejects.add(reject(row.line, row.cells, refusal, row.text))
     lines = [line for line, _, _ in file.records()]
     outcomes = (attrs.evolve(by_line[line], index=at) for at, line in enumerate(lines) if line in by_line)
-    written = path.read_bytes()
+    before = path.read_bytes()
     mapping = {header: code for header, code, _ in columns.decisions()}
     with RejectsFile(path, file.headers) as rejects:
-        rejects.replace(rejects_of(file, outcomes, mapping=mapping))
-    assert path.read_bytes() == written  # a journal has the outcomes alone, and the file is read again
+        rejects.replace(results_of(file, outcomes, mapping))
+    assert path.read_bytes() == before  # a journal has the outcomes alone, and the file is read again
     return [row for row, _ in refused], list(open_file(path).rows(columns))
 
 
@@ -192,7 +213,7 @@ def test_a_comma_without_quotes_in_a_rejects_file_rejects_its_row() -> None:
 def test_a_rejects_file_has_no_control_characters_and_no_hidden_formula(tmp_path: Path) -> None:
     path, cells = tmp_path / "rejects.csv", ["b;=1+1", "\x1b[2J\r\x85\x00\n"]
     with RejectsFile(path, ["email", "a|@b"]) as file:
-        file.add(reject(2, cells, rejected(InvalidRequest("email: \x7f"))))
+        file.add(reject(2, cells, InvalidRequest("email: \x7f")))
     text = path.read_bytes().decode()
     assert "b;'=1+1" in text
     assert "a|'@b" in text
@@ -203,7 +224,7 @@ def test_a_rejects_file_has_no_control_characters_and_no_hidden_formula(tmp_path
 def test_a_lone_surrogate_in_a_message_of_the_service_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
     with RejectsFile(path, ["email"]) as file:
-        file.add(reject(2, ["a@a.example"], rejected(answered("no \ud800"))))
+        file.add(reject(2, ["a@a.example"], answered("no \ud800")))
     assert rb"no \ud800" in path.read_bytes()
 
 
@@ -221,12 +242,12 @@ def test_only_the_owner_can_read_a_new_rejects_file(tmp_path: Path) -> None:
 def test_the_rows_of_a_rejects_file_can_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "rejects.csv"
     with RejectsFile(path, ["email"]) as file:
-        file.add(reject(2, ["bad" * 9], rejected(InvalidRequest("email: bad"))))
-        file.replace([reject(3, ["no"], rejected(InvalidRequest("email: no")))])
+        file.add(reject(2, ["bad" * 9], InvalidRequest("email: bad")))
+        file.replace([reject(3, ["no"], InvalidRequest("email: no"))])
         assert file.rows == 1
     assert [list(cells) for _, cells, _ in open_file(path).records()] == [["no"]]
     with RejectsFile(path, ["email"]) as file:
-        file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
+        file.add(reject(2, ["bad"], InvalidRequest("email: bad")))
         file.replace(())
     assert path.read_bytes() == b"email,_row,_code,_field,_message,_text\r\n"
 
@@ -236,7 +257,7 @@ def test_a_rejects_file_gets_its_name_even_if_the_import_fails(tmp_path: Path) -
 
     def interrupted() -> None:
         with RejectsFile(path, ["email"]) as file:
-            file.add(reject(2, ["bad"], rejected(InvalidRequest("email: bad"))))
+            file.add(reject(2, ["bad"], InvalidRequest("email: bad")))
             assert not path.exists()
             raise KeyboardInterrupt
 
@@ -256,8 +277,8 @@ async def test_the_rejects_of_a_lost_input_are_restored_from_the_journal(tmp_pat
     await client.contacts.create_many(rows, journal=journal, spool=True)
     headers, found = spooled_rejects(journal)
     assert headers == ("email", "custom_1", "city")
-    assert [(each.line, list(each.cells), each.field) for each in found] == [
-        (1, ["bad", "Gold", ""], "email"),
-        (3, ["", "", ""], "email"),
-        (4, ["worse", "", "x"], "email"),
+    assert [(each.number, list(each.cells)) for each in found] == [
+        (1, ["bad", "Gold", ""]),
+        (3, ["", "", ""]),
+        (4, ["worse", "", "x"]),
     ]

@@ -58,7 +58,7 @@ def test_files_in_parts_are_checked_as_one_file_with_their_rows(
 
         async def find() -> tuple[Preflight, Preflight]:
             mapped = await ImportJob(file=open_file(whole), checks=CheckPolicy.of(checks)).map()
-            return await mapped.check(repeats=repeats), await check(plan(paths, checks=checks, repeats=repeats))
+            return await mapped.check(Preflight(repeats=repeats)), await check(plan(paths, checks=checks, repeats=repeats))
 
         one, parts = anyio.run(find)
         assert said(parts) == said(one)
@@ -73,9 +73,7 @@ def test_parts_send_what_the_check_has_announced(tmp_path: Path, monkeypatch: py
     made, unsent = plan([tmp_path / f"{name}.csv" for name in "abc"], checks=checks), list[tuple[str, str, str]]()
 
     async def announce() -> Preflight:
-        return await check(
-            made, on_unsent=lambda _, found: unsent.append((str(found.row.file), found.row.place, found.outcome.status))
-        )
+        return await check(made, on_unsent=lambda _, found: unsent.append((str(found.file), found.place, found.outcome.status)))
 
     found = anyio.run(announce)
     with served(PlainService()) as connection:

@@ -6,11 +6,9 @@ import json
 import os
 import pickle
 import tempfile
-import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import chdir
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import open_file
 from outreach_async.models import WorkspaceField
 from outreach_async.parts import ImportPlan, Part, plan
-from outreach_async.parts._planning import KeyIndex, open_temporary_file
+from outreach_async.parts._planning import open_temporary_file
 
 HEADERS = ["E-mail", "City", "Last Name"]
 EMAILS = st.sampled_from(
@@ -123,57 +121,9 @@ def test_a_plan_survives_json_and_pickle_and_is_made_alike_again(written: list[T
         ]
 
 
-@given(st.lists(st.integers(0, 300).map(str), max_size=60), st.sampled_from([1, 8]), st.sampled_from([2, 4, 2_048]))
-def test_a_hash_collision_only_adds_repeated_rows(keys: list[str], hash_size: int, block_size: int) -> None:
-    index = KeyIndex(BytesIO(), hash_size, block_size)
-    for key in keys:
-        index.add(key)
-    marked = {place for place, flag in enumerate(index.find_repeats()) if flag}
-    repeated = {place for place, key in enumerate(keys) if keys.count(key) > 1}
-    assert marked >= repeated
-    assert hash_size == 1 or marked == repeated
-
-
-@pytest.mark.nightly
-def test_the_memory_of_planning_is_flat_but_for_one_byte_a_row() -> None:
-    def peak(rows: int) -> int:
-        tracemalloc.start()
-        try:
-            with tempfile.TemporaryFile(buffering=0) as file:
-                index = KeyIndex(file, block_size=64)
-                for place in range(rows):
-                    index.add(str(place // 2))
-                index.find_repeats()
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    assert peak(200_000) - peak(50_000) <= 3 * 150_000  # one byte is the row's, the rest is of the bucket that is compared
-
-
-def test_keys_are_stored_whole_on_a_disk_that_takes_a_part_of_each_write() -> None:
-    class NearlyFull(BytesIO):
-        def write(self, content: Any, /) -> int:
-            return super().write(content[:5])
-
-    index = KeyIndex(NearlyFull(), block_size=4)
-    for key in "abcabd":
-        index.add(key)
-    assert [*index.find_repeats()] == [1, 1, 0, 1, 1, 0]
-
-
 def test_planning_without_a_temporary_folder_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"^files: cannot store the keys .*: No such file or directory; set TMPDIR to"):
         open_temporary_file(tmp_path / "missing")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
-def test_a_full_disk_during_planning_is_an_error_that_names_the_folder() -> None:
-    with Path("/dev/full").open("r+b", buffering=0) as full:
-        index = KeyIndex(full, block_size=4)
-        index.add("the same")
-        with pytest.raises(InvalidRequest, match=r"^files: cannot store the keys of 1 rows in .*: No space left .*; free space"):
-            index.add("the same")
 
 
 def test_row_groups_of_parquet_are_parts_with_lines_of_the_file(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_report_lists_a_hundred_failures_and_the_results_have_all(connection: 
     (part,) = plan([path], overrides={"City": ROW}).parts
     report = import_part(part, tmp_path, connection)
     assert (len(report.failures), report.failed) == (100, 130)
-    assert [found.row.number for found in results_of(part, tmp_path) if found.outcome.status == "rejected"] == list(range(3, 133))
+    assert [found.number for found in results_of(part, tmp_path) if found.outcome.status == "rejected"] == list(range(3, 133))
 
 
 def test_a_part_is_refused_before_anything_is_sent_if_its_last_file_has_changed(

@@ -43,6 +43,6 @@ def test_killed_workers_lose_duplicate_and_mislabel_no_row(
     assert list(find_wrong_effects(service, made, lambda part: Journal(folder / f"{part.id}.db").outcomes())) == []
     assert sent - len(emails) <= uncertain, "rows were sent again that no process may have sent"
     assert merged.uncertain <= uncertain
-    assert sorted((found.row.file, found.row.number) for part in made.parts for found in results_of(part, folder)) == sorted(
+    assert sorted((found.file, found.number) for part in made.parts for found in results_of(part, folder)) == sorted(
         (str(path), line) for path in paths for line in range(2, ROWS + 2)
     ), "a row has no result, or several"

@@ -39,7 +39,6 @@ from outreach_async._plumbing import WHOLE_INPUT, Targets, partial_path, require
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
 from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count, shorten
 from outreach_async.importer import (
-    IGNORE,
     CheckPolicy,
     Columns,
     FailedRows,
@@ -50,18 +49,14 @@ from outreach_async.importer import (
     MappedFile,
     Preflight,
     RejectsFile,
-    Remedy,
     ResultsFile,
     Row,
     RowOutcome,
     UnmappedColumns,
-    is_mapping,
     is_reject,
     open_file,
     parse_overrides,
     read_mapping,
-    reject,
-    rejects_of,
     results_of,
     spooled_rejects,
 )
@@ -183,9 +178,17 @@ def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
         files.FileUse.of_run("--rejects", settings["rejects"], RejectsFile.recognises),
         files.FileUse.of_run("--results", settings["results"], ResultsFile.recognises),
         files.FileUse.of_run("--findings", settings["findings"], FindingsFile.recognises),
-        files.FileUse.of("--save-mapping", settings["save_mapping"], is_mapping),
+        files.FileUse.of("--save-mapping", settings["save_mapping"], _is_mapping),
         force=settings["force"],
     )
+
+
+def _is_mapping(path: Path) -> bool:
+    try:
+        read_mapping(path)
+    except InvalidRequest:
+        return False
+    return True
 
 
 class FileRows(Iterable[Row]):
@@ -420,13 +423,14 @@ async def _check_rows(
         def show(rows: int) -> None:
             bar(rows, f"{rows:,} rows")
 
-        preflight = await mapped.check(
+        preflight = Preflight(
             repeats=run.repeats,
             by_contact=run.options.get("ledger") is not None,
             on_unsent=on_unsent,
             on_progress=show,
             on_finding=findings if run.findings else None,
         )
+        await mapped.check(preflight)
         show(preflight.rows)
         state.is_finished = True
     return preflight
@@ -450,7 +454,7 @@ async def _check_file(options: Options, run: ImportRun) -> int:
                 outcome = unsent_outcome(0, row, status, error)
                 failed.add(outcome)
                 if rejects is not None and is_reject(outcome):
-                    add_reject(reject(row.line, row.cells, outcome, text=row.text))
+                    add_reject(RowOutcome.of(run.job.file, outcome))
 
             mapped = await prepare(client, run, screen, failed, reject_row)
             end.is_finished = True
@@ -605,7 +609,8 @@ class RunEnd:
             # The journal also has the failed rows of earlier processes, but only the file has their cells. They are written
             # before the first row is sent. If the file changes later, rows that fail in this process follow as they were sent.
             if change is None and (journal := run.find_journal()) is not None:
-                rejects.replace(rejects_of(run.job.file, journal.outcomes(), journal.report().mapping))
+                failed = filter(is_reject, journal.outcomes())
+                rejects.replace(results_of(run.job.file, failed, journal.report().mapping))
 
         with ExitStack() as written:
 
@@ -641,11 +646,12 @@ class RunEnd:
         add_reject = written.enter_context(open_output("--rejects", failed_rows, self.state, complete))
 
         def write(outcome: ContactOutcome) -> None:
-            if failed_rows is not None and is_reject(outcome):
-                row = cast("Row", outcome.contact)
-                add_reject(reject(row.line, row.cells, outcome, self.failed.found.find_place, row.text))
-            if made is not None:
-                add_result(RowOutcome.of(file, outcome))
+            is_listed = failed_rows is not None and is_reject(outcome)
+            if is_listed or made is not None:
+                found = RowOutcome.of(file, outcome, self.failed.found.find_place)
+                if is_listed:
+                    add_reject(found)
+                add_result(found)
 
         return write
 
@@ -691,7 +697,7 @@ class RunEnd:
             headers, rows = (
                 spooled_rejects(journal)
                 if stored
-                else (run.job.file.headers, rejects_of(run.job.file, journal.outcomes(), mapping))
+                else (run.job.file.headers, results_of(run.job.file, filter(is_reject, journal.outcomes()), mapping))
             )
             with open_output("--rejects", RejectsFile(run.rejects, headers), self.state) as add:
                 for row in rows:
@@ -703,7 +709,7 @@ class RunEnd:
                     add(found)
 
     def _print_figures(
-        self, report: BulkReport, total: int | None, remedies: Sequence[Remedy], *, stopped: bool, is_complete: bool
+        self, report: BulkReport, total: int | None, remedies: Sequence[Mapping[str, Any]], *, stopped: bool, is_complete: bool
     ) -> None:
         run, screen = self.run, self.screen
         results = _written(run.results, is_complete=is_complete)
@@ -764,8 +770,9 @@ def print_columns(screen: Screen, columns: Columns, reserve: int) -> None:
         screen.print_line(f"recognised as an export from {columns.export}")
     decisions, room = columns.decisions(), screen.room(reserve)
     if screen.console and room is not None and len(decisions) + _TABLE_EDGES > room:
-        sent = [f"{_shorten(column)} -> {code}" for column, code, _ in decisions if code != IGNORE]
-        ignored = [_shorten(column) for column, code, _ in decisions if code == IGNORE]
+        pairs = [*zip((_shorten(column) for column, _, _ in decisions), columns.codes, strict=True)]
+        sent = [f"{column} -> {code}" for column, code in pairs if code is not None]
+        ignored = [column for column, code in pairs if code is None]
         screen.print_line(_enumerate(screen, "sent: ", sent, max(room - _TABLE_EDGES, _LEAST)))
         if ignored:
             screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
@@ -899,9 +906,9 @@ def print_report(
         screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")
 
 
-def print_remedies(screen: Screen, remedies: Sequence[Remedy], reserve: int) -> None:
+def print_remedies(screen: Screen, remedies: Sequence[Mapping[str, Any]], reserve: int) -> None:
     """Print the remedies, or as many as leave room for `reserve` lines, but the first one in any case."""
-    lines = [f"  {format_count(rows, 'row')}: {remedy}" for rows, remedy in remedies]
+    lines = [f"  {format_count(each['rows'], 'row')}: {each['remedy']}" for each in remedies]
     room, heights = screen.room(reserve), [*accumulate(map(screen.height, lines), initial=1)]
     few = len(lines) if room is None else max(1, bisect_right(heights, room) - 1)
     for line in ["To import more rows:", *lines[:few]] if lines else ():

@@ -35,11 +35,9 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import ContactOutcome, LedgerCounts
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.importer import (
-    RESULT_COLUMNS,
     CheckPolicy,
     File,
     ImportJob,
-    Reject,
     RejectsFile,
     ResultsFile,
     Row,
@@ -47,7 +45,6 @@ from outreach_async.importer import (
     is_reject,
     parse_overrides,
     read_mapping,
-    rejects_of,
     results_of,
     spooled_rejects,
 )
@@ -96,7 +93,7 @@ class _Wanted:
             _print_uncertain_rows(self.screen, uncertain)
             details["uncertain_rows"] = uncertain
         if self.rejects is not None:
-            failed: Iterator[Reject]
+            failed: Iterator[RowOutcome]
             if parts := [(run.part, run.journal) for run in runs.values() if run.part]:
                 table = RejectsTable(file for part, _ in parts for file in part.files)
                 rows = (found for part, journal in parts for found in part.locate(filter(is_reject, journal.outcomes())))
@@ -289,11 +286,11 @@ class _Run:
         """Return a row of the list of uncertain rows. The file of a run without parts is known."""
         return {name: value for name, value in found.to_dict().items() if self.part or name != "file"}
 
-    def rejects(self) -> tuple[tuple[str, ...], Iterator[Reject]]:
+    def rejects(self) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
         """Return the columns and the failed rows of the run."""
         if self.file is None:
             return spooled_rejects(self.journal)
-        return self.file.headers, rejects_of(self.file, self.journal.outcomes(), self.figures.mapping)
+        return self.file.headers, self.locate(is_reject)
 
 
 def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
@@ -386,7 +383,7 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
     if screen.console and not rows:
         screen.print_line("No outcome is uncertain.")
         return
-    columns = list(dict.fromkeys(column for row in rows for column in row)) or [*RESULT_COLUMNS[2:]]
+    columns = list(dict.fromkeys(column for row in rows for column in row)) or [*ResultsFile.columns[2:]]
     if not any(row["email"] for row in rows):
         columns.remove("email")
     columns.remove("certain")
