@@ -10,8 +10,8 @@ from typing import Any, Final, TextIO
 import click
 from click.shell_completion import shell_complete
 
-from outreach_async._cli.interface.root import PROGRAM, VARIABLE, outreach
 from outreach_async._cli.messages import APPLIED, wrap_error
+from outreach_async._cli.root import PROGRAM, VARIABLE, outreach
 
 _EXIT_BROKEN_PIPE: Final = 141
 """Exit code if the program that reads the output has exited, as `head` does, and the command has changed nothing."""
@@ -55,8 +55,8 @@ def _invoke(arguments: Sequence[str], noted: dict[str, Any]) -> int:
     try:
         with outreach.make_context(PROGRAM, list(arguments) or ["--help"]) as context:
             try:
-                code: int = outreach.invoke(context)
-                return code
+                code: int | None = outreach.invoke(context)
+                return code or 0
             finally:
                 noted |= context.meta
     except click.exceptions.Exit as end:  # --help and --version

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from click.shell_completion import BashComplete, FishComplete, add_completion_class, shell_complete
 
-from outreach_async._cli.interface.root import PROGRAM, VARIABLE, outreach
+from outreach_async._cli.root import PROGRAM, VARIABLE, outreach
 
 
 @add_completion_class

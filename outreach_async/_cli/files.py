@@ -23,7 +23,7 @@ import click
 from outreach_async._plumbing import partial_path
 
 if TYPE_CHECKING:
-    from outreach_async._cli.settings import InputSettings
+    from outreach_async._cli.commands.imports import FileSettings
     from outreach_async.importer import File
 
 STDIN: Final = "-"
@@ -38,7 +38,7 @@ _Key: TypeAlias = tuple[int | str, ...]
 """The identity of a file: its device and inode. For a new file: the device and inode of its folder, and its name without case."""
 
 
-def input_opener(settings: InputSettings) -> OpenInput:
+def input_opener(settings: FileSettings) -> OpenInput:
     """Return a function that opens a file with the options for reading it."""
     from outreach_async.importer import open_file  # imported on demand: few commands read an input
 

@@ -17,7 +17,7 @@ from support.campaigns import DAY
 from support.cli import COMMAND, KEY, Shell, environment
 from support.histories import START, append_days
 
-from outreach_async._cli.commands.auditing import show
+from outreach_async._cli.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
 from outreach_async.audit.history import History

@@ -14,7 +14,7 @@ from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, skipped, status, unsent
 
 from outreach_async import BulkStopped, ContactOutcome, Journal, NewContact, Outcome, Progress, Request, Response
-from outreach_async._cli.commands.importing import drain_run
+from outreach_async._cli.importing import drain_run
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import handle_interrupts
 from outreach_async.bulk import Order, Outcomes

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from support.cli import Ended, Shell, Watched, connection_options, save_contacts, serve_in_thread
 
-from outreach_async._cli.commands.importing import ImportRun, RunEnd
+from outreach_async._cli.importing import ImportRun, RunEnd
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, Outcomes
 from outreach_async.errors import InvalidRequest

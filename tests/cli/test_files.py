@@ -223,7 +223,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     reads = [
         ("import", "file"),
         ("import", "mapping"),
-        ("report", "input_"),
+        ("report", "source"),
         ("report", "mapping"),
         ("audit", "policy"),
         ("audit", "compares"),

@@ -28,8 +28,8 @@ from support.cli import KEY
 from support.time import virtual_time
 
 from outreach_async import Progress
-from outreach_async._cli.commands.demo import program_name
 from outreach_async._cli.connection import _client_arguments
+from outreach_async._cli.demo import program_name
 from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.messages import format_moment, format_period, format_seconds, translate_arguments, wrap_error, wrap_line
 from outreach_async._cli.output import Screen

@@ -24,7 +24,7 @@ from support.systems import skip_if_refused
 
 from outreach_async import Request
 from outreach_async.__main__ import main
-from outreach_async._cli.interface.root import outreach
+from outreach_async._cli.root import outreach
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.server import serve

@@ -130,7 +130,7 @@ def audit(data: bytes) -> None:
     import click
     from support.fuzz import an_audit
 
-    from outreach_async._cli.commands.auditing import load_report
+    from outreach_async._cli.auditing import load_report
     from outreach_async.audit.reports import REPORT_FORMATS, write
     from outreach_async.errors import InvalidRequest
 
@@ -144,7 +144,7 @@ def audit(data: bytes) -> None:
 def world(data: bytes) -> None:
     import click
 
-    from outreach_async._cli.commands.serving import find_entry_ids, load_world
+    from outreach_async._cli.serving import find_entry_ids, load_world
 
     with suppress(click.ClickException):
         find_entry_ids(load_world(scratch("world.json", data)))

@@ -1,1 +1,1 @@
-"""A module for each command."""
+"""The commands: each is a function with its options and its help, which imports what it works with when it runs."""

@@ -4,25 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
-import attrs
 import click
+from click import Choice
 
-from outreach_async._cli import files
-from outreach_async._cli.messages import note_applied
-from outreach_async._cli.process import OK
-from outreach_async._cli.values import Options
-from outreach_async._plumbing import atomic_file, open_csv, require_module
-from outreach_async.audit.history import TEXT_COLUMNS, History, Kind
-from outreach_async.audit.reports import format_time
-from outreach_async.errors import format_count
+from outreach_async._cli.options import (
+    ANY_ID,
+    EXISTING,
+    FOLDER,
+    Command,
+    SuggestingGroup,
+    age,
+    date,
+    force,
+    option,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from outreach_async._cli.values import Options
 
 _DAY: Final = 86_400.0  # seconds
 _COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
 
 
-def show(options: Options, file: Path, kind: Kind, *, subject: str | None, days: int) -> int:
+@click.group(cls=SuggestingGroup, no_args_is_help=False)
+def history() -> None:
+    """Show, export or prune the figures of earlier audits.
+
+    The options --history of the commands 'audit' and 'brief' write the file.
+    """
+
+
+@history.command(cls=Command)
+@click.argument("file", type=EXISTING)
+@option(
+    "--by",
+    "kind",
+    type=Choice(["workspace", "campaign", "domain", "mailbox"]),
+    default="workspace",
+    help="What to show figures of.",
+)
+@option(
+    "--id", "subject", type=ANY_ID, metavar="ID", help="Id of one workspace, campaign or mailbox, or a domain.  [default: all]"
+)
+@option("--days", type=click.IntRange(1), metavar="DAYS", default=14, help="Number of days.")
+@with_options("workspaces", "as_json")
+def show(
+    options: Options,
+    *,
+    file: Path,
+    kind: Literal["workspace", "campaign", "domain", "mailbox"],
+    subject: str | None,
+    days: int,
+) -> None:
+    """Show the figures of each day, in UTC.
+
+    A figure is empty if it is not known: on the first day, after a campaign was reset, or if a workspace could not be read. If
+    days lack a snapshot, the difference is spread over them, and the note says so.
+    """
+    import attrs
+
+    from outreach_async.audit.history import History
+
     screen = options.screen()
     found = History(file).daily(kind, subject, workspaces=options.workspaces or None, days=days)
     known = {name for day in found for name, value in attrs.asdict(day).items() if value is not None}
@@ -36,10 +81,21 @@ def show(options: Options, file: Path, kind: Kind, *, subject: str | None, days:
     if not found:
         screen.print_line("The history has no such days.")
     screen.print_result({"days": [attrs.asdict(day) for day in found]})
-    return OK
 
 
-def export(options: Options, file: Path, folder: Path, form: str, *, force: bool) -> int:
+@history.command(cls=Command)
+@click.argument("file", type=EXISTING)
+@click.argument("folder", type=FOLDER)
+@option("--format", "form", type=Choice(["parquet", "csv"]), default="parquet", help="Format of the files.")
+@with_options("quiet")
+@force
+def export(options: Options, *, file: Path, folder: Path, form: Literal["parquet", "csv"], force: bool) -> None:
+    """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
+    from outreach_async._cli import files
+    from outreach_async._cli.messages import note_applied
+    from outreach_async._plumbing import atomic_file, open_csv, require_module
+    from outreach_async.audit.history import History
+
     if form == "parquet":
         require_module("pyarrow", "outreach_async[parquet]")
     source = History(file)
@@ -60,12 +116,13 @@ def export(options: Options, file: Path, folder: Path, form: str, *, force: bool
                             write(row)
             note_applied(f"Written: {folder}")
             options.screen().print_line(f"Written: {paths[name]}")
-    return OK
 
 
 def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from outreach_async.audit.history import TEXT_COLUMNS
 
     def kind_of(name: str, cells: Sequence[Any]) -> pa.DataType:
         known = [cell for cell in cells if cell is not None]
@@ -77,7 +134,25 @@ def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Seque
     pq.write_table(pa.table({name: pa.array(cells, kind_of(name, cells)) for name, cells in values.items()}), draft)
 
 
-def prune(options: Options, file: Path, keep: float | None, after: float | None, *, dry_run: bool) -> int:
+@history.command(cls=Command)
+@click.argument("file", type=EXISTING)
+@option("--keep", type=age, help="Age up to which snapshots are kept, such as 400d.")
+@option(
+    "--after", type=date, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
+)
+@option("--dry-run", is_flag=True, help="Only show what --after would delete.")
+@with_options("as_json")
+def prune(options: Options, *, file: Path, keep: float | None, after: float | None, dry_run: bool) -> None:
+    """Delete snapshots, and make the file smaller.
+
+    With --keep, those that are older than AGE before the last snapshot are deleted, and with --after
+    those after DATE, such as those of a clock that was ahead. The command prints each snapshot that it deletes.
+    """
+    from outreach_async._cli.messages import note_applied
+    from outreach_async.audit.history import History
+    from outreach_async.audit.reports import format_time
+    from outreach_async.errors import format_count
+
     if (keep is None) == (after is None) or (dry_run and after is None):
         wanted = "--after DATE with --dry-run" if dry_run else "either --keep AGE or --after DATE"
         raise click.UsageError(f"history prune: expected {wanted}; pass, for example, --keep 400d or --after 2026-03-31.")
@@ -98,4 +173,3 @@ def prune(options: Options, file: Path, keep: float | None, after: float | None,
         note_applied(text)
         screen.print_line(text)
     screen.print_result({"deleted": 0 if dry_run else deleted, "bytes": size})
-    return OK

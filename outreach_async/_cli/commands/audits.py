@@ -1,22 +1,33 @@
-"""The commands `audit`, `brief` and `history`: what they accept, and their help."""
+"""The commands `audit` and `brief`: audit workspaces, and print a full report or the changes since the last brief."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 import click
 from click import Choice
 
-from outreach_async._cli.interface.kinds import ANY_ID, EXISTING, FILE, FOLDER, OUTPUT, age, date
-from outreach_async._cli.interface.options import Command, all_of, force, option, reading, with_options
-from outreach_async._cli.interface.root import SuggestingGroup
+from outreach_async._cli.options import FILE, FOLDER, OUTPUT, Command, all_of, force, option, reading
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from outreach_async._cli.settings import AuditSettings
     from outreach_async._cli.values import Options
+
+
+class AuditSettings(TypedDict):
+    """The options that `audit` and `brief` share."""
+
+    history: Path | None
+    no_append: bool
+    fail_on: Literal["critical", "error", "warning", "info"]
+    policy: Path | None
+    deadline: float | None
+    outputs: tuple[Path, ...]
+    form: str | None
+    force: bool
 
 
 _audit_options: Final = all_of(
@@ -111,17 +122,25 @@ def audit(
 
         outreach-async audit --history history.db --output audit.html
     """
-    from outreach_async._cli.commands import auditing
+    from outreach_async._cli import auditing
+    from outreach_async._cli.files import FileUse
+    from outreach_async._cli.process import run_async
+    from outreach_async.audit.reports import require_extra, schema
 
-    return auditing.audit(
-        options,
-        campaigns=campaigns,
-        compares=compares,
-        output_folder=output_folder,
-        explain=explain,
-        as_schema=as_schema,
-        **shared,
-    )
+    task = auditing.Task(options, shared, is_brief=False)
+    if as_schema:
+        return task.print_schema(schema())
+    if explain is not None:
+        return task.explain(explain)
+    existing = [path for path in compares if path.exists()]
+    task.require_writable(*(FileUse.of("--compare", path) for path in existing), auditing.create_folder(output_folder, options))
+    for form in task.formats:
+        require_extra(form or "terminal")
+    earlier = [auditing.load_report("--compare", path) for path in existing]
+    for path in compares:
+        if path not in existing:
+            task.screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
+    return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, folder=output_folder))
 
 
 @click.command(cls=Command)
@@ -163,78 +182,14 @@ def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpa
     The command reads mailboxes and campaigns, with one request for each campaign. The exit codes are the same as those of the
     command 'audit', and 69 if the brief was written, but could not be posted. The next brief then shows the same changes.
     """
-    from outreach_async._cli.commands import auditing
+    from outreach_async._cli import auditing
+    from outreach_async._cli.posting import parse_webhook
+    from outreach_async._cli.process import run_async
+    from outreach_async.audit.reports import brief_schema
 
-    return auditing.brief(options, post=post, as_schema=as_schema, **shared)
-
-
-@click.group(cls=SuggestingGroup, no_args_is_help=False)
-def history() -> None:
-    """Show, export or prune the figures of earlier audits.
-
-    The options --history of the commands 'audit' and 'brief' write the file.
-    """
-
-
-@history.command(cls=Command)
-@click.argument("file", type=EXISTING)
-@option(
-    "--by",
-    "kind",
-    type=Choice(["workspace", "campaign", "domain", "mailbox"]),
-    default="workspace",
-    help="What to show figures of.",
-)
-@option(
-    "--id", "subject", type=ANY_ID, metavar="ID", help="Id of one workspace, campaign or mailbox, or a domain.  [default: all]"
-)
-@option("--days", type=click.IntRange(1), metavar="DAYS", default=14, help="Number of days.")
-@with_options("workspaces", "as_json")
-def show(
-    options: Options,
-    *,
-    file: Path,
-    kind: Literal["workspace", "campaign", "domain", "mailbox"],
-    subject: str | None,
-    days: int,
-) -> int:
-    """Show the figures of each day, in UTC.
-
-    A figure is empty if it is not known: on the first day, after a campaign was reset, or if a workspace could not be read. If
-    days lack a snapshot, the difference is spread over them, and the note says so.
-    """
-    from outreach_async._cli.commands import history as histories
-
-    return histories.show(options, file, kind, subject=subject, days=days)
-
-
-@history.command(cls=Command)
-@click.argument("file", type=EXISTING)
-@click.argument("folder", type=FOLDER)
-@option("--format", "form", type=Choice(["parquet", "csv"]), default="parquet", help="Format of the files.")
-@with_options("quiet")
-@force
-def export(options: Options, *, file: Path, folder: Path, form: Literal["parquet", "csv"], force: bool) -> int:
-    """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
-    from outreach_async._cli.commands import history as histories
-
-    return histories.export(options, file, folder, form, force=force)
-
-
-@history.command(cls=Command)
-@click.argument("file", type=EXISTING)
-@option("--keep", type=age, help="Age up to which snapshots are kept, such as 400d.")
-@option(
-    "--after", type=date, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
-)
-@option("--dry-run", is_flag=True, help="Only show what --after would delete.")
-@with_options("as_json")
-def prune(options: Options, *, file: Path, keep: float | None, after: float | None, dry_run: bool) -> int:
-    """Delete snapshots, and make the file smaller.
-
-    With --keep, those that are older than AGE before the last snapshot are deleted, and with --after
-    those after DATE, such as those of a clock that was ahead. The command prints each snapshot that it deletes.
-    """
-    from outreach_async._cli.commands import history as histories
-
-    return histories.prune(options, file, keep, after, dry_run=dry_run)
+    webhook = None if post is None else parse_webhook(post)
+    task = auditing.Task(options, shared, is_brief=True)
+    if as_schema:
+        return task.print_schema(brief_schema())
+    task.require_writable()
+    return run_async(partial(task.run, webhook=webhook))

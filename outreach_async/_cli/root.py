@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
 import click
 
-from outreach_async._cli.interface.options import SHARED, all_of
+from outreach_async._cli.options import SHARED, SuggestingGroup, all_of
 
 PROGRAM: Final = "outreach-async"
 VARIABLE: Final = "_OUTREACH_ASYNC_COMPLETE"
@@ -19,10 +18,10 @@ _COMMANDS: Final = {
     "campaigns": ("lists.campaigns", "List the campaigns of one or more workspaces."),
     "completion": ("configs.completion", "Print the completion script for a shell."),
     "config": ("configs.config", "Write, check and show the configuration file."),
-    "contacts": ("imports.contacts", "Create a contact."),
+    "contacts": ("contacts.contacts", "Create a contact."),
     "demo": ("services.demo", "Import and audit on an embedded service, and show a brief."),
     "fields": ("lists.fields", "List the contact fields of one or more workspaces."),
-    "history": ("audits.history", "Show, export or prune the figures of earlier audits."),
+    "history": ("history.history", "Show, export or prune the figures of earlier audits."),
     "import": ("imports.import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists.mailboxes", "List the mailboxes of one or more workspaces."),
     "mcp": ("services.mcp", "Run an MCP server for assistants over stdin and stdout."),
@@ -33,19 +32,6 @@ _COMMANDS: Final = {
 """The place of each command in this package, and the beginning of its help."""
 
 
-class SuggestingGroup(click.Group):
-    """A group of commands that suggests names for an unknown one."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        # During shell completion, the words of the line may be incomplete.
-        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            names = self.list_commands(ctx)
-            near = get_close_matches(args[0].lower(), names)
-            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the commands are {', '.join(names)}."
-            raise click.UsageError(f"unknown command {args[0]!r}; {meant}", ctx)
-        return super().resolve_command(ctx, args)
-
-
 class _LazyGroup(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
@@ -54,7 +40,7 @@ class _LazyGroup(SuggestingGroup):
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(".")
-        command: click.Command = getattr(import_module(f"outreach_async._cli.interface.{module}"), name)
+        command: click.Command = getattr(import_module(f"outreach_async._cli.commands.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature

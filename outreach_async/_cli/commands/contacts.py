@@ -5,38 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click import Choice
 
-from outreach_async import DuplicatePolicy
-from outreach_async._cli.connection import open_client
-from outreach_async._cli.messages import note_applied
-from outreach_async._cli.output import Screen
-from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, exit_code, format_message, run_async
-from outreach_async._cli.values import Options
-from outreach_async._plumbing import CUSTOM_CODE, failed_outcome
-from outreach_async.bulk import ContactOutcome
-from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.models import FAILED_OUTCOMES, STANDARD_FIELDS, WorkspaceField
+from outreach_async._cli.options import CAMPAIGN, Command, SuggestingGroup, option, writing
 
-_KNOWN: Final = frozenset({*STANDARD_FIELDS})
+if TYPE_CHECKING:
+    from outreach_async._cli.output import Screen
+    from outreach_async._cli.values import Options
+    from outreach_async.bulk import ContactOutcome
+    from outreach_async.models import WorkspaceField
 
 
+@click.group(cls=SuggestingGroup, no_args_is_help=False)
+def contacts() -> None:
+    """Create a contact."""
+
+
+@contacts.command(cls=Command)
+@option("--email", metavar="ADDRESS", required=True, help="E-mail address, by which the service detects duplicates.")
+@option(
+    "--set",
+    "sets",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help=(
+        "Set a field by its code or label, such as first_name=Ann, custom_1=Gold or Plan=Gold; repeatable. The "
+        "command 'fields' lists codes and labels."
+    ),
+)
+@option(
+    "--duplicates",
+    type=Choice(["skip", "overwrite", "update_missing_fields"]),
+    default="skip",
+    help="Policy if the workspace already has a contact with this e-mail.",
+)
+@option("--campaign", type=CAMPAIGN, metavar="CAMPAIGN", help="Add the contact to this campaign.")
+@option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
+@writing
 def create(
     options: Options,
+    *,
     email: str,
     sets: tuple[str, ...],
-    *,
-    duplicates: DuplicatePolicy,
+    duplicates: Literal["skip", "overwrite", "update_missing_fields"],
     campaign: str | None,
     strict: bool,
 ) -> int:
+    """Create one contact, and print its outcome and id.
+
+        outreach-async contacts create --email ann@x.example --set first_name=Ann
+
+    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
+    allowed (the service answered 401 or 403).
+    """
+    from outreach_async._cli.process import run_async
+
     policies = {"duplicates": duplicates, "campaign": campaign, "strict_validation": strict}
-    return run_async(partial(_create, options, email, parse_settings(sets), policies))
+    return run_async(partial(_create, options, email, _parse_settings(sets), policies))
 
 
-def parse_settings(texts: Iterable[str]) -> dict[str, str]:
+def _parse_settings(texts: Iterable[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -51,7 +82,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
+def _build_contact(email: str, values: Mapping[str, str], fields: Sequence[WorkspaceField]) -> dict[str, Any]:
     contact: dict[str, Any] = {"email": email}
     extra: dict[str, str] = {}
     for name, value in values.items():
@@ -63,10 +94,15 @@ def build_contact(email: str, values: Mapping[str, str], fields: Sequence[Worksp
 
 
 def _is_code(name: str) -> bool:
-    return name in _KNOWN or CUSTOM_CODE.fullmatch(name) is not None
+    from outreach_async._plumbing import CUSTOM_CODE
+    from outreach_async.models import STANDARD_FIELDS
+
+    return name in STANDARD_FIELDS or CUSTOM_CODE.fullmatch(name) is not None
 
 
 def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
+    from outreach_async.models import STANDARD_FIELDS
+
     codes = [field.code for field in fields]
     if _is_code(name) or name in codes:
         return name
@@ -74,7 +110,7 @@ def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
     if len(found) > 1:
         raise click.UsageError(f"--set: several fields have the label {name!r}; pass one of their codes: {', '.join(found)}.")
     if not found:
-        labels = {label.casefold(): label for label in (*_KNOWN, *codes, *(field.label for field in fields))}
+        labels = {label.casefold(): label for label in (*STANDARD_FIELDS, *codes, *(field.label for field in fields))}
         near = [labels[label] for label in get_close_matches(name.casefold(), labels, n=1)]
         meant = f"did you mean {near[0]!r}?" if near else "the command 'fields' lists the codes and labels."
         raise click.UsageError(f"--set: the workspace has no field {name!r}; {meant}")
@@ -82,10 +118,16 @@ def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
 
 
 async def _create(options: Options, email: str, values: Mapping[str, str], policies: Mapping[str, Any]) -> int:
+    from outreach_async._cli.connection import open_client
+    from outreach_async._cli.process import NOT_ALLOWED, exit_code, format_message
+    from outreach_async._plumbing import failed_outcome
+    from outreach_async.bulk import ContactOutcome
+    from outreach_async.errors import InvalidRequest, OutreachError
+
     screen = options.screen()
     async with open_client(options, writes=True) as client:
         fields = () if all(map(_is_code, values)) else await client.workspaces.fields()
-        contact = build_contact(email, values, fields)
+        contact = _build_contact(email, values, fields)
         try:
             created = await client.contacts.create(contact, **policies)
         except InvalidRequest:  # nothing was sent
@@ -100,6 +142,10 @@ async def _create(options: Options, email: str, values: Mapping[str, str], polic
 
 
 def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
+    from outreach_async._cli.messages import note_applied
+    from outreach_async._cli.process import INCOMPLETE, OK, format_message
+    from outreach_async.models import FAILED_OUTCOMES
+
     possible = sorted(outcome.possible)
     uncertain = "" if outcome.certain else f" (uncertain: {' or '.join(possible)})"
     text = " ".join(filter(None, (outcome.status, outcome.id))) + uncertain + (f": {details}" if details else "")

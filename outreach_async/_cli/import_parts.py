@@ -14,7 +14,9 @@ import attrs
 import click
 
 from outreach_async import Outcome, Target
-from outreach_async._cli.commands.importing import (
+from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
+from outreach_async._cli.files import explain_write_errors
+from outreach_async._cli.importing import (
     AFTER_FINDINGS,
     FAILED_ROWS,
     NO_RESULTS,
@@ -29,11 +31,9 @@ from outreach_async._cli.commands.importing import (
     print_report,
     require_files,
 )
-from outreach_async._cli.commands.run_files import RunState, open_output, settled
-from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
-from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows, run_async
+from outreach_async._cli.run_files import RunState, open_output, settled
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Targets, is_url, require_module
 from outreach_async.errors import format_count
@@ -63,7 +63,7 @@ from outreach_async.parts import (
 )
 
 if TYPE_CHECKING:
-    from outreach_async._cli.settings import ImportSettings
+    from outreach_async._cli.commands.imports import ImportSettings
 
 _LOCAL: Final = "local"
 _ListCampaigns = Callable[[str], Iterable[Campaign]]

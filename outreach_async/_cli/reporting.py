@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -16,12 +16,11 @@ import click
 
 from outreach_async import Target
 from outreach_async._cli import files
-from outreach_async._cli.commands.importing import NO_RESULTS, list_outcomes, print_ledger, print_outcomes
-from outreach_async._cli.commands.run_files import RunState, open_output, settled
+from outreach_async._cli.importing import NO_RESULTS, list_outcomes, print_ledger, print_outcomes
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
-from outreach_async._cli.settings import ReportSettings
+from outreach_async._cli.run_files import RunState, open_output, settled
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
     TARGET_FIELDS,
@@ -53,6 +52,9 @@ from outreach_async.parts import Part, RejectsTable, find_part
 from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
 from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
 
+if TYPE_CHECKING:
+    from outreach_async._cli.commands.imports import ReportSettings
+
 _LISTED_RUNS: Final = 10
 _DRY_RUN: Final = "run the import with --dry-run --results PATH"
 _SUMS: Final = ("rows", "uncertain", "repeats", "seconds", "marked", "possibly_sent", "windows")
@@ -63,13 +65,20 @@ class _Wanted:
     """The options of the command: the rows to list or to write, and the input that names them."""
 
     screen: Screen
+    settings: ReportSettings
     open_input: files.OpenInput
-    uncertain: bool
-    input: Path | None
-    rejects: Path | None
-    results: Path | None
-    keeps: tuple[str, ...]
-    force: bool
+
+    @property
+    def input(self) -> Path | None:
+        return self.settings["source"]
+
+    @property
+    def rejects(self) -> Path | None:
+        return self.settings["rejects"]
+
+    @property
+    def results(self) -> Path | None:
+        return self.settings["results"]
 
     @property
     def flag(self) -> str | None:
@@ -78,13 +87,13 @@ class _Wanted:
     def require_writable(self, *uses: Sequence[files.FileUse]) -> None:
         rejects = files.FileUse.of("--rejects", self.rejects, RejectsFile.recognises)
         files.require_writable(
-            *uses, rejects, files.FileUse.of("--results", self.results, ResultsFile.recognises), force=self.force
+            *uses, rejects, files.FileUse.of("--results", self.results, ResultsFile.recognises), force=self.settings["force"]
         )
 
     def write(self, runs: Mapping[str, _Run]) -> dict[str, Any]:
         """List and write the rows of a run, or of the parts of an import by name. Return the details for the JSON result."""
         details = {}
-        if self.uncertain:
+        if self.settings["uncertain"]:
             uncertain = [
                 {**({"part": name} if name else {}), **run.describe(found)}
                 for name, run in runs.items()
@@ -103,7 +112,9 @@ class _Wanted:
                 headers, failed = run.rejects()
             self._write(RejectsFile(self.rejects, headers), "--rejects", failed)
         if self.results is not None:
-            results = ResultsFile(self.results, self.keeps, (headers for run in runs.values() for headers in run.headers))
+            results = ResultsFile(
+                self.results, self.settings["keeps"], (headers for run in runs.values() for headers in run.headers)
+            )
             self._write(results, "--results", (found for run in runs.values() for found in run.locate(lambda _: True)))
         return details
 
@@ -125,29 +136,18 @@ def _name_argument() -> Iterator[None]:
 
 
 @_name_argument()
-def report(
-    options: Options,
-    journal: files.JournalLocation,
-    *,
-    uncertain: bool,
-    source: Path | None,
-    campaign: str | None,
-    workspace: str | None,
-    settings: ReportSettings,
-) -> int:
-    rejects, results, keeps = settings["rejects"], settings["results"], settings["keeps"]
-    open_input = files.input_opener(settings)
-    wanted = _Wanted(options.screen(), open_input, uncertain, source, rejects, results, keeps, settings["force"])
-    if keeps and results is None:
+def report(options: Options, journal: files.JournalLocation, settings: ReportSettings) -> int:
+    wanted = _Wanted(options.screen(), settings, files.input_opener(settings))
+    if settings["keeps"] and settings["results"] is None:
         raise click.UsageError(NO_RESULTS)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     if is_ledger(journal):
-        return _report_ledger(wanted, journal, settings, (workspace, campaign))
+        return _report_ledger(wanted, journal)
     journals = journals_in(journal)
     given = {
-        "--campaign": campaign,
-        "--workspace": workspace,
+        "--campaign": settings["campaign"],
+        "--workspace": settings["workspace"],
         "--map": settings["maps"],
         "--mapping": settings["mapping"],
         "--blank": settings["blank"],
@@ -159,11 +159,9 @@ def report(
     return _report_parts(wanted, journal, journals) if journals else _report_run(wanted, journal)
 
 
-def _report_ledger(
-    wanted: _Wanted, location: files.JournalLocation, settings: ReportSettings, target: tuple[str | None, str | None]
-) -> int:
+def _report_ledger(wanted: _Wanted, location: files.JournalLocation) -> int:
     screen, results = wanted.screen, wanted.results
-    if wanted.uncertain or wanted.rejects is not None:
+    if wanted.settings["uncertain"] or wanted.rejects is not None:
         flag = "--rejects" if wanted.rejects is not None else "--uncertain"
         raise click.UsageError(f"{flag}: a ledger has no rows; pass --results PATH --input FILE, which shows every row of FILE.")
     if (results is None) is not (wanted.input is None):
@@ -180,7 +178,7 @@ def _report_ledger(
     if wanted.input is not None and results is not None:
         inputs = files.FileUse.of("--input", wanted.input)
         wanted.require_writable(files.FileUse.of_journal("JOURNAL", location, written=False), inputs)
-        rows, known = _look_up(wanted, location, found.targets, wanted.input, results, settings=settings, default=target)
+        rows, known = _look_up(wanted, location, found.targets, wanted.input, results)
         print_ledger(screen, attrs.evolve(known, repeated=None, kept=0), "serial")
         screen.print_line(f"{rows:,} rows written to {results}")
         details["input"] = attrs.asdict(known)
@@ -189,17 +187,10 @@ def _report_ledger(
 
 
 def _look_up(
-    wanted: _Wanted,
-    location: files.JournalLocation,
-    known: Collection[Target],
-    source: Path,
-    results: Path,
-    *,
-    settings: ReportSettings,
-    default: tuple[str | None, str | None],
+    wanted: _Wanted, location: files.JournalLocation, known: Collection[Target], source: Path, results: Path
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
-    file = wanted.open_input(source)
+    file, settings = wanted.open_input(source), wanted.settings
     job = ImportJob(
         file=file,
         overrides=parse_overrides(settings["maps"]),
@@ -208,9 +199,9 @@ def _look_up(
         checks=CheckPolicy.of(settings["checks"]),
     )
     columns = anyio.run(job.map).columns
-    target = _choose_target(known, *default, named="campaign" in columns.codes)
+    target = _choose_target(known, settings["workspace"], settings["campaign"], named="campaign" in columns.codes)
     options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
-    results_file = ResultsFile(results, wanted.keeps, [file.headers])
+    results_file = ResultsFile(results, wanted.settings["keeps"], [file.headers])
 
     def read_all() -> Iterator[Row]:
         rows = file.rows(columns, checks=job.checks)
@@ -301,7 +292,7 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     with suppress(InvalidRequest, JournalError):  # the folder need not be readable
         part = find_part(folder or ".", name, figures.fingerprint)
     run = _Run(journal, figures, part, folder or ".")
-    if wanted.input is not None and not (wanted.uncertain or wanted.flag):
+    if wanted.input is not None and not (wanted.settings["uncertain"] or wanted.flag):
         raise click.UsageError("--input: requires --uncertain, --rejects or --results; pass one of them.")
     if wanted.input is not None and run.source is None:
         what = "is a part of an import, which records its files" if run.part else "records no input file"
@@ -310,7 +301,7 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
     wanted.require_writable(*used, _inputs_of([run]))
     if wanted.rejects is not None and figures.source is None:
         raise InvalidRequest("--rejects: the journal records no input file; pass the journal of an 'outreach-async import' run")
-    if wanted.keeps and run.source is None and not run.part:
+    if wanted.settings["keeps"] and run.source is None and not run.part:
         raise InvalidRequest("--keep: the journal records no input file, whose columns it could copy; omit --keep")
     if path := wanted.input or (run.source if wanted.flag else None):
         run = attrs.evolve(run, file=(file := wanted.open_input(path)))
@@ -333,7 +324,7 @@ def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapp
         raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
     reports = {name: journal.report() for name, journal in journals.items()}
     details: dict[str, Any] = {}
-    if wanted.uncertain or wanted.flag:
+    if wanted.settings["uncertain"] or wanted.flag:
         parts = {name: find_part(folder, name, figures.fingerprint) for name, figures in reports.items()}
         runs = {name: _Run(journal, reports[name], parts[name], folder) for name, journal in journals.items()}
         if wanted.flag and (others := [name for name, part in parts.items() if part is None]):

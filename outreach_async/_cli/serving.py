@@ -10,21 +10,17 @@ from shlex import quote
 from time import perf_counter
 from typing import Any
 
-import anyio
 import attrs
 import click
 
 from outreach_async import Request
-from outreach_async._cli.demo_data import NOW, SEED, create_demo_world
-from outreach_async._cli.files import explain_os_errors, explain_read_errors
+from outreach_async._cli.demo_data import NOW, SEED
+from outreach_async._cli.files import explain_read_errors
 from outreach_async._cli.messages import to_printable
-from outreach_async._cli.process import OK, run_async
-from outreach_async._cli.values import Options
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.fake.request_log import mask_target
-from outreach_async.fake.server import serve as serve_fake
 
 
 def load_world(path: Path, seed: int = SEED, behaviour: Behaviour | None = None) -> FakeService:
@@ -71,38 +67,7 @@ class LoggingService:
         return exchange
 
 
-def serve(
-    options: Options, host: str, port: int, *, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
-) -> int:
-    from outreach_async.fake.control import ControlPlane, is_loopback  # slow to import, and no other command needs it
-
-    choices = _load_behaviour(behaviour)
-    service = create_demo_world(seed, choices) if world is None else load_world(world, seed, choices)
-    controlled = bool(control_hosts) or is_loopback(host)
-    served: Service = ControlPlane(service, control_hosts) if controlled else service
-    served = LoggingService(served) if options.verbose else served
-
-    def print_address(base_url: str) -> None:
-        values = {"base_url": base_url, **find_entry_ids(service)}
-        exports = "" if options.quiet else format_exports(values)
-        sys.stdout.write(f"{json.dumps(values)}\n" if options.as_json else exports)
-        sys.stdout.flush()
-        if not controlled:
-            options.screen().warn(
-                f"the control plane under /_fake is off, because other machines can reach {host}; to turn it on, pass the name "
-                "by which clients reach this server, such as --control-host localhost"
-            )
-
-    async def serve_until_interrupted() -> None:
-        with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
-            async with serve_fake(served, host, port) as url:
-                print_address(url)
-                await anyio.sleep_forever()
-
-    return run_async(serve_until_interrupted, terminated=OK)
-
-
-def _load_behaviour(name: str) -> Behaviour:
+def choose_behaviour(name: str) -> Behaviour:
     if name in PRESETS:
         return PRESETS[name]()
     if not Path(name).exists():

@@ -1,23 +1,84 @@
-"""The commands `import`, `report` and `contacts create`: what they accept, and their help."""
+"""The commands `import` and `report`, which share the options that say how a file is read."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 import click
 from click import Choice
 
-from outreach_async._cli.interface.kinds import ANY_ID, CAMPAIGN, FILE, LOCATION, OUTPUT, age, limit
-from outreach_async._cli.interface.options import Command, all_of, force, option, with_options, writing
-from outreach_async._cli.interface.root import SuggestingGroup
+from outreach_async._cli.options import (
+    ANY_ID,
+    FILE,
+    LOCATION,
+    OUTPUT,
+    Command,
+    age,
+    all_of,
+    force,
+    limit,
+    option,
+    with_options,
+    writing,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from outreach_async._cli.settings import ImportSettings, ReportSettings
     from outreach_async._cli.values import Options
+
+
+class FileSettings(TypedDict):
+    """How a file is read, which fields its columns are, what is checked, and where results go."""
+
+    form: Literal["csv", "jsonl", "parquet", "xlsx"] | None
+    encoding: str | None
+    sheet: str | None
+    header_row: int | None
+    delimiter: str | None
+    short_rows: Literal["reject", "pad"] | None
+    hidden: Literal["send", "skip"] | None
+    maps: tuple[str, ...]
+    mapping: Path | None
+    blank: Literal["keep", "clear"] | None
+    ignore_unknown: bool
+    checks: tuple[str, ...]
+    rejects: Path | None
+    results: Path | None
+    keeps: tuple[str, ...]
+    force: bool
+
+
+class ReportSettings(FileSettings):
+    """The options of `report`."""
+
+    uncertain: bool
+    source: Path | None
+    campaign: str | None
+    workspace: str | None
+
+
+class ImportSettings(FileSettings):
+    """The options of `import`."""
+
+    duplicates: Literal["skip", "overwrite", "update_missing_fields"]
+    campaign: str | None
+    strict: bool
+    concurrency: int
+    repeats: Literal["serial", "error", "first", "last", "coalesce"]
+    journal: Path | str | None
+    ledger: Path | str | None
+    max_age: float | None
+    changed: Literal["send", "ignore"]
+    stop_after_rejects: int | None
+    resume: bool
+    earlier: Literal["known", "unknown"]
+    dry_run: bool
+    findings: Path | None
+    save_mapping: Path | None
+    dask: str | None
 
 
 _reading: Final = partial(option, section="Input")
@@ -260,10 +321,10 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     mean on one machine, but --ledger, --max-age and --changed are refused.
     """
     if settings["dask"] is not None:
-        from outreach_async._cli.commands import import_parts
+        from outreach_async._cli import import_parts
 
         return import_parts.import_in_parts(options, file, settings["dask"], settings)
-    from outreach_async._cli.commands import importing
+    from outreach_async._cli import importing
 
     return importing.import_(options, file, settings)
 
@@ -273,7 +334,7 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
 @option("--uncertain", is_flag=True, help="List the rows whose outcome is uncertain.")
 @option(
     "--input",
-    "input_",
+    "source",
     type=FILE,
     help=(
         "Input file of the run. With --uncertain, it provides line numbers and e-mails. Default for --rejects and "
@@ -291,16 +352,7 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
 @_input_options
 @with_options("as_json")
 @force
-def report(
-    options: Options,
-    *,
-    journal: Path | str,
-    uncertain: bool,
-    input_: Path | None,
-    campaign: str | None,
-    workspace: str | None,
-    **settings: Unpack[ReportSettings],
-) -> int:
+def report(options: Options, *, journal: Path | str, **settings: Unpack[ReportSettings]) -> int:
     """Show the progress and results of the run in JOURNAL. The run may still be in progress. Nothing is sent or changed.
 
     JOURNAL is the path of a file, or the URL of an object journal, such as s3://bucket/prefix. For an import in parts, pass the
@@ -314,55 +366,6 @@ def report(
     Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
     resumed.
     """
-    from outreach_async._cli.commands import reporting
+    from outreach_async._cli import reporting
 
-    return reporting.report(
-        options, journal, uncertain=uncertain, source=input_, campaign=campaign, workspace=workspace, settings=settings
-    )
-
-
-@click.group(cls=SuggestingGroup, no_args_is_help=False)
-def contacts() -> None:
-    """Create a contact."""
-
-
-@contacts.command(cls=Command)
-@option("--email", metavar="ADDRESS", required=True, help="E-mail address, by which the service detects duplicates.")
-@option(
-    "--set",
-    "sets",
-    metavar="FIELD=VALUE",
-    multiple=True,
-    help=(
-        "Set a field by its code or label, such as first_name=Ann, custom_1=Gold or Plan=Gold; repeatable. The "
-        "command 'fields' lists codes and labels."
-    ),
-)
-@option(
-    "--duplicates",
-    type=Choice(["skip", "overwrite", "update_missing_fields"]),
-    default="skip",
-    help="Policy if the workspace already has a contact with this e-mail.",
-)
-@option("--campaign", type=CAMPAIGN, metavar="CAMPAIGN", help="Add the contact to this campaign.")
-@option("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
-@writing
-def create(
-    options: Options,
-    *,
-    email: str,
-    sets: tuple[str, ...],
-    duplicates: Literal["skip", "overwrite", "update_missing_fields"],
-    campaign: str | None,
-    strict: bool,
-) -> int:
-    """Create one contact, and print its outcome and id.
-
-        outreach-async contacts create --email ann@x.example --set first_name=Ann
-
-    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
-    allowed (the service answered 401 or 403).
-    """
-    from outreach_async._cli.commands import creating
-
-    return creating.create(options, email, sets, duplicates=duplicates, campaign=campaign, strict=strict)
+    return reporting.report(options, journal, settings)

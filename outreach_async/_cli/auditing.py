@@ -1,4 +1,4 @@
-"""The commands `audit` and `brief`: audit workspaces, and print a full report or the changes since the last brief."""
+"""What the commands `audit` and `brief` do: audit workspaces, and print, write or post a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -23,8 +23,7 @@ from outreach_async._cli import files
 from outreach_async._cli.connection import open_each, workspaces_of
 from outreach_async._cli.messages import note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
-from outreach_async._cli.process import NOT_DELIVERED, OK, run_async
-from outreach_async._cli.settings import AuditSettings
+from outreach_async._cli.process import NOT_DELIVERED, OK
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Secret, atomic_write
 from outreach_async.audit.history import History, HistoryError, Readings
@@ -34,78 +33,30 @@ from outreach_async.audit.reports import (
     REPORT_FORMATS,
     SUFFIXES,
     StyledReport,
-    brief_schema,
     format_of,
     has_format,
     iterate,
     require_extra,
-    schema,
     summarize,
 )
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, format_count
 
+if TYPE_CHECKING:
+    from outreach_async._cli.commands.audits import AuditSettings
+
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
 
 
-def audit(
-    options: Options,
-    *,
-    campaigns: bool,
-    compares: tuple[Path, ...],
-    output_folder: Path | None,
-    explain: str | None,
-    as_schema: bool,
-    **shared: Unpack[AuditSettings],
-) -> int:
-    task = _Task(options=options, is_brief=False, **shared)
-    if as_schema:
-        return _print_result(task.screen, json.dumps(schema(), indent=2), schema())
-    if explain is not None:
-        return _explain(task.screen, explain, task.policy)
-    existing = [path for path in compares if path.exists()]
-    task.require_writable(
-        *(files.FileUse.of("--compare", path) for path in existing),
-        _folder_uses(output_folder, options),
-    )
-    for form in task.formats:
-        require_extra(form or "terminal")
-    earlier = [load_report("--compare", path) for path in existing]
-    for path in compares:
-        if path not in existing:
-            task.screen.warn(f"--compare: {path} does not exist; skipping it (expected on the first run of a daily audit)")
-    return run_async(partial(task.run, campaigns=campaigns, earlier=earlier, folder=output_folder))
-
-
-def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpack[AuditSettings]) -> int:
-    webhook = None
-    if post is not None:
-        from outreach_async._cli.posting import parse_webhook  # imported on demand, as below: few commands post
-
-        webhook = parse_webhook(post)
-    task = _Task(options=options, is_brief=True, **shared)
-    if as_schema:
-        return _print_result(task.screen, json.dumps(brief_schema(), indent=2), brief_schema())
-    task.require_writable()
-    return run_async(partial(task.run, webhook=webhook))
-
-
-@attrs.define(kw_only=True)
-class _Task:
-    """The options that `audit` and `brief` share, and what both do with a report."""
+@attrs.define
+class Task:
+    """An audit or a brief: its options, and what both do with a report."""
 
     options: Options
-    is_brief: bool
-    history: Path | None
-    no_append: bool
-    fail_on: str
-    policy_path: Path | None = attrs.field(alias="policy")
-    deadline: float | None
-    outputs: tuple[Path, ...]
-    form: str | None
-    force: bool
+    settings: AuditSettings
+    is_brief: bool = attrs.field(kw_only=True)
     screen: Screen = attrs.field(init=False)
     policy: auditing.Policy = attrs.field(init=False)
     store: History | None = attrs.field(init=False, default=None)
@@ -113,11 +64,20 @@ class _Task:
     print_format: str | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
+        path = self.settings["policy"]
         self.screen = self.options.screen(as_json=self.form == "json" and not self.outputs)
         self.policy = auditing.Policy.default()
-        if self.policy_path is not None:
-            with files.explain_read_errors("--policy", self.policy_path):
-                self.policy = auditing.Policy.load(self.policy_path)
+        if path is not None:
+            with files.explain_read_errors("--policy", path):
+                self.policy = auditing.Policy.load(path)
+
+    @property
+    def form(self) -> str | None:
+        return self.settings["form"]
+
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        return self.settings["outputs"]
 
     @property
     def formats(self) -> set[str | None]:
@@ -128,19 +88,44 @@ class _Task:
         known, looks_like = (BRIEF_FORMATS, partial(has_format, model=Brief)) if self.is_brief else (REPORT_FORMATS, has_format)
         _require_formats(self.outputs, self.form, known)
         files.require_writable(
-            files.FileUse.of("--policy", self.policy_path),
+            files.FileUse.of("--policy", self.settings["policy"]),
             *uses,
-            files.FileUse.of_journal("--history", self.history, written=not self.no_append),
+            files.FileUse.of_journal("--history", self.settings["history"], written=not self.settings["no_append"]),
             *(files.FileUse.of("--output", path, partial(looks_like, self._format_of(path))) for path in self.outputs),
-            force=self.force,
+            force=self.settings["force"],
         )
         if not self.outputs and self.form not in {None, "json"}:
             if self.screen.as_json:
                 text = f"--format {self.form}: conflicts with --json; remove one of them, or add --output FILE."
                 raise click.UsageError(text)
             self.print_format = self.form
-        self.store = open_history(self.options, self.history)
+        self.store = open_history(self.options, self.settings["history"])
         self.readings = Readings() if self.store else None
+
+    def print_schema(self, schema: dict[str, Any]) -> int:
+        self.screen.print_lines(json.dumps(schema, indent=2))
+        self.screen.print_result(schema)
+        return OK
+
+    def explain(self, name: str) -> int:
+        """Explain a rule, or list all rules."""
+        screen, policy = self.screen, self.policy
+        if name != _ALL_RULES:
+            rule = require_rule(name, "'audit --explain' lists all rules", "--explain").id
+            text = auditing.explain(rule, policy)
+            screen.print_lines(text)
+            screen.print_result({"rule": rule, "explanation": text})
+            return OK
+        rules = [(rule, rule.id in policy.used.off) for rule in map(policy.rule, sorted(auditing.CATALOGUE))]
+        rows = [(rule.id, "off" if off else rule.severity_range, rule.title) for rule, off in rules]
+        screen.print_table(("rule", "severity", "title"), rows)
+        screen.print_footer("audit --explain RULE describes a rule.")
+        described = [
+            {"rule": rule.id, "severities": [each.value for each in rule.severities], "title": rule.title, "off": off}
+            for rule, off in rules
+        ]
+        screen.print_result({"rules": described})
+        return OK
 
     def _format_of(self, path: Path) -> str:
         return self.form or format_of(path.name)
@@ -153,7 +138,7 @@ class _Task:
         folder: Path | None = None,
         webhook: Secret | None = None,
     ) -> int:
-        about = {"campaigns": campaigns, "deadline": self.deadline, "readings": self.readings}
+        about = {"campaigns": campaigns, "deadline": self.settings["deadline"], "readings": self.readings}
         parts: list[auditing.Report] = []
         read = await _audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
         baseline = self.store.baseline(read.workspaces) if self.store and not earlier else None
@@ -173,12 +158,12 @@ class _Task:
                 return NOT_DELIVERED
             self.screen.print_line("Posted.")
         # The history is written last: if the report could not be printed, the next one must show these changes again.
-        if self.store and self.readings and not self.no_append:
+        if self.store and self.readings and not self.settings["no_append"]:
             with warnings.catch_warnings(action="ignore"):
                 appended = self.store.append(read, self.readings)
             if not appended:
                 raise HistoryError(f"--history: {self.store.refusal(read)}")
-        return report.exit_code(self.fail_on)
+        return report.exit_code(self.settings["fail_on"])
 
     def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
         """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""
@@ -232,7 +217,7 @@ def open_history(options: Options, path: Path | None) -> History | None:
         raise click.UsageError(f"--{error}") from error
 
 
-def _folder_uses(folder: Path | None, options: Options) -> list[files.FileUse]:
+def create_folder(folder: Path | None, options: Options) -> list[files.FileUse]:
     """Create the folder of `--output-folder`, and return the files to write into it."""
     if folder is None:
         return []
@@ -266,33 +251,6 @@ def show(screen: Screen, view: auditing.Report | Brief) -> None:
         screen.console.print(StyledReport(view))
     elif not screen.as_json:
         screen.print_lines("".join(iterate(view, "terminal")))
-
-
-def _explain(screen: Screen, name: str, policy: auditing.Policy) -> int:
-    if name == _ALL_RULES:
-        return _list_rules(screen, policy)
-    rule = require_rule(name, "'audit --explain' lists all rules", "--explain").id
-    text = auditing.explain(rule, policy)
-    return _print_result(screen, text, {"rule": rule, "explanation": text})
-
-
-def _list_rules(screen: Screen, policy: auditing.Policy) -> int:
-    rules = [(rule, rule.id in policy.used.off) for rule in map(policy.rule, sorted(auditing.CATALOGUE))]
-    rows = [(rule.id, "off" if off else rule.severity_range, rule.title) for rule, off in rules]
-    screen.print_table(("rule", "severity", "title"), rows)
-    screen.print_footer("audit --explain RULE describes a rule.")
-    described = [
-        {"rule": rule.id, "severities": [each.value for each in rule.severities], "title": rule.title, "off": off}
-        for rule, off in rules
-    ]
-    screen.print_result({"rules": described})
-    return OK
-
-
-def _print_result(screen: Screen, text: str, value: dict[str, Any]) -> int:
-    screen.print_lines(text)
-    screen.print_result(value)
-    return OK
 
 
 def load_report(flag: str, path: Path) -> auditing.Report:

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async._cli.commands.auditing import show
-from outreach_async._cli.commands.importing import ImportRun, list_outcomes, print_failed, print_report, run_import
+from outreach_async._cli.auditing import show
 from outreach_async._cli.demo_data import CAMPAIGN, OWNER_KEY, WORKSPACES, change_contacts, create_demo_world, demo_contacts
+from outreach_async._cli.importing import ImportRun, list_outcomes, print_failed, print_report, run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options
@@ -53,15 +53,15 @@ _Import: TypeAlias = tuple[BulkReport, FailedRows]
 """The report of an import and its failed rows."""
 
 
-def demo(options: Options) -> int:
+def run_demo(options: Options) -> int:
     with TemporaryDirectory() as folder:
         paths = Path(folder, "contacts.csv"), Path(folder, "next night.csv")
         paths[0].write_text(text := demo_contacts(), encoding="utf-8")
         paths[1].write_text(change_contacts(text), encoding="utf-8")
-        return run_async(partial(_run_demo, options, paths))
+        return run_async(partial(_import_and_audit, options, paths))
 
 
-async def _run_demo(options: Options, paths: Sequence[Path]) -> int:
+async def _import_and_audit(options: Options, paths: Sequence[Path]) -> int:
     screen = options.screen()
     imports: list[_Import] = []
     # The demo never contacts a real service, regardless of the environment.

@@ -19,8 +19,7 @@ import click
 
 from outreach_async import Outcome, Target
 from outreach_async._cli import files
-from outreach_async._cli.commands.grouped import fit_line, print_groups, show_finding, show_rows
-from outreach_async._cli.commands.run_files import RunState, WriteOutcome, open_output, settle_partial_files, settled
+from outreach_async._cli.grouped import fit_line, print_groups, show_finding, show_rows
 from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
@@ -33,7 +32,7 @@ from outreach_async._cli.process import (
     handle_interrupts,
     run_async,
 )
-from outreach_async._cli.settings import ImportSettings
+from outreach_async._cli.run_files import RunState, WriteOutcome, open_output, settle_partial_files, settled
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import WHOLE_INPUT, Targets, partial_path, require_id, show_name, trim, unsent_outcome
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
@@ -63,6 +62,7 @@ from outreach_async.importer import (
 from outreach_async.models import ID_PREFIXES
 
 if TYPE_CHECKING:
+    from outreach_async._cli.commands.imports import ImportSettings
     from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
