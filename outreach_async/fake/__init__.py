@@ -105,11 +105,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from outreach_async.fake import faults
-from outreach_async.fake._error_responses import Refusal
 from outreach_async.fake._fake_service import FakeService, Snapshot
+from outreach_async.fake._messages import Refusal
+from outreach_async.fake._simulation import Activity, SimulationControl
 from outreach_async.fake.behaviour import Behaviour, HeaderAuth, RateLimit
-from outreach_async.fake.request_log import JournalOverflow, Recorded
-from outreach_async.fake.simulation import Activity
+from outreach_async.fake.request_log import Recorded
 from outreach_async.fake.world_file import WorldError
 
 if TYPE_CHECKING:
@@ -121,10 +121,10 @@ __all__ = [
     "FakeService",
     "FakeTransport",
     "HeaderAuth",
-    "JournalOverflow",
     "RateLimit",
     "Recorded",
     "Refusal",
+    "SimulationControl",
     "Snapshot",
     "WorldError",
     "faults",

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from outreach_async.fake._error_responses import refusal_error
+from outreach_async.fake._messages import Refusal
 
 _Number = TypeVar("_Number", int, float)
 _T = TypeVar("_T")
@@ -114,7 +114,7 @@ def check_id(text: str, prefix: str, field: str) -> None:
     if text.startswith(prefix) and len(text) > len(prefix):
         return
     hints = tuple(f"this looks like {kind}" for known, kind in ID_KINDS.items() if text.startswith(known) and text != known)
-    raise refusal_error(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=hints)
+    raise Refusal(400, "invalid_id", f"{field} must be an id that starts with {prefix}", field, hints=hints)
 
 
 def suggest_similar(name: str, known: list[str]) -> str:

@@ -13,8 +13,9 @@ import attrs
 
 from outreach_async.fake._arguments import check_known, require_count, require_field, require_string
 from outreach_async.fake._clock import DAY, Clock
-from outreach_async.fake._create_contact import email_key
+from outreach_async.fake._handlers import email_key
 from outreach_async.fake._seeds import CampaignBuilder, CampaignFields, generate_mailbox, generate_people, update_mailbox
+from outreach_async.fake._simulation import ListKind, ResponsePlan, SimulationControl, SimulationEngine, World, to_microseconds
 from outreach_async.fake._stored_records import (
     CUSTOM_CODE,
     RESERVED_MEMBERS,
@@ -24,9 +25,7 @@ from outreach_async.fake._stored_records import (
     Rates,
     Workspace,
 )
-from outreach_async.fake._world import ListKind, ResponsePlan, World, to_microseconds
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.simulation import SimulationControl, SimulationEngine
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:

@@ -13,12 +13,10 @@ import attrs
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import format_http_date
-from outreach_async.fake._create_contact import email_key
-from outreach_async.fake._error_responses import RENDERERS, Refusal
-from outreach_async.fake._handlers import Context, execute
-from outreach_async.fake._request import ParsedRequest, encode, parse_request
+from outreach_async.fake._handlers import Context, Limiter, email_key, execute
+from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, parse_request
+from outreach_async.fake._simulation import World
 from outreach_async.fake._stored_records import Contact
-from outreach_async.fake._world import Limiter, World
 from outreach_async.fake.behaviour import Behaviour
 from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
 from outreach_async.fake.request_log import Recorded, RequestLog, append_to
@@ -39,7 +37,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         status, document = execute(call, context)
         body = encode(document).encode(errors="backslashreplace")  # a seeded lone surrogate becomes its JSON escape
     except Refusal as refusal:
-        call.hints += refusal.hints
+        call.hints += (*refusal.hints, *([f"decided by Behaviour.{refusal.knob}"] if refusal.knob else []))
         fields |= refusal.headers
         renderer = context.behaviour.error_renderer
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refusal)

@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
+from datetime import date
+from email.utils import formatdate
 from fractions import Fraction
-from functools import lru_cache, partial
-from typing import Any, Final
+from functools import cache, lru_cache, partial
+from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async.fake import _create_contact as create_contact
-from outreach_async.fake._arguments import check_id
+from outreach_async.fake._arguments import check_id, read_table, suggest_similar
 from outreach_async.fake._clock import DAY, format_age, format_date
-from outreach_async.fake._create_contact import find_failures
-from outreach_async.fake._error_responses import refusal_error
-from outreach_async.fake._request import ParsedRequest, Query, require_parameter
+from outreach_async.fake._messages import ParsedRequest, Query, Refusal, require_parameter, sanitize_name
+from outreach_async.fake._simulation import COUNT_NAMES, NO_STATS, CampaignFlow, ListKind, World
 from outreach_async.fake._stored_records import (
     CAMPAIGN_HEADERS,
+    CUSTOM_CODE,
     MAILBOX_HEADERS,
+    RESERVED_MEMBERS,
     STANDARD_FIELDS,
     Campaign,
     Contact,
@@ -34,21 +37,20 @@ from outreach_async.fake._stored_records import (
     Workspace,
     custom_number,
 )
-from outreach_async.fake._world import COUNT_NAMES, NO_STATS, CampaignFlow, Limiter, ListKind, World
-from outreach_async.fake.behaviour import Behaviour
+from outreach_async.fake.behaviour import Behaviour, RateLimit
 
 
 def find_workspace(workspace: str, world: World) -> Workspace:
     record = world.workspaces.get(workspace)
     if record is None:
-        raise refusal_error(404, "workspace_not_found", "no workspace has this id", "workspace")
+        raise Refusal(404, "workspace_not_found", "no workspace has this id", "workspace")
     return record
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
     record = world.campaigns.get(campaign)
     if record is None or workspace not in {None, record.workspace}:
-        raise refusal_error(404, "campaign_not_found", "no campaign has this id", field)
+        raise Refusal(404, "campaign_not_found", "no campaign has this id", field)
     return record
 
 
@@ -66,7 +68,7 @@ def parse_page_query(query: Query, maximum: int | None, behaviour: Behaviour) ->
     check_id(workspace, "space_", "workspace")
     if maximum is not None and display > maximum and behaviour.over_max != "serve":
         if behaviour.over_max == "reject":
-            raise refusal_error(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
+            raise Refusal(400, "display_too_large", f"display must be at most {maximum}", "display", knob="over_max")
         display = maximum
     return workspace, display, page
 
@@ -77,7 +79,7 @@ def _parse_number(name: str, text: str, least: int, default: int, behaviour: Beh
     if behaviour.bad_number == "default":
         return default
     message = f"{name} must be an integer of at least {least} with at most 9 digits"
-    raise refusal_error(400, "invalid_number", message, name, knob="bad_number")
+    raise Refusal(400, "invalid_number", message, name, knob="bad_number")
 
 
 # Rendering.
@@ -99,11 +101,33 @@ _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
 
 
-@attrs.frozen
-class ItemRenderer:
+class Limiter:
+    def __init__(self) -> None:
+        self._window = -1
+        self._counts: dict[str, int] = {}
+
+    def admit(self, scope: str, limit: RateLimit, now: float) -> None:
+        window = math.floor(now / limit.per)
+        if window != self._window:
+            self._window = window
+            self._counts.clear()  # every scope has the same windows, so old counts are no longer needed
+        if self._counts.get(scope, 0) >= limit.limit:
+            end = (window + 1) * limit.per
+            wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
+            message = "too many requests; retry after the time in the header retry-after"
+            raise Refusal(429, "rate_limited", message, headers={"retry-after": wait})
+        self._counts[scope] = self._counts.get(scope, 0) + 1
+
+
+@attrs.define
+class Context:
+    """The state with which a request is executed. Its methods render records as JSON items."""
+
     world: World = attrs.field(repr=False)
-    now: float
     behaviour: Behaviour
+    limiter: Limiter
+    seed: int
+    now: float
 
     def percent(self, n: int, of: int, salt: str) -> float:
         value = _round_percent(n, of, self.behaviour.percent_digits)
@@ -192,18 +216,337 @@ class ItemRenderer:
         }
 
 
-# Operations.
+# Creating contacts (rules C1 to C27, A4). These functions change no stored data. The first check that fails decides the response.
 
-HandlerResult = tuple[int, dict[str, Any]]
+ADDED: Final = "added"
+
+# The outcome for a duplicate, by value of the `duplicates` option (rule C2).
+DUPLICATE_OUTCOMES: Final[Mapping[str, str]] = {
+    "skip": "skipped",
+    "overwrite": "overwriten",  # the API documentation's spelling
+    "update_missing_fields": "updated_missing_fields",
+}
+
+DUPLICATE_DETAILS: Final = "a contact with this email exists in the workspace"
+
+
+def email_key(behaviour: Behaviour) -> Callable[[str], str]:
+    """Return the function that normalizes an e-mail. Two e-mails are duplicates if their normalized forms are equal (rule C4)."""
+    reading = behaviour.email_key
+    return _EMAIL_KEYS[reading] if isinstance(reading, str) else reading
+
+
+def _lower_domain(email: str) -> str:
+    local, at, domain = email.rpartition("@")
+    return local + at + domain.lower()
+
+
+def _normalize_gmail(email: str) -> str:
+    # In a Gmail address, also remove dots and everything after a plus sign from the local part.
+    local, at, domain = email.lower().rpartition("@")
+    if domain in {"gmail.com", "googlemail.com"}:
+        return local.partition("+")[0].replace(".", "") + "@gmail.com"
+    return local + at + domain
+
+
+_EMAIL_KEYS: Final[Mapping[str, Callable[[str], str]]] = {
+    "lower": str.lower,
+    "exact": str,
+    "domain_lower": _lower_domain,
+    "gmail": _normalize_gmail,
+}
+
+
+def merge_contact(contact: Contact, creation: Creation, fields: SentFields, behaviour: Behaviour, now: float) -> Contact:
+    # If the option `duplicates` is `skip` and the contact does not change, the function returns `contact` itself.
+    if creation.duplicates == "skip":
+        return _enrol(contact, creation.campaign, behaviour, now) if behaviour.skip_enrols else contact
+    if creation.duplicates == "overwrite":
+        contact = attrs.evolve(contact, email=creation.email, fields=_overwrite_fields(contact.fields, fields, behaviour))
+    else:
+        missing = {code: value for code, value in fields.items() if not _is_blank(value) and _is_blank(contact.fields.get(code))}
+        contact = attrs.evolve(contact, fields={**contact.fields, **missing})
+    return _enrol(contact, creation.campaign, behaviour, now)
+
+
+def _overwrite_fields(stored: Mapping[str, str | None], sent: SentFields, behaviour: Behaviour) -> SentFields:
+    fields = dict(stored) if behaviour.overwrite_unsent == "keep" else {code: stored[code] for code in sent if code in stored}
+    for code, value in sent.items():
+        if not _is_blank(value) or behaviour.overwrite_blank == "store":
+            fields[code] = value
+        elif behaviour.overwrite_blank == "clear":
+            fields.pop(code, None)
+    return fields
+
+
+def _is_blank(value: str | None) -> bool:
+    return value is None or not value.strip()
+
+
+def _enrol(contact: Contact, campaign: str | None, behaviour: Behaviour, now: float) -> Contact:
+    if campaign is None:
+        return contact
+    if campaign not in contact.campaigns:
+        return attrs.evolve(contact, enrolments=(*contact.enrolments, Enrolment(campaign, now)))
+    if behaviour.reenrol == "error":
+        field, message = "upload_options.campaign", "the contact is already in this campaign"
+        raise Refusal(409, "already_enrolled", message, field, knob="reenrol")
+    return contact
+
+
+_REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options")
+_UPLOAD_OPTIONS: Final = ("duplicates", "strict_validation", "campaign")
+
+_MAX_SUGGESTIONS: Final = 20  # finding a similar name is slow
+
+SentFields = dict[str, str | None]
 
 
 @attrs.define
-class Context:
-    world: World = attrs.field(repr=False)
-    behaviour: Behaviour
-    limiter: Limiter
-    seed: int
-    now: float
+class Creation:
+    owner_key: str = attrs.field(repr=False)
+    workspace: str
+    email: str
+    duplicates: str
+    strict: bool
+    campaign: str | None
+
+
+def parse_creation(body: Mapping[str, Any], behaviour: Behaviour) -> Creation:
+    _require_members(body, _REQUIRED_MEMBERS, "")
+    options = _require_type(body, "upload_options", dict, "an object")
+    is_optional = behaviour.missing_campaign == "null"
+    _require_members(options, _UPLOAD_OPTIONS[:2] if is_optional else _UPLOAD_OPTIONS, "upload_options.")
+    campaign = (options.get("campaign") or None) if is_optional else options["campaign"]
+    is_checked = behaviour.owner_key != "off"
+    owner_key = _require_type(body, "owner_key", str if is_checked else object, "a string")
+    workspace = _require_type(body, "workspace", str, "a string")
+    email = _require_type(body, "email", str, "a string").strip()
+    if not email:
+        raise Refusal(400, "blank_email", "email must not be blank", "email")
+    duplicates, names = options["duplicates"], list(DUPLICATE_OUTCOMES)
+    if not isinstance(duplicates, str) or duplicates not in names:
+        hint = suggest_similar(duplicates.lower(), names) if isinstance(duplicates, str) else ""
+        field = "upload_options.duplicates"
+        message = f"{field} must be one of {', '.join(names)}"
+        raise Refusal(400, "invalid_duplicates", message, field, hints=(hint,) if hint else ())
+    strict = _require_type(options, "strict_validation", bool, "true or false", "upload_options.")
+    if campaign is not None:
+        _require_type(options, "campaign", str, "a string or null", "upload_options.")
+    if is_checked and not owner_key.startswith("key_"):
+        # The error has no hint about the value, because the value may be a secret.
+        raise Refusal(400, "invalid_owner_key", "owner_key must start with key_", "owner_key")
+    check_id(workspace, "space_", "workspace")
+    if campaign is not None:
+        check_id(campaign, "camp_", "upload_options.campaign")
+    return Creation(owner_key if isinstance(owner_key, str) else "", workspace, email, duplicates, strict, campaign)
+
+
+def _require_members(members: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
+    for name in names:
+        if name not in members or (name == "campaign" and members[name] == ""):
+            knob = "missing_campaign" if name == "campaign" else ""
+            raise Refusal(400, "missing_field", f"{prefix}{name} is required", prefix + name, knob=knob)
+
+
+def _require_type(members: Mapping[str, Any], name: str, kind: type, expected: str, prefix: str = "") -> Any:
+    if not isinstance(members[name], kind):
+        raise Refusal(400, "invalid_type", f"{prefix}{name} must be {expected}", prefix + name)
+    return members[name]
+
+
+def parse_fields(body: Mapping[str, Any], workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> SentFields:
+    fields: SentFields = {}
+    codes = workspace.codes
+    for name, value in body.items():
+        code = codes.get(name)
+        if code is None and (
+            name in RESERVED_MEMBERS or (code := _resolve_unknown_field(name, workspace, behaviour, hints)) is None
+        ):
+            continue
+        if value is not None and type(value) is not str:
+            raise Refusal(400, "invalid_type", f"{sanitize_name(name)} must be a string", sanitize_name(name))
+        fields[code] = value
+    for name in body["upload_options"]:
+        if name not in _UPLOAD_OPTIONS:
+            _ignore_field("upload_options." + name, [f"upload_options.{option}" for option in _UPLOAD_OPTIONS], behaviour, hints)
+    return fields
+
+
+def _resolve_unknown_field(name: str, workspace: Workspace, behaviour: Behaviour, hints: list[str]) -> str | None:
+    """Return the code under which to store a field that the workspace does not have; `None` if the field is ignored."""
+    is_custom = name.startswith("custom_")
+    if is_custom and not CUSTOM_CODE.fullmatch(name):
+        shown = sanitize_name(name)
+        raise Refusal(400, "invalid_custom_field", f"{shown} must have the form custom_<n>, such as custom_1", shown)
+    if (behaviour.unknown_custom if is_custom else behaviour.unknown_body) == "store":
+        return name
+    if not is_custom:
+        _ignore_field(name, [*workspace.codes, *RESERVED_MEMBERS], behaviour, hints)
+        return None
+    if behaviour.unknown_custom == "reject":
+        known = ", ".join(sorted(workspace.custom_fields, key=custom_number)) or "none"
+        message = f"the workspace has no {name}; its custom fields: {known}"
+        raise Refusal(400, "unknown_custom_field", message, name, knob="unknown_custom")
+    hints.append(f"unknown field {name} ignored")
+    return None
+
+
+def _ignore_field(name: str, known: list[str], behaviour: Behaviour, hints: list[str]) -> None:
+    guess = suggest_similar(name, known) if len(hints) < _MAX_SUGGESTIONS else ""
+    shown = sanitize_name(name)
+    if behaviour.unknown_body == "reject":
+        message, similar = f"{shown} is not a field of a contact", (guess,) if guess else ()
+        raise Refusal(400, "unknown_field", message, shown, hints=similar, knob="unknown_body")
+    hints.append(f"unknown field {shown} ignored" + (f", {guess}" if guess else ""))
+
+
+# Strict validation (rules C26 and C27): a table with one check per standard field. Null and blank values always pass: clearing a
+# field is allowed. Custom fields are never checked. Countries, states and time zones are read from tables in `data`, so that
+# results do not depend on databases of the operating system.
+
+MAX_TEXT_LENGTH: Final = 1000
+
+_MAX_EMAIL_LENGTH: Final = 254
+
+_LDH: Final = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST: Final = re.compile(rf"{_LDH}(?:\.{_LDH})+")
+_LOCAL_PART: Final = re.compile(r"[^@\s\x00-\x1f\x7f-\x9f]{1,64}")
+_URL: Final = re.compile(
+    r"https?://(?:[^\s/?#@]*@)?(?P<host>[^\s/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
+)
+_PHONE: Final = re.compile(r"[0-9]{7,15}")
+_PHONE_MARKS: Final = dict.fromkeys(map(ord, "+() -."))
+_EXTENSION: Final = re.compile(r"(?:#|,|;|x|ext\.?|extension)\s*[0-9]{1,7}\s*\Z", re.IGNORECASE)
+_OFFSET: Final = re.compile(r"UTC[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
+_ZIP: Final = re.compile(r"[A-Za-z0-9 -]{1,12}")
+_TEXT: Final = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{0,{MAX_TEXT_LENGTH}}}")
+_DATE_PATTERNS: Final = (
+    re.compile(r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?"),
+    re.compile(r"(?P<month>[0-9]{2})/(?P<day>[0-9]{2})/(?P<year>[0-9]{4})"),
+)
+
+
+def is_email(text: str) -> bool:
+    # An address has one `@`, a local part of up to 64 characters, and a domain with a dot. Each label of the domain has up to 63
+    # letters, digits and hyphens. The address has at most 254 characters in total.
+    local, _, domain = text.partition("@")
+    return len(text) <= _MAX_EMAIL_LENGTH and _LOCAL_PART.fullmatch(local) is not None and _is_host(domain)
+
+
+def _is_host(text: str) -> bool:
+    # Letters of any script are accepted, for internationalised domain names. In many scripts, combining marks belong to letters.
+    plain = (
+        text if text.isascii() else "".join("a" if c.isalnum() or unicodedata.category(c).startswith("M") else c for c in text)
+    )
+    return _HOST.fullmatch(plain) is not None
+
+
+@cache
+def load_countries() -> dict[str, str]:
+    """Return a dict that maps alpha-2 codes and normalized country names (see `fold_name`) to alpha-2 codes."""
+    codes: dict[str, str] = {}
+    for code, *names in read_table("countries"):
+        codes |= dict.fromkeys([code, *map(fold_name, names)], code)
+    return codes
+
+
+def fold_name(name: str) -> str:
+    # The function ignores letter case, accents and a leading "the". It replaces "&" by "and", and "St" by "Saint".
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    words = re.sub(r"[^a-z0-9]+", " ", plain.casefold().replace("&", " and ").replace("'", "").replace("\u2019", "")).split()
+    if words[:1] == ["the"]:
+        words = words[1:]
+    return " ".join("saint" if word == "st" else word for word in words)
+
+
+def find_country_code(text: str) -> str | None:
+    codes = load_countries()
+    return codes.get(text.strip().upper()) or codes.get(fold_name(text))
+
+
+@cache
+def _load_states() -> frozenset[str]:
+    return frozenset(text.casefold() for state in read_table("states") for text in state)
+
+
+@cache
+def load_timezones() -> frozenset[str]:
+    return frozenset(name for (name,) in read_table("timezones"))
+
+
+def is_state(text: str, country: str | None = None) -> bool:
+    # If the country is the US or missing, the string must be a US state. Otherwise, it must be a name without digits.
+    if not country or not country.strip() or find_country_code(country) == "US":
+        return " ".join(text.split()).casefold() in _load_states()
+    return _TEXT.fullmatch(text) is not None and any(c.isalpha() for c in text) and not any(c.isdigit() for c in text)
+
+
+def is_date(text: str) -> bool:
+    for form in _DATE_PATTERNS:
+        if match := form.fullmatch(text):
+            try:
+                date(int(match["year"]), int(match["month"] or 1), int(match["day"] or 1))
+            except ValueError:
+                return False
+            return True
+    return False
+
+
+def is_stack_overflow(text: str) -> bool:
+    if "://" in text:
+        url = _URL.fullmatch(text)
+        return url is not None and f".{url['host'].lower()}".endswith(".stackoverflow.com")
+    return not any(c.isspace() for c in text)
+
+
+# A predicate that is true for a valid string, and what is valid, as the error says it. That of `state` also takes the country.
+FieldCheck = tuple[Callable[..., object], str]
+
+_TEXT_CHECK: Final[FieldCheck] = (_TEXT.fullmatch, f"a string of at most {MAX_TEXT_LENGTH} characters without control characters")
+
+FIELD_CHECKS: Final[Mapping[str, FieldCheck]] = {
+    **dict.fromkeys(STANDARD_FIELDS, _TEXT_CHECK),
+    "email": (is_email, "an e-mail address"),
+    **dict.fromkeys(
+        (code for code in STANDARD_FIELDS if "phone" in code),
+        (
+            lambda text: any(_PHONE.fullmatch(number.translate(_PHONE_MARKS)) for number in (text, _EXTENSION.sub("", text))),
+            "a phone number of 7 to 15 digits",
+        ),
+    ),
+    "country": (find_country_code, "an ISO 3166 alpha-2 code or an English country name"),
+    "timezone": (
+        lambda text: text in load_timezones() or _OFFSET.fullmatch(text),
+        "an IANA time zone name or an offset such as UTC+05:30",
+    ),
+    **dict.fromkeys(("job_start_date", "graduation_date"), (is_date, "a date as YYYY-MM-DD, YYYY-MM, YYYY or MM/DD/YYYY")),
+    **dict.fromkeys(
+        ("website", "website_2", "website_3"),
+        (lambda text: _URL.fullmatch(text) or _is_host(text), "an http or https URL, or a host with a dot"),
+    ),
+    "stack_overflow": (is_stack_overflow, "a URL on stackoverflow.com or a handle"),
+    "state": (is_state, "the code or name of a US state or, in another country, a name without digits"),
+    "zip": (_ZIP.fullmatch, "at most 12 letters, digits, spaces and hyphens"),
+}
+
+
+def find_failures(email: str, fields: Mapping[str, str | None], strict_fields: Literal["all"] | frozenset[str]) -> dict[str, str]:
+    """Return a description of valid values for every field that fails strict validation."""
+    failures = {}
+    for code, value in (("email", email), *fields.items()):
+        if not value or code not in FIELD_CHECKS:
+            continue
+        is_valid, reason = FIELD_CHECKS[code]
+        passed = is_state(value, fields.get("country")) if code == "state" else is_valid(value)
+        if not passed and not value.isspace() and (strict_fields == "all" or code in strict_fields):
+            failures[code] = reason
+    return failures
+
+
+# Operations.
+
+HandlerResult = tuple[int, dict[str, Any]]
 
 
 def execute(call: ParsedRequest, context: Context) -> HandlerResult:
@@ -216,7 +559,7 @@ def execute(call: ParsedRequest, context: Context) -> HandlerResult:
         if not known or scheme.lower() != auth.scheme.lower():
             challenge = {"www-authenticate": auth.scheme} if auth.scheme else {}
             message = f"the header {auth.header} must contain a known credential"
-            raise refusal_error(401, "unauthorized", message, headers=challenge)
+            raise Refusal(401, "unauthorized", message, headers=challenge)
     if behaviour.rate_limit is not None:
         scope = _find_scope(call, behaviour.rate_limit.scope, context.world)
         context.limiter.admit(scope, behaviour.rate_limit, context.now)
@@ -247,17 +590,14 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
     last = max(pages - 1, 0)  # the first page exists even for an empty list
     index = page - behaviour.first_page
     if index > last and behaviour.past_end == "error":
-        raise refusal_error(
-            404, "page_not_found", f"page {page} is past the end; total_pages is {pages}", "page", knob="past_end"
-        )
+        raise Refusal(404, "page_not_found", f"page {page} is past the end; total_pages is {pages}", "page", knob="past_end")
     if index > last and behaviour.past_end == "clamp":
         index = last
     ids = _select_page_ids(context, id_, kind, index * display, display)
-    items = ItemRenderer(world, context.now, behaviour)
     if kind == "campaign":
-        data = [items.render_campaign(world.campaigns[id_]) for id_ in ids]
+        data = [context.render_campaign(world.campaigns[id_]) for id_ in ids]
     else:
-        data = [items.render_mailbox(world.mailboxes[id_]) for id_ in ids]
+        data = [context.render_mailbox(world.mailboxes[id_]) for id_ in ids]
     return 200, {
         "status": "ok",
         "headers": CAMPAIGN_HEADERS if kind == "campaign" else MAILBOX_HEADERS,
@@ -281,52 +621,52 @@ def _select_page_ids(context: Context, workspace: str, kind: ListKind, start: in
 
 def _create_contact(call: ParsedRequest, context: Context) -> HandlerResult:
     body, behaviour, world = call.body or {}, context.behaviour, context.world
-    creation = create_contact.parse_creation(body, behaviour)
+    creation = parse_creation(body, behaviour)
     is_checked, owner_key = behaviour.owner_key == "check", creation.owner_key
     if is_checked and owner_key not in world.owner_keys:
-        raise refusal_error(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
+        raise Refusal(401, "unknown_owner_key", "owner_key is not a known owner key", "owner_key")
     workspace = find_workspace(creation.workspace, world)
     if is_checked and workspace.id not in world.owner_keys[owner_key]:
-        raise refusal_error(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
+        raise Refusal(403, "workspace_denied", "the user of owner_key has no access to this workspace", "workspace")
     if creation.campaign is not None:
         find_campaign(creation.campaign, world, "upload_options.campaign", workspace.id)
-    fields = create_contact.parse_fields(body, workspace, behaviour, call.hints)
+    fields = parse_fields(body, workspace, behaviour, call.hints)
     if creation.strict and (failures := find_failures(creation.email, fields, behaviour.strict_fields)):
         message = "; ".join(f"{field} must be {reason}" for field, reason in failures.items())
-        raise refusal_error(422, "validation_failed", message, next(iter(failures)))
+        raise Refusal(422, "validation_failed", message, next(iter(failures)))
     return _store_contact(creation, fields, context)
 
 
-def _store_contact(creation: create_contact.Creation, fields: create_contact.SentFields, context: Context) -> HandlerResult:
+def _store_contact(creation: Creation, fields: SentFields, context: Context) -> HandlerResult:
     world, behaviour, now = context.world, context.behaviour, context.now
-    key = create_contact.email_key(behaviour)(creation.email)
+    key = email_key(behaviour)(creation.email)
     existing = world.contacts[creation.workspace].get(key)
     if existing is None:
-        outcome = create_contact.ADDED
+        outcome = ADDED
         # A null field is left out (rule C14).
         given = fields if None not in fields.values() else {code: value for code, value in fields.items() if value is not None}
         enrolments = () if creation.campaign is None else (Enrolment(creation.campaign, now),)
         id_ = world.new_id(context.seed, "contact_")
         contact = Contact(id_, creation.email, creation.owner_key, int(now), given, enrolments)
     else:
-        outcome = create_contact.DUPLICATE_OUTCOMES[creation.duplicates]
-        contact = create_contact.merge_contact(existing, creation, fields, behaviour, now)
+        outcome = DUPLICATE_OUTCOMES[creation.duplicates]
+        contact = merge_contact(existing, creation, fields, behaviour, now)
     if contact is not existing:
         world.store_contact(creation.workspace, key, contact)
     created = behaviour.created_status
-    statuses = created if isinstance(created, Mapping) else {create_contact.ADDED: created}
-    status = statuses.get(outcome, 201 if outcome == create_contact.ADDED else 200)
-    if outcome == create_contact.DUPLICATE_OUTCOMES["skip"]:
-        return status, {"status": outcome, "id": None, "details": create_contact.DUPLICATE_DETAILS}
+    statuses = created if isinstance(created, Mapping) else {ADDED: created}
+    status = statuses.get(outcome, 201 if outcome == ADDED else 200)
+    if outcome == DUPLICATE_OUTCOMES["skip"]:
+        return status, {"status": outcome, "id": None, "details": DUPLICATE_DETAILS}
     return status, {"status": outcome, "id": contact.id, "details": None}
 
 
 def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "camp_", "campaign_id")
     campaign = find_campaign(call.target.id, context.world, "campaign_id")
-    items, flow = ItemRenderer(context.world, context.now, context.behaviour), context.world.simulation.flows[campaign.id]
-    data = [items.render_step(step, place, flow) for place, step in enumerate(campaign.steps)]
-    return 200, {"status": "ok", **items.render_end(campaign, "text"), "data": data}
+    flow = context.world.simulation.flows[campaign.id]
+    data = [context.render_step(step, place, flow) for place, step in enumerate(campaign.steps)]
+    return 200, {"status": "ok", **context.render_end(campaign, "text"), "data": data}
 
 
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:

@@ -16,9 +16,9 @@ import attrs
 
 from outreach_async.fake._arguments import check_known, read_table, require_count, require_mapping, require_time
 from outreach_async.fake._clock import DAY
-from outreach_async.fake._request import encode
+from outreach_async.fake._messages import encode
+from outreach_async.fake._simulation import COUNT_NAMES
 from outreach_async.fake._stored_records import MAILBOX_FIELDS, PERSONALIZED, Campaign, Mailbox, Rates, Share, Step, Template
-from outreach_async.fake._world import COUNT_NAMES
 
 _HEADS: Final = ("north", "bright", "clear", "blue", "swift", "stone", "green", "prime", "true", "west", "silver", "river")
 _TAILS: Final = ("peak", "path", "works", "field", "labs", "bridge", "point", "signal", "harbor", "craft", "grove", "line")

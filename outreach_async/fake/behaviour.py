@@ -76,7 +76,7 @@ import attrs
 
 from outreach_async._files.toml import parse_toml
 from outreach_async.fake._arguments import check_known, convert
-from outreach_async.fake._error_responses import RENDERERS, ErrorRenderer, RendererName
+from outreach_async.fake._messages import RENDERERS, ErrorRenderer, RendererName
 
 
 def _to_frozenset(values: Iterable[str]) -> frozenset[str]:

@@ -46,8 +46,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 import attrs
 
 from outreach_async.fake._arguments import draw, require_at_least
-from outreach_async.fake._error_responses import BODILESS, error_response
-from outreach_async.fake._request import ROUTES
+from outreach_async.fake._messages import BODILESS, ROUTES, error_response
 from outreach_async.transport._wire import Request, Response
 
 __all__ = [
@@ -488,20 +487,6 @@ class Faults:
             for rule in tuple(self._rules)
             if rule.fired_count < (rule.times or 1) and rule.p is None and rule.fault is not ok
         ]
-
-    def assert_all_fired(self) -> None:
-        """Raise `AssertionError` if `unfired` lists any fault.
-
-        Raises:
-            AssertionError: The message lists the faults.
-
-        Example:
-            ```python
-            fake.faults.assert_all_fired()
-            ```
-        """
-        if unfired := self.unfired:
-            raise AssertionError(f"faults that never fired: {'; '.join(unfired)}")
 
     def _next_fault(self, operation: str, request: Request) -> Fault:
         self._request_count += 1

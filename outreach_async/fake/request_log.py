@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 import attrs
 
-from outreach_async.fake._error_responses import mask_document, mask_owner_keys, sanitize_name
+from outreach_async.fake._messages import mask_document, mask_owner_keys, sanitize_name
 
 CAPACITY: Final = 10_000
 """Maximum number of requests that the log keeps in full."""
@@ -23,21 +23,6 @@ def mask_target(target: str) -> str:
         ```
     """
     return mask_owner_keys(target)
-
-
-class JournalOverflow(LookupError):
-    """Raised when the request log no longer contains all requested entries.
-
-    Example:
-        ```python
-        for _ in range(10_001):
-            fake.handle(Request("GET", "/"))
-        try:
-            fake.requests[0]
-        except JournalOverflow as error:
-            print(error)  # -> request #0 is no longer in the log, which keeps the last 10000 of 10001; ...
-        ```
-    """
 
 
 @attrs.frozen(repr=False)
@@ -100,7 +85,7 @@ class RequestLog(Sequence[Recorded]):
     """The requests that the fake has received, oldest first.
 
     `len` returns the number of all requests so far, and index 0 is the first request. However, only the last 10,000 requests are
-    kept. Access to an older request raises `JournalOverflow`.
+    kept. Access to an older request raises `LookupError`.
 
     Attributes:
         counts: Number of all requests by operation.
@@ -138,7 +123,7 @@ class RequestLog(Sequence[Recorded]):
         if not isinstance(numbers, int):
             return [self[number] for number in numbers]
         if numbers < self._total - len(self._entries):
-            raise JournalOverflow(
+            raise LookupError(
                 f"request #{numbers} is no longer in the log, which keeps the last {self._entries.maxlen} of {self._total}; "
                 "read it earlier, or use counts"
             )
@@ -148,7 +133,7 @@ class RequestLog(Sequence[Recorded]):
         """Return the logged requests of an operation, oldest first.
 
         Raises:
-            JournalOverflow: Some requests of the operation are no longer in the log.
+            LookupError: Some requests of the operation are no longer in the log.
 
         Example:
             ```python
@@ -157,14 +142,14 @@ class RequestLog(Sequence[Recorded]):
         """
         held = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
         if len(held) < self.counts[operation]:
-            raise JournalOverflow(
+            raise LookupError(
                 f"the log keeps only {len(held)} of {self.counts[operation]} {operation} requests; "
                 "read the log earlier, or use counts"
             )
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last `count` requests, or fewer if the log holds fewer. Never raises `JournalOverflow`.
+        """Return the last `count` requests, or fewer if the log holds fewer. Never raises `LookupError`.
 
         Example:
             ```python

@@ -21,7 +21,7 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake._error_responses import BODILESS, error_response
+from outreach_async.fake._messages import BODILESS, error_response
 from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep
 from outreach_async.fake.faults import Exchange, Service
 from outreach_async.transport._wire import Request, Response

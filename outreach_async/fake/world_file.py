@@ -35,10 +35,10 @@ from outreach_async.fake._arguments import check_known, convert, require_field, 
 from outreach_async.fake._builder import WorldBuilder
 from outreach_async.fake._clock import parse_time
 from outreach_async.fake._seeds import MAILBOX_ARGUMENTS, CampaignFields
-from outreach_async.fake._stored_records import Contact, Enrolment, Share, Workspace
-from outreach_async.fake._world import (
+from outreach_async.fake._simulation import (
     KIND_NAMES,
     SECOND_US,
+    SPAN_NAMES,
     CampaignFlow,
     Count,
     EventKind,
@@ -50,7 +50,7 @@ from outreach_async.fake._world import (
     World,
     to_microseconds,
 )
-from outreach_async.fake.simulation import SPAN_NAMES
+from outreach_async.fake._stored_records import Contact, Enrolment, Share, Workspace
 
 # The state of the simulation.
 

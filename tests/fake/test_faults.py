@@ -219,18 +219,18 @@ def test_two_rules_draw_independently() -> None:
     assert {ask(faults) for _ in range(50)} == {200, 500, 503}
 
 
-def test_faults_that_did_not_fire_are_named_and_fail() -> None:
+def test_faults_that_did_not_fire_are_named() -> None:
     faults = Faults(seed=0)
     faults.script("create_contact", f.status(503), f.ok, f.commit_then(f.reset()))
     faults.add(f.truncate(10), operation="list_mailboxes", times=2)
     faults.add(f.hang(), match=lambda request: request is LIST)
     ask(faults)
     ask(faults, "list_mailboxes")
-    expected = ["create_contact: commit_then(reset())", "list_mailboxes: truncate(10) (1 of 2)", "any request: hang() (0 of 1)"]
-    assert faults.unfired == expected
-    with pytest.raises(AssertionError, match="never fired") as failure:
-        faults.assert_all_fired()
-    assert all(label in str(failure.value) for label in expected)
+    assert faults.unfired == [
+        "create_contact: commit_then(reset())",
+        "list_mailboxes: truncate(10) (1 of 2)",
+        "any request: hang() (0 of 1)",
+    ]
 
 
 def test_ok_and_random_faults_are_never_unfired() -> None:
@@ -238,7 +238,6 @@ def test_ok_and_random_faults_are_never_unfired() -> None:
     faults.add(f.status(500), p=0.1)
     faults.add(f.ok, operation="list_fields")
     assert faults.unfired == []
-    faults.assert_all_fired()
 
 
 def test_clear_restores_the_initial_state() -> None:

@@ -15,7 +15,7 @@ from support.files import read_cells, refused
 
 from outreach_async._plumbing import find_odd
 from outreach_async.errors import Excluded, InvalidRequest
-from outreach_async.fake._create_contact import find_country_code, is_state
+from outreach_async.fake._handlers import find_country_code, is_state
 from outreach_async.importer import CheckPolicy, Columns, RowFinding, map_columns, open_file
 from outreach_async.importer import _checks as checks
 from outreach_async.importer._checks import CHECKS, LINTS

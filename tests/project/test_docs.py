@@ -42,7 +42,6 @@ from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import load_behaviour
 from outreach_async.fake.request_log import RequestLog
 from outreach_async.fake.server import serve
-from outreach_async.fake.simulation import SimulationControl
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 
 NAMES = [named for package in PACKAGES for named in public(package)]
@@ -52,7 +51,6 @@ PARTS = {
     "OutreachClient.contacts": Contacts,
     "OutreachClient.workspaces": Workspaces,
     "fake.FakeService.requests": RequestLog,
-    "fake.FakeService.sim": SimulationControl,
 }
 """Attributes of public objects, which callers use without naming their classes."""
 PART_NAMES = [

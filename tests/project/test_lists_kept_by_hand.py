@@ -13,7 +13,7 @@ from support.wire import KINDS, OF_EVERY_KIND
 import outreach_async.models
 from outreach_async import ContactFields, ContactRow
 from outreach_async.converters import create_converter
-from outreach_async.fake._request import ANY_SEGMENT, ROUTES
+from outreach_async.fake._messages import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._control_plane import OperationName
 from outreach_async.fake.faults import OPERATIONS
 from outreach_async.models import (

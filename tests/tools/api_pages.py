@@ -42,7 +42,7 @@ PARTS: Final = {
     ),
     "Test your code": (
         *("outreach_async.pytest_plugin", "outreach_async.testing", "outreach_async.fake", "outreach_async.fake.behaviour"),
-        *("outreach_async.fake.faults", "outreach_async.fake.simulation", "outreach_async.fake.world_file"),
+        *("outreach_async.fake.faults", "outreach_async.fake.world_file"),
         *("outreach_async.fake.request_log", "outreach_async.conformance"),
     ),
     "Test from another language": ("outreach_async.fake.control",),
@@ -62,7 +62,6 @@ FIRST: Final = {"outreach_async": ["OutreachClient", "NewContact", "OutreachErro
 SHOWN: Final = {
     "outreach_async.resources": ["Campaigns", "Mailboxes", "Contacts", "Workspaces"],
     "outreach_async.fake.behaviour": ["load_behaviour", "dump_behaviour"],
-    "outreach_async.fake.simulation": ["SimulationControl"],
     "outreach_async.fake.request_log": ["RequestLog", "mask_target"],
     "outreach_async.fake.control": [],
 }

@@ -209,7 +209,7 @@ def corpus(target: str) -> tuple[bytes, ...]:
 def main(name: str, *options: str) -> None:
     """Fuzz one target. libFuzzer prints the result, and ends the process."""
     atheris: Any = import_module("atheris")
-    with atheris.instrument_imports(include=["outreach_async"], exclude=["outreach_async.fake.simulation"]):
+    with atheris.instrument_imports(include=["outreach_async"], exclude=["outreach_async.fake._simulation"]):
         TARGETS[name](b"")  # imports the modules that the target needs
         seeds = corpus(name)
     folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{name}-"))

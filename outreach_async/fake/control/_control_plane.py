@@ -29,8 +29,8 @@ from msgspec.structs import asdict
 
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
-from outreach_async.fake._error_responses import mask_document, mask_owner_keys
 from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
+from outreach_async.fake._messages import mask_owner_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Exchange, Fault
 from outreach_async.fake.request_log import CAPACITY
@@ -370,12 +370,7 @@ def list_requests(call: ControlCall, query: RequestsQuery) -> dict[str, Any]:
         "counts": log.counts,
         "statuses": {"unanswered" if status is None else str(status): count for status, count in log.statuses.items()},
         "requests": [
-            {
-                **attrs.asdict(entry, recurse=False, filter=lambda attribute, _: attribute.name != "headers"),
-                "target": mask_owner_keys(entry.target),
-                "json": mask_document(entry.json),
-                "hints": [*map(mask_owner_keys, entry.hints)],
-            }
+            attrs.asdict(entry.masked(), recurse=False, filter=lambda attribute, _: attribute.name != "headers")
             for entry in entries[-query.last :]
         ],
     }

@@ -1,21 +1,120 @@
-"""Parse requests strictly: the target and the operation (rules W6 and P12), and the body (rules W7 and W8).
+"""Parse requests strictly, and render error responses (rules E2 and E3).
 
-Errors are stored, and raised when the request is executed.
+Parsing covers the target and the operation (rules W6 and P12), and the body (rules W7 and W8). Errors of parsing are stored, and
+raised when the request is executed. A renderer turns a `Refusal`, which describes an error, into a response.
 """
 
 from __future__ import annotations
 
+import html
+import http.client
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake._error_responses import Refusal, refusal_error, sanitize_name
-from outreach_async.transport._wire import Request
+from outreach_async.transport._wire import Request, Response
+
+_MAX_NAME_LENGTH: Final = 60
+_KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
+
+
+@attrs.frozen
+class Refusal(Exception):
+    """An error with which the service refuses a request.
+
+    Attributes:
+        status: HTTP status code.
+        code: The kind of error, such as `unknown_owner_key`.
+        message: The reason. It never contains an owner key.
+        field: The body field (with dots between nested names) or query parameter at fault; `None` if there is no single one.
+        hints: Hints about likely mistakes, for the `x-fake-hint` header and the request log.
+        headers: Additional header fields of the response, such as `retry-after`.
+        knob: The attribute of `Behaviour` that decided the refusal; empty if the API documentation decides it.
+
+    Example:
+        ```python
+        fake.behaviour = Behaviour(error_renderer=lambda refusal: (refusal.status, {}, refusal.code.encode()))
+        print(fake.handle(Request("GET", "/campaigns/camp_gone/steps")).body)  # -> b'campaign_not_found'
+        ```
+    """
+
+    status: int
+    code: str
+    message: str
+    field: str | None = None
+    hints: tuple[str, ...] = ()
+    headers: Mapping[str, str] = attrs.Factory(dict)
+    knob: str = ""
+
+
+def sanitize_name(name: str) -> str:
+    """Shorten a name that a request contains, escape characters that are not ASCII, and mask owner keys."""
+    # The result can be shown in messages. A caller that mixes up arguments may send an owner key as a name.
+    return mask_owner_keys(name)[:_MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")
+
+
+def mask_owner_keys(text: str) -> str:
+    return _KEY_PATTERN.sub("***", text)
+
+
+def mask_document(value: Any) -> Any:
+    """Return a JSON document with every owner key replaced by `***`. Any value of the key `owner_key` is replaced, too."""
+    if isinstance(value, dict):
+        return {mask_owner_keys(name): "***" if name == "owner_key" else mask_document(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [mask_document(item) for item in value]
+    return mask_owner_keys(value) if isinstance(value, str) else value
+
+
+RenderedError = tuple[int, Mapping[str, str], bytes]
+
+ErrorRenderer = Callable[[Refusal], RenderedError]
+
+
+def _render_json(status: int, document: Any) -> RenderedError:
+    return status, {"content-type": "application/json"}, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def render_nested(refusal: Refusal) -> RenderedError:
+    error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
+    return _render_json(refusal.status, {"status": "error", "error": error})
+
+
+BODILESS: Final = (204, 304)
+
+
+def error_response(code: int) -> Response:
+    """Return an error response in the service's default format."""
+    if code in BODILESS:
+        return Response(code)
+    message = http.client.responses.get(code, "Error")
+    return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
+
+
+RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
+
+_HTML: Final = "<html><head><title>{status}</title></head><body><p>{message}</p></body></html>"
+
+RENDERERS: Final[dict[RendererName, ErrorRenderer]] = {
+    "nested": render_nested,
+    "flat": lambda refusal: _render_json(refusal.status, {"message": refusal.message}),
+    "text": lambda refusal: (refusal.status, {"content-type": "text/plain; charset=utf-8"}, refusal.message.encode()),
+    "html": lambda refusal: (
+        refusal.status,
+        {"content-type": "text/html; charset=utf-8"},
+        _HTML.format(status=refusal.status, message=html.escape(refusal.message)).encode(),
+    ),
+    "200_with_error": lambda refusal: (200, *render_nested(refusal)[1:]),
+}
+
+
+# Requests.
 
 Query = Mapping[str, tuple[str, ...]]
 
@@ -73,15 +172,15 @@ def parse_target(target: str) -> RequestTarget:
         route = _ROUTES_BY_SHAPE.get((len(segments), segments[0], segments[-1]))
         return RequestTarget(segments, MappingProxyType(values), route)
     except UnicodeDecodeError:
-        raise refusal_error(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
+        raise Refusal(400, "invalid_target", "the percent-encoding of the request target is not valid UTF-8") from None
 
 
 def require_parameter(query: Query, name: str) -> str:
     values = query.get(name, ())
     if len(values) > 1:
-        raise refusal_error(400, "repeated_parameter", f"the parameter {name} is sent {len(values)} times; send it once", name)
+        raise Refusal(400, "repeated_parameter", f"the parameter {name} is sent {len(values)} times; send it once", name)
     if not values or not values[0]:
-        raise refusal_error(400, "missing_parameter", f"the parameter {name} is required", name)
+        raise Refusal(400, "missing_parameter", f"the parameter {name} is required", name)
     return values[0]
 
 
@@ -110,7 +209,7 @@ _decoder = json.JSONDecoder(object_pairs_hook=_require_unique_members, parse_con
 
 def parse_object(body: bytes) -> dict[str, Any]:
     if len(body) > MAX_BODY:
-        raise refusal_error(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
+        raise Refusal(413, "body_too_large", f"the body is longer than {MAX_BODY} bytes")
     try:
         text = body.decode()
         document, end = _decoder.raw_decode(text) if text.startswith("{") else (None, -1)
@@ -120,14 +219,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
             # Only an escape can produce a lone surrogate. UTF-8 cannot encode it, so this line raises.
             encode(document).encode()
     except _NotStrictError as error:
-        raise refusal_error(400, "invalid_json", f"the body is not strict JSON: {error}") from None
+        raise Refusal(400, "invalid_json", f"the body is not strict JSON: {error}") from None
     except (ValueError, RecursionError) as error:
         # The decoder's own message may quote the body, which can contain an owner key.
         syntax = error if isinstance(error, json.JSONDecodeError) else None
         reason = f"{syntax.msg}, at character {syntax.pos}" if syntax else _REASONS[type(error)]
-        raise refusal_error(400, "invalid_json", f"the body is not JSON in UTF-8 ({reason})") from None
+        raise Refusal(400, "invalid_json", f"the body is not JSON in UTF-8 ({reason})") from None
     if not isinstance(document, dict):
-        raise refusal_error(400, "body_not_object", "the body must be a JSON object")
+        raise Refusal(400, "body_not_object", "the body must be a JSON object")
     return document
 
 
@@ -158,14 +257,16 @@ def parse_request(request: Request) -> ParsedRequest:
     call = ParsedRequest(request)
     try:
         call.target = parse_target(request.target)
-        route = call.target.route
-        if route is None:
-            raise refusal_error(404, "not_found", "no operation has this path")
-        if request.method != route.method:
-            message, allowed = f"only {route.method} is allowed on this path", {"allow": route.method}
-            raise refusal_error(405, "method_not_allowed", message, headers=allowed)
     except Refusal as refusal:
         call.routing_error = refusal
+        return call
+    route = call.target.route
+    if route is None:
+        call.routing_error = Refusal(404, "not_found", "no operation has this path")
+        return call
+    if request.method != route.method:
+        message, allowed = f"only {route.method} is allowed on this path", {"allow": route.method}
+        call.routing_error = Refusal(405, "method_not_allowed", message, headers=allowed)
         return call
     call.operation = route.operation
     unknown = [name for name in call.target.query if name not in route.parameters]
