@@ -96,7 +96,7 @@ from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, 
 from outreach_async.audit._meter import AuditProgress
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
-from outreach_async.audit._run import AuditRun, Findings, audit, stream
+from outreach_async.audit._run import AuditRun, audit, stream
 from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
@@ -116,7 +116,6 @@ __all__ = [
     "Diff",
     "DomainFacts",
     "Finding",
-    "Findings",
     "Group",
     "HistoryPoint",
     "Policy",

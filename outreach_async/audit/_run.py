@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypedDict, Unpack
+from typing import Any, Self, TypeAlias, TypedDict, Unpack
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from outreach_async._plumbing import (
-    require_number,
-    require_seconds,
-    require_workspace_ids,
-)
+from outreach_async._plumbing import require_number, require_seconds, require_workspace_ids
 from outreach_async.audit._evaluation import AuditState
 from outreach_async.audit._findings import Finding
 from outreach_async.audit._meter import AuditProgress, ProgressMeter
@@ -114,12 +111,19 @@ def require_names(names: Mapping[str, str] | None, workspaces: Iterable[str]) ->
     return {workspace: names[workspace] for workspace in workspaces if workspace in names}
 
 
-class AuditRun:
-    """An audit that is ready to start. Enter it with `async with` to iterate over the findings, or await it for the report.
+_Batch: TypeAlias = tuple[deque[Finding], anyio.Event]  # the findings of a page, and whether all of them were taken
+
+
+class AuditRun(AsyncIterator[Finding]):
+    """An audit that is ready to start. Enter it with `async with` to iterate over its findings, or await it for the report.
+
+    The iteration ends when every mailbox has been read and checked. If the audit fails, it raises the error after the last
+    finding.
 
     Example:
         ```python
-        print((await stream(client, ["space_1"])).mailboxes)  # -> 2
+        async with stream(client, ["space_1"]) as findings:
+            print([finding.rule async for finding in findings], findings.report.mailboxes)  # -> ['OA101'] 2
         ```
     """
 
@@ -138,7 +142,7 @@ class AuditRun:
         clients: Mapping[str, OutreachClient] | None = None,
     ) -> None:
         ids = require_workspace_ids(workspaces)
-        self.state = AuditState(ids, policy or Policy.default(), (clock or time.time)())
+        self._state = AuditState(ids, policy or Policy.default(), (clock or time.time)())
         deadline = require_seconds("deadline", deadline)
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.
         max_outage = None if deadline is None else math.inf
@@ -150,8 +154,9 @@ class AuditRun:
         self._resources = {workspace: runs[id(each)] for workspace, each in chosen.items()}
         self._reader = partial(
             WorkspaceReader,
-            state=self.state,
+            state=self._state,
             resources=self._resources,
+            put=self._put,
             display=require_number("display", display, least=1, most=MAX_MAILBOX_DISPLAY),
             deadline=deadline,
             with_campaigns=campaigns,
@@ -160,31 +165,32 @@ class AuditRun:
         )
         self._names = require_names(names, ids)
         self._group: TaskGroup
-        self._channel: FindingsChannel
+        self._meter: ProgressMeter
         self._discards = self._started = False
-        self.workspaces: list[WorkspaceReading] = []
+        self._readings: list[WorkspaceReading] = []
+        self._sender: MemoryObjectSendStream[_Batch]
+        self._receiver: MemoryObjectReceiveStream[_Batch]
+        self._batch: deque[Finding] = deque()
+        self._taken: anyio.Event
+        self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
+        self._result: Report | Exception | None = None
 
-    def __await__(self) -> Generator[Any, Any, Report]:
-        return self._run_to_end().__await__()
+    @property
+    def report(self) -> Report:
+        """The report of the finished audit.
 
-    async def _run_to_end(self) -> Report:
-        self._discards = True  # nobody reads the findings one by one, so they need not be built
-        async with self as findings:
-            await anext(findings, None)  # returns when the audit has ended
-        return findings.report
+        Raises:
+            InvalidRequest: The iteration has not finished.
+        """
+        if not isinstance(self._result, Report):
+            raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
+        return self._result
 
-    async def __aenter__(self) -> Findings:
-        if self._started:
-            raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
-        self._started = True
-        throttles = {run.throttle: None for run in self._resources.values()}
-        progress = ProgressMeter(len(self.state.workspaces), list(throttles), anyio.current_time())
-        self._channel = channel = FindingsChannel(discards=self._discards)
-        reader = self._reader(put=channel.put, progress=progress)
-        # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
-        self._group = await anyio.create_task_group().__aenter__()
-        self._group.start_soon(self._run, reader, channel)
-        return Findings(channel, progress)
+    @property
+    def progress(self) -> AuditProgress:
+        """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
+        self._require_started()
+        return self._meter.measure(anyio.current_time())
 
     def separate(self) -> list[Report]:
         """Return a report for each workspace: the one that an audit of this workspace alone would return.
@@ -201,12 +207,35 @@ class AuditRun:
             print([report.mailboxes for report in run.separate()])  # -> [2, 0]
             ```
         """
-        if not self.workspaces:
+        if not self._readings:
             raise InvalidRequest("separate: the audit has not finished; await it, or iterate over all of its findings first")
         return [
-            build_report(Judgement(state := self.state.alone(each.workspace)), state, [each], self._names)
-            for each in self.workspaces
+            build_report(Judgement(state := self._state.alone(each.workspace)), state, [each], self._names)
+            for each in self._readings
         ]
+
+    def __await__(self) -> Generator[Any, Any, Report]:
+        return self._run_to_end().__await__()
+
+    async def _run_to_end(self) -> Report:
+        self._discards = True  # nobody reads the findings one by one, so they need not be built
+        async with self:
+            await anext(self, None)  # returns when the audit has ended
+        return self.report
+
+    async def __aenter__(self) -> Self:
+        if self._started:
+            raise InvalidRequest("stream: this audit has already started; call stream() again to start another")
+        self._started = True
+        throttles = {run.throttle: None for run in self._resources.values()}
+        self._meter = ProgressMeter(len(self._state.workspaces), list(throttles), anyio.current_time())
+        # The stream has no buffer, so a batch is sent only when the iteration requests it.
+        self._sender, self._receiver = anyio.create_memory_object_stream[_Batch](0)
+        reader = self._reader(progress=self._meter)
+        # The group is entered manually, because it must outlive this method. `__aexit__` exits the group.
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._run, reader)
+        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancel all remaining reads. An exception that the block raised propagates unchanged."""
@@ -215,104 +244,54 @@ class AuditRun:
         try:
             await self._group.__aexit__(None, None, None)
         finally:
-            self._channel.close()
+            self._sender.close()
+            self._receiver.close()
 
-    def __aiter__(self) -> NoReturn:
-        """Raise `InvalidRequest`. An audit needs `async with`, because the end of the block cancels the remaining reads."""
-        raise InvalidRequest(
-            "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
-        )
-
-    async def _run(self, reader: WorkspaceReader, findings: FindingsChannel) -> None:
+    async def _run(self, reader: WorkspaceReader) -> None:
         try:
-            self.workspaces = await reader.read_all()
+            self._readings = await reader.read_all()
             reader.settle_time()
-            judgement = Judgement(self.state)
-            if not findings.discards:
-                errors = chain.from_iterable(each.findings for each in self.workspaces)
-                await findings.put([*errors, *judgement.late_findings(), *judgement.about_groups])
-            findings.end(build_report(judgement, self.state, self.workspaces, self._names))
+            judgement = Judgement(self._state)
+            if not self._discards:
+                errors = chain.from_iterable(each.findings for each in self._readings)
+                await self._put([*errors, *judgement.late_findings(), *judgement.about_groups])
+            self._result = build_report(judgement, self._state, self._readings, self._names)
         # If this task raised the error, the block would be cancelled and the caller would get an exception group.
         except Exception as error:  # noqa: BLE001 - raised again by the iteration
-            findings.end(error)
+            self._result = error
+        self._sender.close()  # ends the iteration
 
-
-class FindingsChannel:
-    def __init__(self, *, discards: bool) -> None:
-        # The stream has no buffer, so a batch is sent only when the iteration requests it.
-        self._sender, self._receiver = anyio.create_memory_object_stream[tuple[deque[Finding], anyio.Event]](0)
-        self._batch: deque[Finding] = deque()
-        self._taken: anyio.Event
-        self._guard = anyio.ResourceGuard("iterating over")  # rejects a second task, which would overwrite the batch
-        self.result: Report | Exception | None = None
-        self.discards = discards
-
-    async def put(self, findings: Sequence[Finding]) -> None:
-        if findings and not self.discards:
+    async def _put(self, findings: Sequence[Finding]) -> None:
+        if findings and not self._discards:
             # Backpressure: `send` returns when the iteration receives the batch, and the event is set when the last finding is
             # consumed. Until then no further page is checked, which bounds memory if the consumer is slow.
             taken = anyio.Event()
             await self._sender.send((deque(findings), taken))
             await taken.wait()
 
-    def end(self, result: Report | Exception) -> None:
-        """Store the result, and end the iteration. A result that is an exception is raised after the last finding."""
-        self.result = result
-        self._sender.close()
+    def __aiter__(self) -> Self:
+        self._require_started()
+        return self
 
-    def close(self) -> None:
-        self._sender.close()
-        self._receiver.close()
+    def _require_started(self) -> None:
+        if not self._started:  # the end of the block cancels the remaining reads
+            raise InvalidRequest(
+                "stream: expected `async with ... as findings`, got `async for`; iterate over `findings` inside the block"
+            )
 
-    async def next(self) -> Finding:
+    async def __anext__(self) -> Finding:
+        """Return the next finding. If the audit failed, raise the audit's error after the last finding."""
         if not self._batch:
+            self._require_started()
             # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.
             with self._guard, suppress(anyio.EndOfStream, anyio.ClosedResourceError):
                 self._batch, self._taken = await self._receiver.receive()
         if not self._batch:
-            raise self.result if isinstance(self.result, Exception) else StopAsyncIteration
+            raise self._result if isinstance(self._result, Exception) else StopAsyncIteration
         finding = self._batch.popleft()
         if not self._batch:
             self._taken.set()
         return finding
-
-
-class Findings(AsyncIterator[Finding]):
-    """An iterator over the findings of a running audit. The iteration ends when every mailbox has been read and checked.
-
-    Example:
-        ```python
-        async with stream(client, ["space_1"]) as findings:
-            print([finding.rule async for finding in findings])  # -> ['OA101']
-        ```
-    """
-
-    def __init__(self, channel: FindingsChannel, progress: ProgressMeter) -> None:
-        self._channel = channel
-        self._progress = progress
-
-    @property
-    def report(self) -> Report:
-        """The report of the finished audit.
-
-        Raises:
-            InvalidRequest: The iteration has not finished.
-        """
-        if not isinstance(self._channel.result, Report):
-            raise InvalidRequest("report: the audit has not finished; iterate over all of its findings first")
-        return self._channel.result
-
-    @property
-    def progress(self) -> AuditProgress:
-        """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
-        return self._progress.measure(anyio.current_time())
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __anext__(self) -> Coroutine[Any, Any, Finding]:
-        """Return the next finding. If the audit failed, raise the audit's error after the last finding."""
-        return self._channel.next()
 
 
 def build_report(

@@ -21,7 +21,7 @@ from outreach_async._cli.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
 from outreach_async.audit.history import History
-from outreach_async.audit.reports import brief_schema
+from outreach_async.audit.reports import schema
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import status
@@ -170,7 +170,7 @@ def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) ->
 def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
     described = json.loads(shell("brief", "--schema").out)
     code, value = shell.json("brief", *FAKE)
-    assert described == brief_schema() == shell.json("brief", "--schema")[1]
+    assert described == schema(Brief) == shell.json("brief", "--schema")[1]
     assert (code, value["version"]) == (1, 1)
     Draft202012Validator(described).validate(value)
 

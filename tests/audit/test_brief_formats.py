@@ -17,7 +17,7 @@ from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
 from outreach_async.audit import Report, Severity
-from outreach_async.audit.reports import StyledReport, brief_schema, write
+from outreach_async.audit.reports import StyledReport, schema, write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, ChangeCounts, WorkspaceBrief, build_brief
 
 DAY = 86_400.0
@@ -169,7 +169,7 @@ def test_the_page_shows_tasks_news_gaps_and_what_is_resolved() -> None:
 @given(BRIEFS)
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
 def test_every_brief_conforms_to_the_schema(brief: Brief) -> None:
-    Draft202012Validator(brief_schema()).validate(json.loads(write(brief, "json")))
+    Draft202012Validator(schema(Brief)).validate(json.loads(write(brief, "json")))
 
 
 def campaign(**about: Any) -> CampaignBrief:

@@ -33,7 +33,7 @@ from outreach_async.audit import (
     Severity,
 )
 from outreach_async.audit.policy import PolicyUsed
-from outreach_async.audit.reports import brief_schema, schema, write
+from outreach_async.audit.reports import schema, write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
 from outreach_async.errors import StatusError
 
@@ -91,7 +91,7 @@ BRIEF_MODELS: dict[str, type[attrs.AttrsInstance]] = {
 
 @pytest.mark.parametrize(
     ("described", "whole", "added", "models"),
-    [(schema(), Report, {"version", "counts", "changes"}, REPORT_MODELS), (brief_schema(), Brief, {"version"}, BRIEF_MODELS)],
+    [(schema(), Report, {"version", "counts", "changes"}, REPORT_MODELS), (schema(Brief), Brief, {"version"}, BRIEF_MODELS)],
     ids=["report", "brief"],
 )
 def test_a_schema_describes_and_requires_every_field(

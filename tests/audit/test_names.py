@@ -15,8 +15,8 @@ from support.audit_reports import finding, make_report
 
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, audit
-from outreach_async.audit.reports import REPORT_FORMATS, brief_schema, schema, write
-from outreach_async.audit.reports.brief import build_brief
+from outreach_async.audit.reports import REPORT_FORMATS, schema, write
+from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.fake import FakeService, FakeTransport
 
 NAMES = {"space_1": "Acme | GmbH", "space_2": "zenith", "space_other": "someone else"}
@@ -45,7 +45,7 @@ async def test_a_report_has_the_names_of_its_workspaces_only() -> None:
     assert [report.name_of(space) for space in AUDITED] == ["Acme | GmbH", "zenith", "space_gone"]
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report
     Draft202012Validator(schema()).validate(report.to_dict())
-    Draft202012Validator(brief_schema()).validate(json.loads(write(build_brief(report), "json")))
+    Draft202012Validator(schema(Brief)).validate(json.loads(write(build_brief(report), "json")))
 
 
 async def test_names_change_nothing_else_in_a_report() -> None:

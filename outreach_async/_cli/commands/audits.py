@@ -185,11 +185,12 @@ def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpa
     from outreach_async._cli import auditing
     from outreach_async._cli.posting import parse_webhook
     from outreach_async._cli.process import run_async
-    from outreach_async.audit.reports import brief_schema
+    from outreach_async.audit.reports import schema
+    from outreach_async.audit.reports.brief import Brief
 
     webhook = None if post is None else parse_webhook(post)
     task = auditing.Task(options, shared, is_brief=True)
     if as_schema:
-        return task.print_schema(brief_schema())
+        return task.print_schema(schema(Brief))
     task.require_writable()
     return run_async(partial(task.run, webhook=webhook))

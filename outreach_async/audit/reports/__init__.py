@@ -77,30 +77,16 @@ def render_json(report: Report) -> Iterator[str]:
     yield f"{after}{rest}\n"
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`.
+def schema(model: type[Report | Brief] = Report) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`, or of `Brief.to_dict`.
 
     Example:
         ```python
-        print(schema()["type"])  # -> object
+        print(schema(Brief)["type"])  # -> object
         ```
     """
-    return _read_schema("report")
-
-
-def brief_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Brief.to_dict`.
-
-    Example:
-        ```python
-        print(brief_schema()["type"])  # -> object
-        ```
-    """
-    return _read_schema("brief")
-
-
-def _read_schema(name: str) -> dict[str, Any]:
-    text = (files("outreach_async.audit.reports") / "data" / f"{name}.schema.json").read_text(encoding="utf-8")
+    name = f"{model.__name__.lower()}.schema.json"
+    text = (files("outreach_async.audit.reports") / "data" / name).read_text(encoding="utf-8")
     values: dict[str, Any] = json.loads(text)
     return values
 
@@ -112,7 +98,6 @@ __all__ = [
     "StyledReport",
     "Summary",
     "Task",
-    "brief_schema",
     "format_of",
     "format_time",
     "has_format",
@@ -123,21 +108,28 @@ __all__ = [
     "write",
 ]
 
-_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
-    "terminal": render_text,
-    "json": render_json,
-    "csv": render_csv,
-    "markdown": render_markdown,
-    "html": iterate_html,
-    "prometheus": render_prometheus,
+_FORMATS: Final[dict[type[Report | Brief], dict[str, tuple[Callable[..., Iterable[str]], bytes]]]] = {
+    Report: {
+        "terminal": (render_text, rb"Mailbox audit: "),
+        "json": (render_json, rb'\s*\{\s*"version":'),
+        "csv": (render_csv, rb"(?:\xef\xbb\xbf)?rule,severity,workspace,"),
+        "markdown": (render_markdown, rb"# Mailbox audit\r?\n"),
+        "html": (iterate_html, rb"<!doctype html>.*?<title>Mailbox audit, "),
+        "prometheus": (render_prometheus, rb"# HELP outreach_audit_"),
+    },
+    Brief: {
+        "terminal": (render_text, rb"Outreach brief: "),
+        "json": (
+            lambda brief: f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n",
+            rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":',
+        ),
+        "markdown": (render_markdown, rb"# Outreach brief\r?\n"),
+        "html": (iterate_html, rb"<!doctype html>.*?<title>Outreach brief, "),
+        "slack": (render_brief_slack, rb'\s*\{\s*"text":\s*"Outreach brief: '),
+    },
 }
-_BRIEF_RENDERERS: Final[dict[str, Callable[..., Iterable[str]]]] = {
-    "terminal": render_text,
-    "json": lambda brief: f"{json.dumps(brief.to_dict(), indent=1, allow_nan=False)}\n",
-    "markdown": render_markdown,
-    "html": iterate_html,
-    "slack": render_brief_slack,
-}
+"""For each format, what renders it, and a pattern of the first bytes of a file."""
+_HEAD_SIZE: Final = 4096
 
 
 def iterate(
@@ -153,10 +145,10 @@ def iterate(
         print(next(iter(iterate(report, "csv"))).partition(",")[0])  # -> rule
         ```
     """
-    known = _BRIEF_RENDERERS if isinstance(view, Brief) else _RENDERERS
+    known = _FORMATS[Brief if isinstance(view, Brief) else Report]
     if form not in known:
         raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
-    made = known[form](view, **({"days": days, "opened": opened} if form == "html" else {}))
+    made = known[form][0](view, **({"days": days, "opened": opened} if form == "html" else {}))
     return [made] if isinstance(made, str) else made
 
 
@@ -197,7 +189,7 @@ def require_extra(form: str) -> None:
         require_module(*PROMETHEUS)
 
 
-REPORT_FORMATS: Final = tuple(_RENDERERS)
+REPORT_FORMATS: Final = tuple(_FORMATS[Report])
 """Names of the formats of a report. The format `terminal` is plain text of at most 80 columns.
 
 Example:
@@ -206,7 +198,7 @@ Example:
     ```
 """
 
-BRIEF_FORMATS: Final = tuple(_BRIEF_RENDERERS)
+BRIEF_FORMATS: Final = tuple(_FORMATS[Brief])
 """Names of the formats of a brief. The format `slack` is the JSON of a message for an incoming webhook.
 
 Example:
@@ -227,25 +219,6 @@ Example:
     ```
 """
 
-_FIRST_BYTES: Final = {
-    Report: {
-        "terminal": rb"Mailbox audit: ",
-        "json": rb'\s*\{\s*"version":',
-        "csv": rb"(?:\xef\xbb\xbf)?rule,severity,workspace,",
-        "markdown": rb"# Mailbox audit\r?\n",
-        "html": rb"<!doctype html>.*?<title>Mailbox audit, ",
-        "prometheus": rb"# HELP outreach_audit_",
-    },
-    Brief: {
-        "terminal": rb"Outreach brief: ",
-        "json": rb'\s*\{\s*"version":\s*[0-9]+,\s*"at":',
-        "markdown": rb"# Outreach brief\r?\n",
-        "html": rb"<!doctype html>.*?<title>Outreach brief, ",
-        "slack": rb'\s*\{\s*"text":\s*"Outreach brief: ',
-    },
-}
-_HEAD_SIZE: Final = 4096
-
 
 def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
     """Return whether a file begins like a report, or a brief, in a format, and may therefore be replaced by one.
@@ -257,7 +230,7 @@ def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> b
         ```
     """
     with path.open("rb") as file:
-        return re.match(_FIRST_BYTES[model][form], file.read(_HEAD_SIZE), re.DOTALL) is not None
+        return re.match(_FORMATS[model][form][1], file.read(_HEAD_SIZE), re.DOTALL) is not None
 
 
 def format_of(name: str) -> str:

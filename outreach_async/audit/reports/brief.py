@@ -171,7 +171,7 @@ class Brief(Summary):
         return self.changes.resolved - sum(task.findings for task in self.resolved) if self.changes else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the brief as JSON-compatible values; `outreach_async.audit.reports.brief_schema()` describes them.
+        """Return the brief as JSON-compatible values; `outreach_async.audit.reports.schema(Brief)` describes them.
 
         Example:
             ```python
