@@ -11,9 +11,8 @@ from benchmarks.measuring import Figures, timed
 from benchmarks.results import Table
 from benchmarks.workload import BIG, Pages
 from outreach_async.audit import check
-from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._evaluation import AuditState, Judgement
 from outreach_async.audit._run import build_report
-from outreach_async.audit._scoring import Judgement
 from outreach_async.audit.policy import Policy
 from outreach_async.converters import create_converter
 from outreach_async.models import Mailbox, Page

@@ -36,11 +36,12 @@ from outreach_async.audit.reports import (
     format_of,
     has_format,
     iterate,
+    name_pages,
+    render_folder,
     require_extra,
     summarize,
 )
 from outreach_async.audit.reports.brief import Brief, build_brief
-from outreach_async.audit.reports.folder import name_pages, render_folder
 from outreach_async.errors import InvalidRequest, format_count
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ compares with the last.
 
 `outreach_async.audit.reports.write(report, form)` renders a report as `terminal`, `json` (`schema()` describes it), `csv`,
 `markdown`, `html` (one page; extra `html`) or `prometheus` (gauges for the textfile collector of node_exporter), and
-`reports.folder` a page for each workspace. Write gauges to a temporary file in the same folder under a name without `.prom`, and
+`render_folder` a page for each workspace. Write gauges to a temporary file in the same folder under a name without `.prom`, and
 rename it with `os.replace`: node_exporter may read a file that is half written. `audit --output FILE.prom` does that.
 `audit(client, ids, names={"space_1": "acme"})` shows names beside ids everywhere, and as the label `name` of gauges.
 
@@ -89,15 +89,13 @@ available once the iteration ends. `clients` names a client for each workspace t
 
 from __future__ import annotations
 
-from outreach_async.audit._campaign_conditions import CampaignCase, StepCase
-from outreach_async.audit._conditions import Case, DomainFacts
-from outreach_async.audit._evaluation import check
+from outreach_async.audit._conditions import CampaignCase, Case, DomainFacts, StepCase
+from outreach_async.audit._evaluation import Score, Scores, check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
-from outreach_async.audit._meter import AuditProgress
+from outreach_async.audit._reading import AuditProgress
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditRun, audit, stream
-from outreach_async.audit._scoring import Score, Scores
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 

@@ -1,29 +1,50 @@
-"""Evaluate the rules, without I/O: those about a mailbox as it is read, and those about campaigns, their steps and workspaces."""
+"""Evaluate the rules, without I/O: about a mailbox as it is read, about campaigns, and about domains and servers at the end.
+
+Then compute scores from 0 to 100 from the findings: for all mailboxes, and for each group of mailboxes.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from heapq import nsmallest
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._campaign_conditions import (
+from outreach_async.audit._conditions import (
     DRAFT,
     CampaignCase,
+    DomainFacts,
+    ServerFacts,
     StepCase,
     WorkspaceFacts,
+    build_case,
+    build_missing_authentication,
+    email_domain,
     estimate_end,
     find_placeholders,
 )
-from outreach_async.audit._conditions import DomainFacts, build_case, email_domain
-from outreach_async.audit._findings import Finding, Rule, apply_rules, build_finding
+from outreach_async.audit._findings import (
+    GROUP_KINDS,
+    HEALTHY_PERCENT,
+    Finding,
+    Group,
+    GroupKind,
+    Row,
+    Rule,
+    Severity,
+    apply_rules,
+    build_finding,
+)
 from outreach_async.audit._rules import RULES
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy, rules_about
-from outreach_async.models import Campaign, Mailbox, Number, Step
+from outreach_async.models import Campaign, Mailbox, MailboxType, Number, Step
 
 
 def check(
@@ -232,3 +253,319 @@ def compare_campaigns(
         by_campaign[finding.workspace, finding.campaign].append(finding)
     marked = [_mark(row, by_campaign[row.workspace, row.id]) for row in rows]
     return attrs.evolve(later, rows=sort_rows(marked)), found
+
+
+MAX_SCORE: Final = 100
+BASE_EMAILS: Final = 30
+"""E-mails that every mailbox counts for, besides those it sent in 30 days, so that one that has sent nothing counts too."""
+
+_OWN_SERVER: Final = MailboxType.SMTP_IMAP.value
+_KEPT_PERCENT: Final = tuple(HEALTHY_PERCENT[severity] for severity in Severity)
+_WHOLE: Final = 1_000_000
+"""The share of a healthy mailbox. Shares are integers, because sums of integers do not depend on the order of addition."""
+
+MAX_SCORED_DOMAINS: Final = 10_000  # in a report: the worst
+MAX_GROUPS: Final = 1_000  # of each kind in a report, the worst
+MAX_ROWS: Final = 1_000  # mailboxes that a report lists individually, the worst
+
+
+@attrs.frozen(kw_only=True)
+class Score:
+    """The score of a group of mailboxes.
+
+    Attributes:
+        score: Mean of the mailboxes' scores, weighted by the e-mails sent; see `Scores`.
+        mailboxes, sent_30days: Number of checked mailboxes, and of the e-mails that they sent in 30 days.
+
+    Example:
+        ```python
+        print(report.scores.workspaces["space_1"].score)  # -> 74.5
+        ```
+    """
+
+    score: float
+    mailboxes: int
+    sent_30days: Number
+
+
+@attrs.frozen(kw_only=True)
+class Scores:
+    """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
+
+    A score is the mean of the mailboxes' scores, in which the findings about a mailbox's domain and server count as its own. The
+    weight of a mailbox is the number of e-mails that it sent in 30 days, plus 30, so that one that has sent nothing counts too.
+    Means are rounded down to one decimal: 100 means that there is no warning or worse.
+
+    Each further finding lowers the score, and each resolved one raises it: with 1 critical mailbox of 201 that send equally, the
+    score is 99.5; with 100 of 300, it is 70. A severity says how urgent a problem is, and the score says how much of the sending
+    is affected. Findings about campaigns do not count, because the service does not say which mailboxes send for a campaign.
+
+    Attributes:
+        overall: Score of all mailboxes, computed like that of any group; `None` if no mailbox was checked.
+        workspaces: Scores by workspace id, in the order of the audit.
+        domains: Scores of at most 10,000 domains, those with the worst finding first.
+
+    Example:
+        ```python
+        print(report.scores.overall)  # -> 74.5
+        ```
+    """
+
+    overall: float | None
+    workspaces: dict[str, Score]
+    domains: dict[str, Score]
+
+
+def _to_thousandths(figure: Number) -> int:
+    """Return a number in thousandths, rounded to an integer. Sums of integers do not depend on the order of addition."""
+    return round(figure * 1000)
+
+
+def _from_thousandths(total: int) -> Number:
+    return total / 1000 if total % 1000 else total // 1000
+
+
+_BASE: Final = _to_thousandths(BASE_EMAILS)
+
+
+@cache
+def _share_of(ranks: tuple[int, ...]) -> int:
+    return int(_WHOLE * math.prod(_KEPT_PERCENT[rank] for rank in ranks) // 100 ** len(ranks))
+
+
+def _healthy_share(findings: Iterable[Finding]) -> int:
+    """Return the share of a mailbox, domain or server that its findings leave. Only the worst finding of each rule counts."""
+    worst: dict[str, int] = {}
+    for finding in findings:
+        worst[finding.rule] = min(finding.severity.rank, worst.get(finding.rule, len(Severity)))
+    return _share_of(tuple(worst.values()))
+
+
+_unite = cache(frozenset[str].union)
+
+
+@attrs.define(eq=False)
+class GroupTotals:
+    """The mailboxes of a group: sums in thousandths, the number of findings by severity, and what the group loses to them.
+
+    `first` is the first workspace with a mailbox of the group. The loss is a sum of shares multiplied by weights.
+    """
+
+    first: str = ""
+    mailboxes: int = 0
+    sent: int = 0
+    limit: int = 0
+    lost: int = 0
+    counts: list[int] = attrs.Factory(lambda: [0] * len(Severity))
+
+    def add(self, sent: int, limit: int) -> None:
+        self.mailboxes += 1
+        self.sent += sent
+        self.limit += limit
+
+    def count(self, findings: Iterable[Finding], lost: int = 0) -> None:
+        self.lost += lost
+        for finding in findings:
+            self.counts[finding.severity.rank] += 1
+
+    @property
+    def severity(self) -> Severity | None:
+        return next((severity for severity, count in zip(Severity, self.counts, strict=True) if count), None)
+
+    @property
+    def mean_score(self) -> float:
+        whole = _WHOLE * (self.sent + _BASE * self.mailboxes)
+        return max(0, 10 * MAX_SCORE * (whole - self.lost) // whole) / 10
+
+    def score(self) -> Score:
+        return Score(score=self.mean_score, mailboxes=self.mailboxes, sent_30days=_from_thousandths(self.sent))
+
+    def describe(self, kind: GroupKind, key: str) -> Group:
+        return Group(
+            kind=kind,
+            key=key,
+            mailboxes=self.mailboxes,
+            score=self.mean_score,
+            severity=self.severity,
+            counts=dict(zip(Severity, self.counts, strict=True)),
+            sent_30days=_from_thousandths(self.sent),
+            daily_limit=_from_thousandths(self.limit),
+        )
+
+
+_Judged: TypeAlias = tuple[str, CheckedMailbox, Sequence[Finding]]  # with the id of the workspace
+
+
+class Judgement:
+    """The findings, scores and groups of an audit, which are final only after all mailboxes have been read."""
+
+    # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
+    # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
+    # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
+
+    def __init__(self, state: AuditState) -> None:
+        self._state = state
+        self.totals: dict[GroupKind, dict[str, GroupTotals]] = {kind: {} for kind in GROUP_KINDS}
+        # By domain. In one workspace, each mailbox is listed once: a walk over its pages drops repeated ones.
+        self._once: dict[str, GroupTotals] = {} if len(state.workspaces) > 1 else self.totals["domain"]
+        self._lacking: dict[str, frozenset[str]] = {}  # by domain
+        self._own, self._listed = Counter[str](), Counter[str]()  # mailboxes of type `SMTP & IMAP`, by server
+        self._facts: dict[str, DomainFacts] = {}
+        self._late = {rule.id: rule for rule in rules_about(state.policy, "mailbox") if rule.lack}
+        self._count_mailboxes()
+        self.about_groups = list(self._check_groups())
+        self._shares = self._count_group_findings()
+
+    def _mailboxes(self) -> Iterator[tuple[str, CheckedMailbox]]:
+        return ((workspace, mailbox) for workspace, known in self._state.mailboxes.items() for mailbox in known)
+
+    def _count_mailboxes(self) -> None:
+        seen, kinds = set[tuple[str, str]](), list(self.totals.values())
+        for workspace, mailbox in self._mailboxes():
+            sent, limit = _to_thousandths(mailbox.figures[0]), _to_thousandths(mailbox.figures[1])
+            keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
+            for totals, key in zip(kinds, keys, strict=True):
+                if key is not None:
+                    (totals.get(key) or totals.setdefault(key, GroupTotals(workspace))).add(sent, limit)
+            if mailbox.domain is not None and mailbox.lacks:
+                self._lacking[mailbox.domain] = _unite(self._lacking.get(mailbox.domain, mailbox.lacks), mailbox.lacks)
+            if len(self._state.workspaces) > 1:
+                if (mailbox.id, mailbox.email) in seen:
+                    continue
+                seen.add((mailbox.id, mailbox.email))
+                if mailbox.domain is not None:
+                    self._once.setdefault(mailbox.domain, GroupTotals()).add(sent, limit)
+            if mailbox.type == _OWN_SERVER:
+                self._own[mailbox.server_ip] += 1
+                self._listed[mailbox.server_ip] += mailbox.is_listed
+
+    def _check_groups(self) -> Iterator[Finding]:
+        domain_rules, server_rules = (rules_about(self._state.policy, kind) for kind in ("domain", "server_ip"))
+        for domain in sorted(self.totals["domain"]):
+            once, lacks = self._once[domain], self._lacking.get(domain, ())
+            facts = self._facts[domain] = DomainFacts(
+                daily_limit=_from_thousandths(once.limit),
+                mailboxes=once.mailboxes,
+                sent_30days=_from_thousandths(once.sent),
+                lacking=tuple(rule.lack for rule in self._late.values() if rule.lack and rule.lack in lacks),
+            )
+            yield from self._apply(domain_rules, facts, self.totals["domain"][domain], domain=domain)
+        for server in sorted(self._own):
+            own = ServerFacts(mailboxes=self._own[server], listed=self._listed[server])
+            yield from self._apply(server_rules, own, self.totals["server_ip"][server], server_ip=server)
+
+    def _apply(self, rules: Iterable[Rule], facts: object, total: GroupTotals, **subject: str) -> list[Finding]:
+        return apply_rules(rules, facts, total.first, sent_30days=_from_thousandths(total.sent), **subject)
+
+    def _count_group_findings(self) -> dict[tuple[GroupKind, str], int]:
+        """Count the findings about domains and servers. Return the share of each that remains healthy."""
+        grouped: defaultdict[tuple[GroupKind, str], list[Finding]] = defaultdict(list)
+        for finding in self.about_groups:
+            server, domain = finding.server_ip, finding.domain
+            grouped[("domain", domain or "") if server is None else ("server_ip", server)].append(finding)
+        for (kind, key), found in grouped.items():
+            self.totals[kind][key].count(found)
+        return {key: _healthy_share(found) for key, found in grouped.items()}
+
+    def _findings_of(self, mailbox: CheckedMailbox) -> Sequence[Finding]:
+        """Return the findings about a mailbox, with the severity that missing SPF, DKIM and DMARC have on its domain."""
+        if mailbox.domain is None or not any(finding.rule in self._late for finding in mailbox.findings):
+            return mailbox.findings
+        return [self._judge(finding, mailbox.domain) for finding in mailbox.findings]
+
+    def _judge(self, finding: Finding, domain: str) -> Finding:
+        rule = self._late.get(finding.rule)
+        if rule is None or rule.lack is None:
+            return finding
+        violation = build_missing_authentication(rule.lack, self._facts[domain], rule.thresholds)
+        severity = violation.severity or rule.severity
+        if severity is finding.severity and violation.message == finding.message:
+            return finding
+        return attrs.evolve(finding, severity=severity, message=violation.message)
+
+    def late_findings(self) -> Iterator[Finding]:
+        """Yield the findings about SPF, DKIM and DMARC, which `AuditState.add_page` does not return."""
+        for _, mailbox in self._mailboxes():
+            yield from (finding for finding in self._findings_of(mailbox) if finding.rule in self._late)
+
+    def score(self, others: Mapping[str, Sequence[Finding]]) -> tuple[list[Finding], list[Row]]:
+        """Return all findings and the worst mailboxes, the worst first, and complete the totals. Call this method once.
+
+        `others` are the findings about workspaces and campaigns, by workspace.
+        """
+        findings: list[Finding] = []
+        worst = nsmallest(MAX_ROWS, self._score_mailboxes(others, findings), key=itemgetter(0, 1, 2))
+        findings += self.about_groups
+        return sorted(findings, key=lambda finding: finding.severity.rank), [_build_row(*judged) for *_, judged in worst]
+
+    def _score_mailboxes(
+        self, others: Mapping[str, Sequence[Finding]], findings: list[Finding]
+    ) -> Iterator[tuple[int, int, Number, _Judged]]:
+        """Add all findings in their order. Yield the mailboxes with findings, each with a key for sorting."""
+        for workspace, mailboxes in self._state.mailboxes.items():
+            for mailbox in mailboxes:
+                share = self._share_left(mailbox) if self._shares else _WHOLE
+                if not mailbox.findings and share == _WHOLE:
+                    continue
+                found = self._findings_of(mailbox)
+                own = _share_of(tuple([finding.severity.rank for finding in found]))
+                lost = (_WHOLE - share * own // _WHOLE) * (_to_thousandths(mailbox.figures[0]) + _BASE)
+                keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
+                for totals, key in zip(self.totals.values(), keys, strict=True):
+                    if key is not None:
+                        totals[key].count(found, lost)
+                if found:
+                    findings += found
+                    yield own, min(each.severity.rank for each in found), -mailbox.figures[0], (workspace, mailbox, found)
+            known = others.get(workspace, ())
+            findings += known
+            if workspace in self.totals["workspace"]:
+                self.totals["workspace"][workspace].count(known)
+
+    def _share_left(self, mailbox: CheckedMailbox) -> int:
+        """Return the share of a mailbox that the findings about its domain and its server leave."""
+        share = self._shares.get(("domain", mailbox.domain or ""), _WHOLE)
+        if mailbox.type != _OWN_SERVER:
+            return share
+        return share * self._shares.get(("server_ip", mailbox.server_ip), _WHOLE) // _WHOLE
+
+    def scores(self) -> Scores:
+        totals = self.totals["workspace"]
+        whole = GroupTotals()
+        for name in ("mailboxes", "sent", "lost"):
+            setattr(whole, name, sum(getattr(total, name) for total in totals.values()))
+        worst = self._worst_first("domain")[:MAX_SCORED_DOMAINS]
+        return Scores(
+            overall=whole.mean_score if whole.mailboxes else None,
+            workspaces={key: total.score() for key, total in totals.items()},
+            domains={key: total.score() for key, total in worst},
+        )
+
+    def groups(self) -> list[Group]:
+        return [total.describe(kind, key) for kind in GROUP_KINDS for key, total in self._worst_first(kind)[:MAX_GROUPS]]
+
+    def _worst_first(self, kind: GroupKind) -> list[tuple[str, GroupTotals]]:
+        def rank(item: tuple[str, GroupTotals]) -> tuple[int, float, int, str]:
+            key, total = item
+            is_clean = not total.lost and total.severity is None
+            severity = len(Severity) if is_clean else (total.severity or Severity.INFO).rank
+            return severity, total.mean_score, -total.mailboxes, key
+
+        return sorted(self.totals[kind].items(), key=rank)
+
+
+def _build_row(workspace: str, mailbox: CheckedMailbox, findings: Sequence[Finding]) -> Row:
+    figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
+    return Row(
+        id=mailbox.id,
+        email=mailbox.email,
+        workspace=workspace,
+        domain=mailbox.domain,
+        type=mailbox.type,
+        status=mailbox.status,
+        server_ip=mailbox.server_ip,
+        score=round(MAX_SCORE * _healthy_share(findings) / _WHOLE),
+        severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
+        rules=[finding.rule for finding in findings],
+        **figures,
+    )

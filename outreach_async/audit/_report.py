@@ -11,10 +11,9 @@ import attrs
 import msgspec
 
 from outreach_async._plumbing import type_name
-from outreach_async.audit._evaluation import compare_campaigns
+from outreach_async.audit._evaluation import Scores, compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, subject_name
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
-from outreach_async.audit._scoring import Scores
 from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.policy import PolicyUsed, comparison_rules

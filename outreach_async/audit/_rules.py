@@ -8,13 +8,12 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final
 
-from outreach_async.audit import _campaign_conditions as campaigns
-from outreach_async.audit import _conditions as mailboxes
+from outreach_async.audit import _conditions
 from outreach_async.audit._findings import Rule, Severity
 
 
 def _load() -> Iterator[Rule]:
-    known = {**vars(mailboxes), **vars(campaigns), "": lambda _facts, _thresholds: None}
+    known = {**vars(_conditions), "": lambda _facts, _thresholds: None}
     text = (files("outreach_async.audit") / "data" / "rules.toml").read_text(encoding="utf-8")
     for name, values in tomllib.loads(text).items():
         yield Rule(

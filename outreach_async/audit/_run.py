@@ -17,13 +17,11 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from outreach_async._plumbing import require_number, require_seconds, require_workspace_ids
-from outreach_async.audit._evaluation import AuditState
+from outreach_async.audit._evaluation import AuditState, Judgement
 from outreach_async.audit._findings import Finding
-from outreach_async.audit._meter import AuditProgress, ProgressMeter
-from outreach_async.audit._reading import WorkspaceReader, WorkspaceReading
+from outreach_async.audit._reading import AuditProgress, ProgressMeter, WorkspaceReader, WorkspaceReading
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import UNKNOWABLE, UNKNOWABLE_OF_CAMPAIGNS
-from outreach_async.audit._scoring import Judgement
 from outreach_async.audit.campaigns import build_results
 from outreach_async.audit.history._tables import Readings
 from outreach_async.audit.policy import Policy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -13,21 +13,19 @@ import attrs
 
 from outreach_async import Transport
 from outreach_async._plumbing import atomic_write, mask_string, parse_base_url, require_headers, trim
-from outreach_async.conformance import _read_probes as read_probes
-from outreach_async.conformance import _write_probes as write_probes
-from outreach_async.conformance._read_probes import WorkspaceSurvey, survey_workspace
+from outreach_async.conformance import _probes as probes
 from outreach_async.conformance._target import (
     DOMAIN,
     MAX_THROTTLED,
     Access,
-    Dialogue,
-    DialogueRunner,
     KnobFinding,
+    Probe,
     Requests,
+    Sender,
     run_probe,
+    secrets_of,
     unobserved,
 )
-from outreach_async.conformance._write_probes import MembershipCounts, TrialCreations, create_trial
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviour import KNOB_NAMES, Behaviour, HeaderAuth, dump_behaviour, load_knob_values
 
@@ -158,12 +156,12 @@ def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
     return SuiteResult(url, record, anyio.run(measure), before)
 
 
-_WRITE_PROBES: Final[Mapping[str, Callable[[Requests], Dialogue[KnobFinding]]]] = {
-    "email_key": write_probes.probe_email_key,
-    "owner_key": write_probes.probe_owner_key,
-    "unknown_body": write_probes.probe_unknown_body,
-    "missing_campaign": write_probes.probe_missing_campaign,
-    "strict_fields": write_probes.probe_strict_fields,
+_WRITE_PROBES: Final[Mapping[str, Probe]] = {
+    "email_key": probes.probe_email_key,
+    "owner_key": probes.probe_owner_key,
+    "unknown_body": probes.probe_unknown_body,
+    "missing_campaign": probes.probe_missing_campaign,
+    "strict_fields": probes.probe_strict_fields,
 }
 
 
@@ -218,10 +216,10 @@ def build_calibration(findings: Mapping[str, KnobFinding]) -> Calibration:
 @attrs.frozen
 class Measurement:
     access: Requests
-    survey: WorkspaceSurvey
-    trial: TrialCreations | None
+    survey: probes.WorkspaceSurvey
+    trial: probes.TrialCreations | None
     findings: Mapping[str, KnobFinding]
-    membership: MembershipCounts | None = None
+    membership: probes.MembershipCounts | None = None
 
 
 async def calibrate(transport: Transport, access: Access) -> Calibration:
@@ -240,36 +238,32 @@ async def calibrate(transport: Transport, access: Access) -> Calibration:
 
 
 async def measure_service(transport: Transport, access: Access, max_throttled: float = MAX_THROTTLED) -> Measurement:
-    values = attrs.asdict(access, recurse=False) | {"hidden": tuple(getattr(transport, "secrets", ()))}
-    requests = Requests(**values)
-    runner = DialogueRunner(transport, requests.secrets, max_throttled)
-    measured = await runner.run(measure_knobs(requests))
-    # No run tries to exceed the rate limit (rule E4), so its value remains unknown.
-    count, waits = runner.request_count, runner.retry_after_values
-    how = f"not tested: {count} requests were sent one at a time, and none was throttled"
-    if waits:
-        how = "there is a rate limit, but its value is unknown: "
-        how += f"{len(waits)} of {count} requests were throttled, the first with Retry-After {waits[0]!r}"
-    return attrs.evolve(measured, findings={**measured.findings, "rate_limit": unobserved(how)})
-
-
-def measure_knobs(access: Requests) -> Dialogue[Measurement]:
-    survey = yield from survey_workspace(access)
+    secrets = secrets_of(access, transport)
+    sender = Sender(transport, secrets, max_throttled)
+    requests = Requests(**attrs.asdict(access, recurse=False), send=sender.send, secrets=secrets)
+    survey = await probes.survey_workspace(requests)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= dict.fromkeys(("overwrite_unsent", "overwrite_blank"), unobserved("no operation reads a contact back"))
-    findings |= yield from read_probes.run_read_probes(access, survey)
-    trial = (yield from create_trial(access, survey)) if access.writes else None
+    findings |= await probes.run_read_probes(requests, survey)
+    trial = await probes.create_trial(requests, survey) if access.writes else None
     failure = trial.failure if trial else "creating contacts was not allowed"
     membership = None
     findings |= dict.fromkeys((*_WRITE_PROBES, "created_status", "unknown_custom", "skip_enrols", "reenrol"), unobserved(failure))
     if trial and not failure:
-        findings["created_status"] = write_probes.measure_created_status(trial)
-        findings["unknown_custom"] = yield from run_probe(write_probes.probe_unknown_custom(access, survey))
+        findings["created_status"] = probes.measure_created_status(trial)
+        findings["unknown_custom"] = await run_probe(probes.probe_unknown_custom, requests, survey)
         for knob, probe in _WRITE_PROBES.items():
-            findings[knob] = yield from run_probe(probe(access))
+            findings[knob] = await run_probe(probe, requests)
         most = min([100, *(maximum for maximum in findings["campaign_max_display"].possible if maximum)])
-        enrolment, membership = yield from write_probes.probe_enrolment(access, survey.first_page_number, most)
+        enrolment, membership = await probes.probe_enrolment(requests, survey.first_page_number, most)
         findings |= enrolment
+    # No run tries to exceed the rate limit (rule E4), so its value remains unknown.
+    count, waits = sender.request_count, sender.retry_after_values
+    how = f"not tested: {count} requests were sent one at a time, and none was throttled"
+    if waits:
+        how = "there is a rate limit, but its value is unknown: "
+        how += f"{len(waits)} of {count} requests were throttled, the first with Retry-After {waits[0]!r}"
+    findings["rate_limit"] = unobserved(how)
     for knob, finding in findings.items():
-        findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, access.secrets))
-    return Measurement(access, survey, trial, findings, membership)
+        findings[knob] = attrs.evolve(finding, explanation=mask_string(finding.explanation, secrets))
+    return Measurement(requests, survey, trial, findings, membership)

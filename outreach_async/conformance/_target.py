@@ -1,7 +1,6 @@
-"""Build requests, interpret responses, and run dialogues over a transport.
+"""Build requests, send them over a transport, and interpret the responses.
 
-A dialogue is a generator that yields requests, receives responses and returns a result. A probe is a dialogue that returns a
-finding. Dialogues use plain HTTP, so that they can handle any response.
+A probe sends requests and returns a finding. Probes use plain HTTP, so that they can handle any response.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from secrets import token_hex
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -48,15 +47,15 @@ def unobserved(why: str) -> KnobFinding:
     return KnobFinding((), why)
 
 
-def run_probe(probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
+Probe = Callable[..., Awaitable[KnobFinding]]
+
+
+async def run_probe(probe: Probe, *about: Any) -> KnobFinding:
     """Run a probe. If a response is missing or inconclusive, the finding has no value, and says so."""
     try:
-        return (yield from probe)
+        return await probe(*about)
     except InconclusiveError as error:
         return unobserved(str(error))
-
-
-T = TypeVar("T")
 
 
 _RESPONSE_TIMEOUT: Final = 30.0  # seconds
@@ -64,8 +63,8 @@ MAX_THROTTLED: Final = 120.0  # seconds of waiting, in total, before retries of 
 _MAX_UNANSWERED: Final = 3  # maximum number of requests to a service that has never responded
 
 
-class DialogueRunner:
-    """Runs dialogues over a transport. If the first three requests get no response, it sends no more."""
+class Sender:
+    """Sends requests over a transport. If the first three requests get no response, it sends no more."""
 
     def __init__(self, transport: Transport, secrets: tuple[str, ...] = (), max_throttled: float = MAX_THROTTLED) -> None:
         self.request_count = 0
@@ -76,23 +75,10 @@ class DialogueRunner:
         self._failure = ""
         self._secrets = secrets
 
-    async def run(self, dialogue: Dialogue[T]) -> T:
-        # If a request gets no response, `InconclusiveError` is raised inside the dialogue.
-        resume = partial(next, dialogue)
+    async def send(self, request: Request) -> Response:
+        """Send a request, and again after each throttled response. Without a response, raise `InconclusiveError`."""
         while True:
-            try:
-                request = resume()
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            try:
-                resume = partial(dialogue.send, await self._send_until_served(request))
-            except InconclusiveError as error:
-                resume = partial(dialogue.throw, error)
-
-    async def _send_until_served(self, request: Request) -> Response:
-        while True:
-            response = await self._send(request)
+            response = await self._send_once(request)
             if not is_throttled(response):
                 return response
             self.retry_after_values.append(response.headers.get("retry-after", ""))
@@ -103,7 +89,7 @@ class DialogueRunner:
             self._remaining_wait -= wait
             await anyio.sleep(wait)
 
-    async def _send(self, request: Request) -> Response:
+    async def _send_once(self, request: Request) -> Response:
         if not self._responded and self.request_count == _MAX_UNANSWERED:  # otherwise, each request could wait for its timeout
             raise InconclusiveError(self._failure)
         self.request_count += 1
@@ -119,8 +105,6 @@ class DialogueRunner:
         self._responded = True
         return response
 
-
-Dialogue = Generator[Request, Response, T]
 
 DOMAIN: Final = "conformance.example"
 """Domain of the created contacts' e-mail addresses. RFC 2606 reserves `.example`, so no real address has this domain."""
@@ -188,14 +172,18 @@ class Access:
             raise InvalidRequest("campaign: needs writes=True, got writes=False; pass writes=True, or omit campaign")
 
 
+def secrets_of(access: Access, transport: object) -> tuple[str, ...]:
+    """Return the strings to mask in reports and errors. A transport may have secrets, such as a proxy password."""
+    own = [access.owner_key] if access.owner_key else []
+    return (*own, *secret_parts(access.headers), *getattr(transport, "secrets", ()))
+
+
 @attrs.frozen
 class Requests(Access):
-    hidden: tuple[str, ...] = attrs.field(default=(), repr=False)  # secrets of the transport, such as a proxy password
+    """Builds the requests to a workspace. `send` sends one of them."""
 
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Strings to mask in reports and errors."""
-        return (*((self.owner_key,) if self.owner_key else ()), *secret_parts(self.headers), *self.hidden)
+    send: Callable[[Request], Awaitable[Response]] = attrs.field(kw_only=True, repr=False, eq=False)
+    secrets: tuple[str, ...] = attrs.field(default=(), kw_only=True, repr=False)
 
     def get(self, path: str, **query: Any) -> Request:
         return Request("GET", f"{path}?{urlencode(query)}" if query else path, self.headers)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outreach_async.conformance._calibration import SuiteResult
-from outreach_async.conformance._interface_rules import RULES, find_breaches
-from outreach_async.conformance._item_rules import StatedRule
+from outreach_async.conformance._rules import RULES, StatedRule, find_breaches
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

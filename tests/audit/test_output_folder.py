@@ -19,7 +19,7 @@ from support.pages import Page
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, stream
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports.folder import name_pages, render_folder
+from outreach_async.audit.reports import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import hang, status

@@ -1,4 +1,4 @@
-"""The interior of the conformance checks: probes and rules on unusual responses, the runner of a dialogue, and drifts."""
+"""The interior of the conformance checks: probes and rules on unusual responses, the sender of requests, and drifts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from itertools import cycle
 from pathlib import Path
@@ -25,10 +25,12 @@ from support.calibration import (
     READER,
     SPACE,
     WRITER,
-    Altered,
+    Answering,
+    altered,
+    connected,
     document_changed,
     measure,
-    run_directly,
+    measured,
     service,
     world,
 )
@@ -36,27 +38,24 @@ from support.examples import scaled
 from support.time import virtual_time
 
 from outreach_async import Progress, Request, Response
-from outreach_async.conformance import RULES, Breach
-from outreach_async.conformance import _read_probes as read_probes
-from outreach_async.conformance import _write_probes as write_probes
+from outreach_async.conformance import RULES, Access, Breach
+from outreach_async.conformance import _probes as probes
 from outreach_async.conformance._calibration import (
     MAX_CONTACTS,
     build_access,
     build_calibration,
     describe_run,
     find_drifts,
-    measure_knobs,
     measure_service,
     merge_earlier,
 )
-from outreach_async.conformance._interface_rules import find_breaches
-from outreach_async.conformance._read_probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey, probe_first_page
+from outreach_async.conformance._probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey
+from outreach_async.conformance._rules import find_breaches
 from outreach_async.conformance._target import (
-    Dialogue,
-    DialogueRunner,
     InconclusiveError,
     KnobFinding,
-    Requests,
+    Probe,
+    Sender,
     is_accepted,
     observed,
     require_integer,
@@ -77,12 +76,14 @@ def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
     return answer({"status": "ok", "data": items, "total_found": total, "current_page": current, "total_pages": total})
 
 
-def run_probe(dialogue: Dialogue[KnobFinding], *answers: Response) -> KnobFinding:
+def run_probe(probe: Probe, access: Access, *about: Any, answers: Sequence[Response]) -> KnobFinding:
+    """Run a probe of a service that gives answers in order and then repeats the last one."""
     waiting = list(answers)
-    return run_directly(dialogue, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0])
+    return anyio.run(probe, connected(access, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]), *about)
 
 
 REFUSED = answer({"message": "no"}, 400)
+FIELDS = Request("GET", "/workspaces/space_1/all-fields")
 REASON = "the service refused the request with 400"
 
 
@@ -120,9 +121,9 @@ def test_a_count_that_is_not_an_integer_decides_nothing(value: Any) -> None:
 
 
 def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
-    access = Requests(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}, hidden=("proxy-pass",))
-    shown = access.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 proxy-pass {'x' * 900}".encode()))
-    assert shown.startswith("500 *** [31m *** *** xxx")
+    access = connected(Access(SPACE, KEY, headers={"authorization": "Bearer tok-123456"}), lambda _: REFUSED)
+    shown = access.format_response(Response(500, {}, f"{KEY}\n\x1b[31m tok-123456 {'x' * 900}".encode()))
+    assert shown.startswith("500 *** [31m *** xxx")
     assert shown.endswith("...")
     assert access.format_response(Response(204)) == "204"
     assert "tok-123456" not in repr(access)
@@ -131,9 +132,9 @@ def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
 
 def test_writing_needs_a_key_and_permission() -> None:
     with pytest.raises(InvalidRequest, match="owner_key: expected an API key"):
-        Requests(SPACE, writes=True)
+        Access(SPACE, writes=True)
     with pytest.raises(InvalidRequest, match="campaign: needs writes=True"):
-        Requests(SPACE, KEY, campaign="camp_1")
+        Access(SPACE, KEY, campaign="camp_1")
 
 
 # Lists.
@@ -152,27 +153,28 @@ def test_writing_needs_a_key_and_permission() -> None:
     ],
 )
 def test_the_first_page_is_determined_from_pages_0_and_1(answers: list[Response], possible: tuple[int, ...]) -> None:
-    assert run_probe(probe_first_page(READER), *answers).possible == possible
+    assert run_probe(probes.probe_first_page, READER, answers=answers).possible == possible
 
 
 def test_mixed_responses_to_bad_numbers_match_no_value() -> None:
-    found = run_probe(read_probes.probe_bad_number(READER, 1), page(1, 9), REFUSED)
+    found = run_probe(probes.probe_bad_number, READER, 1, answers=[page(1, 9), REFUSED])
     assert found.possible == ()
     assert found.explanation.startswith("served: display=abc; refused: display=0,")
 
 
 def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
-    assert run_probe(read_probes.probe_over_max(READER, 1), page(100, 3000)).is_only("clamp")
+    assert run_probe(probes.probe_over_max, READER, 1, answers=[page(100, 3000)]).is_only("clamp")
 
 
 def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
-    clamped = run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), page(5, 9))
+    find_maximum = probes.probe_campaign_max_display
+    clamped = run_probe(find_maximum, READER, 1, observed("reject", ""), answers=[page(5, 9)])
     assert "behaves differently" in clamped.explanation
 
     def at_most_3(request: Request) -> Response:
         return page(3, 3) if int(request.target.split("display=")[1].split("&")[0]) <= 3 else REFUSED
 
-    refused = run_directly(read_probes.probe_campaign_max_display(READER, 1, observed("clamp", "")), at_most_3)
+    refused = anyio.run(find_maximum, connected(READER, at_most_3), 1, observed("clamp", ""))
     assert (refused.possible, refused.explanation) == (
         (),
         (
@@ -180,20 +182,20 @@ def test_different_limits_for_campaigns_and_mailboxes_match_no_value() -> None:
             "for mailboxes, the service behaves differently, but the knob over_max applies to both lists"
         ),
     )
-    assert run_directly(read_probes.probe_campaign_max_display(READER, 1, KnobFinding((), "")), at_most_3).is_only(3)
+    assert anyio.run(find_maximum, connected(READER, at_most_3), 1, unobserved("")).is_only(3)
 
 
 @pytest.mark.parametrize(("response", "why"), [(REFUSED, "refused every value of display"), (page(0, 9), "none of 9 served")])
 def test_campaigns_that_are_never_served_have_no_maximum(response: Response, why: str) -> None:
     with pytest.raises(InconclusiveError, match=why):
-        run_probe(read_probes.probe_campaign_max_display(READER, 1, observed("reject", "")), response)
+        run_probe(probes.probe_campaign_max_display, READER, 1, observed("reject", ""), answers=[response])
 
 
 def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> None:
     over = KnobFinding(("clamp", "serve"), "too few")
-    assert read_probes.refine_over_max(over, observed(5, "cut")).is_only("clamp")
-    assert read_probes.refine_over_max(over, observed(None, "all")) == over
-    assert read_probes.refine_over_max(observed("reject", ""), observed(5, "")).is_only("reject")
+    assert probes.refine_over_max(over, observed(5, "cut")).is_only("clamp")
+    assert probes.refine_over_max(over, observed(None, "all")) == over
+    assert probes.refine_over_max(observed("reject", ""), observed(5, "")).is_only("reject")
 
 
 @pytest.mark.parametrize(
@@ -207,16 +209,16 @@ def test_a_cut_list_of_campaigns_decides_what_too_few_mailboxes_could_not() -> N
     ],
 )
 def test_the_error_renderer_is_determined_from_the_form_of_a_refusal(given_response: Response, possible: tuple[str, ...]) -> None:
-    assert read_probes.interpret_refusal(given_response).possible == possible
+    assert probes.interpret_refusal(given_response).possible == possible
 
 
 def test_without_a_refusal_the_error_renderer_is_unobserved() -> None:
-    assert run_probe(read_probes.probe_error_renderer(READER), page(0, 0)).explanation == "no request was refused"
+    assert run_probe(probes.probe_error_renderer, READER, answers=[page(0, 0)]).explanation == "no request was refused"
 
 
 def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
     access = attrs.evolve(READER, headers={"x-note": "hello"})
-    assert run_probe(read_probes.probe_auth(access), answer({"status": "ok"})).is_only(None)
+    assert run_probe(probes.probe_auth, access, answers=[answer({"status": "ok"})]).is_only(None)
 
 
 # Rows.
@@ -226,7 +228,7 @@ def survey(
     campaigns: list[Any] | None = None, mailboxes: list[Any] | None = None, templates: list[Any] | None = None
 ) -> WorkspaceSurvey:
     def exchange_with(data: list[Any]) -> HttpExchange:
-        return HttpExchange(READER.fields(), answer({"status": "ok", "data": data}))
+        return HttpExchange(FIELDS, answer({"status": "ok", "data": data}))
 
     def walk(data: list[Any] | None) -> PageSequence:
         return PageSequence((SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
@@ -251,7 +253,7 @@ def survey(
     ],
 )
 def test_number_formatting_is_determined_from_whole_percentages(rates: list[Any], possible: tuple[str, ...]) -> None:
-    assert read_probes.measure_numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
+    assert probes.measure_numbers(survey(mailboxes=[{"avg_open_rate": rate} for rate in rates])).possible == possible
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,7 @@ def test_number_formatting_is_determined_from_whole_percentages(rates: list[Any]
     ],
 )
 def test_decimal_places_are_determined_from_many_different_values(rates: list[Any], possible: tuple[int, ...]) -> None:
-    found = read_probes.measure_percent_digits(survey(templates=[{"opened": rate} for rate in rates]))
+    found = probes.measure_percent_digits(survey(templates=[{"opened": rate} for rate in rates]))
     assert found.possible == possible
 
 
@@ -287,7 +289,7 @@ def test_decimal_places_are_determined_from_many_different_values(rates: list[An
     ],
 )
 def test_the_date_format_is_determined_from_the_dates(dates: list[Any], possible: tuple[str, ...]) -> None:
-    assert read_probes.measure_list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
+    assert probes.measure_list_date(survey([{"days_left_date": date} for date in dates])).possible == possible
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_the_date_format_is_determined_from_the_dates(dates: list[Any], possible
 )
 def test_the_order_is_determined_from_creation_and_activity(items: list[tuple[int, Any]], possible: tuple[str, ...]) -> None:
     boxes = [{"created_at": created, "last_activity": activity} for created, activity in items]
-    assert read_probes.measure_order(survey(mailboxes=boxes)).possible == possible
+    assert probes.measure_order(survey(mailboxes=boxes)).possible == possible
 
 
 # Creations, and any responses.
@@ -315,20 +317,18 @@ def added(outcome: str = "added", status: int = 200) -> Response:
     return answer({"status": outcome, "id": None, "details": None}, status)
 
 
-def trial(**statuses: int) -> write_probes.TrialCreations:
-    return write_probes.TrialCreations(
-        {name: HttpExchange(READER.fields(), added(name, status)) for name, status in statuses.items()}
-    )
+def trial(**statuses: int) -> probes.TrialCreations:
+    return probes.TrialCreations({name: HttpExchange(FIELDS, added(name, status)) for name, status in statuses.items()})
 
 
 def test_statuses_that_match_no_value_are_unobserved() -> None:
-    assert write_probes.measure_created_status(trial(added=202)).possible == ()
-    assert write_probes.measure_created_status(trial(skipped=200)).possible == ()
-    assert write_probes.measure_created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
+    assert probes.measure_created_status(trial(added=202)).possible == ()
+    assert probes.measure_created_status(trial(skipped=200)).possible == ()
+    assert probes.measure_created_status(trial(added=201, skipped=201)).possible == ({"added": 201, "skipped": 201},)
 
 
 def test_a_creation_without_a_response_says_so() -> None:
-    assert write_probes.TrialCreations({"added": HttpExchange(READER.fields(), error="lost")}).failure == "lost"
+    assert probes.TrialCreations({"added": HttpExchange(FIELDS, error="lost")}).failure == "lost"
 
 
 def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
@@ -336,21 +336,18 @@ def by_email(outcomes: Callable[[str], str]) -> Callable[[Request], Response]:
 
 
 def test_folding_only_the_case_of_the_domain_matches_no_value() -> None:
-    found = run_directly(
-        write_probes.probe_email_key(WRITER),
-        by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped"),
-    )
-    assert found.possible == ()
+    service = by_email(lambda email: "added" if email.endswith("PLE") or email[0] == "s" else "skipped")
+    assert anyio.run(probes.probe_email_key, connected(WRITER, service)).possible == ()
 
 
 def test_an_existing_address_decides_nothing() -> None:
     with pytest.raises(InconclusiveError, match="a contact with a new address was not added"):
-        run_probe(write_probes.probe_email_key(WRITER), added("skipped"))
+        run_probe(probes.probe_email_key, WRITER, answers=[added("skipped")])
 
 
 def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
     left_out, empty = (
-        run_probe(write_probes.probe_missing_campaign(WRITER), *pair) for pair in ((added(), REFUSED), (REFUSED, added()))
+        run_probe(probes.probe_missing_campaign, WRITER, answers=pair) for pair in ((added(), REFUSED), (REFUSED, added()))
     )
     assert (left_out.possible, empty.possible) == ((), ())
     assert "without the key campaign was accepted; " in left_out.explanation
@@ -358,18 +355,18 @@ def test_a_missing_and_an_empty_campaign_must_be_treated_alike() -> None:
 
 
 def test_values_refused_anyway_reveal_nothing_about_strict_validation() -> None:
-    assert "even without strict validation" in run_probe(write_probes.probe_strict_fields(WRITER), REFUSED).explanation
+    assert "even without strict validation" in run_probe(probes.probe_strict_fields, WRITER, answers=[REFUSED]).explanation
 
 
 def test_without_the_fields_of_the_workspace_no_custom_code_is_unknown() -> None:
-    lost = attrs.evolve(survey(), fields=HttpExchange(READER.fields(), error="lost"))
-    assert "could not be read" in run_probe(write_probes.probe_unknown_custom(WRITER, lost), added()).explanation
+    lost = attrs.evolve(survey(), fields=HttpExchange(FIELDS, error="lost"))
+    assert "could not be read" in run_probe(probes.probe_unknown_custom, WRITER, lost, answers=[added()]).explanation
 
 
 def changed(path: str, change: Callable[[Any], None]) -> dict[str, KnobFinding]:
     apply = document_changed(change)
-    altered = Altered(service(), lambda request, response: apply(request, response) if path in request.target else response)
-    return dict(run_directly(measure_knobs(WRITER), altered.handle).findings)
+    wrong = altered(lambda request, response: apply(request, response) if path in request.target else response)
+    return dict(measured(wrong, WRITER).findings)
 
 
 def test_a_campaign_whose_counts_do_not_change_reveals_nothing_about_joining() -> None:
@@ -386,7 +383,7 @@ def test_a_contact_refused_with_a_campaign_reveals_nothing_about_joining() -> No
     def refused(request: Request, response: Response) -> Response:
         return REFUSED if b"guest" in request.body and b"camp_draft" in request.body else response
 
-    found = run_directly(measure_knobs(WRITER), Altered(service(), refused).handle)
+    found = measured(altered(refused), WRITER)
     assert found.findings["skip_enrols"].explanation == found.findings["reenrol"].explanation == REASON
     assert found.membership is not None
 
@@ -411,8 +408,8 @@ def test_a_campaign_is_looked_for_on_a_bounded_number_of_pages() -> None:
 
 
 def test_a_refused_list_reveals_nothing_about_paging() -> None:
-    altered = Altered(service(), lambda request, response: REFUSED if "/mailboxes" in request.target else response)
-    found = run_directly(measure_knobs(READER), altered.handle).findings
+    wrong = altered(lambda request, response: REFUSED if "/mailboxes" in request.target else response)
+    found = measured(wrong, READER).findings
     assert found["past_end"] == found["over_max"] == found["bad_number"]
     assert found["past_end"].explanation == "the list could not be read"
     assert found["first_page"].explanation == REASON
@@ -420,8 +417,8 @@ def test_a_refused_list_reveals_nothing_about_paging() -> None:
 
 
 def test_reasons_contain_no_secret() -> None:
-    altered = Altered(service(), lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
-    found = run_directly(measure_knobs(WRITER), altered.handle).findings["error_renderer"]
+    wrong = altered(lambda request, response: answer({KEY: 1}, 400) if "conformance" in request.target else response)
+    found = measured(wrong, WRITER).findings["error_renderer"]
     body = "the body of an error response with status 400"
     assert found.explanation == f"{body} is a JSON object with ***; no value of this knob matches this behaviour"
 
@@ -456,7 +453,7 @@ anything = st.builds(
 @given(st.lists(anything, min_size=1, max_size=12))
 def test_a_run_ends_whatever_the_service_responds(answers: list[Response]) -> None:
     turns = cycle(answers)
-    found = run_directly(measure_knobs(WRITER), lambda _: next(turns))
+    found = measured(Answering(lambda _: next(turns)), WRITER)
     known = build_calibration(found.findings)
     assert set(known.reasons) == set(KNOB_NAMES)
     assert known.to_toml()
@@ -470,7 +467,7 @@ BY_ID = {rule.id: rule for rule in RULES}
 
 
 def broken(change: Callable[[Request, Response], Response], *rules: str) -> list[Breach]:
-    found = run_directly(measure_knobs(WRITER), Altered(service(), change).handle)
+    found = measured(altered(change), WRITER)
     return [breach for rule in rules or BY_ID for breach in find_breaches(BY_ID[rule], found) or ()]
 
 
@@ -514,18 +511,18 @@ def test_a_breach_is_short_and_complete_and_contains_no_secret() -> None:
 
 
 def test_a_missing_response_is_a_breach_with_its_reason() -> None:
-    found = run_directly(measure_knobs(READER), service().handle)
-    lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(READER.fields(), error="no answer: gone")))
+    found = measured(service(), READER)
+    lost = attrs.evolve(found, survey=attrs.evolve(found.survey, fields=HttpExchange(FIELDS, error="no answer: gone")))
     found_now = find_breaches(BY_ID["W1"], lost) or []
     assert [(breach.what, breach.answered) for breach in found_now] == [("the response did not arrive", "no answer: gone")]
 
 
 def test_rules_that_need_writes_are_not_judged_without_them() -> None:
-    found = run_directly(measure_knobs(READER), service().handle)
+    found = measured(service(), READER)
     assert {rule.id for rule in RULES if rule.writes} == {rule.id for rule in RULES if find_breaches(rule, found) is None}
 
 
-# The runner of a dialogue, drifts, and the options of a run.
+# The sender of requests, drifts, and the options of a run.
 
 Answer = Callable[[], Response]
 
@@ -551,29 +548,22 @@ class Scripted:
         """Do nothing."""
 
 
-def one_question() -> Dialogue[object]:
-    try:
-        return (yield READER.fields())
-    except InconclusiveError as unclear:
-        return str(unclear)
-
-
 @pytest.mark.parametrize("value", ["1", formatdate(0, usegmt=True)], ids=["seconds", "a date gone by"])
 @virtual_time
 async def test_a_throttled_request_is_sent_again_after_the_retry_after(value: str) -> None:
     late, ok = Response(429, {"retry-after": value}), Response(200, {}, b"{}")
     transport = Scripted(late, late, ok)
-    carrier = DialogueRunner(transport, max_throttled=2)
+    sender = Sender(transport, max_throttled=2)
     started_at = anyio.current_time()
-    assert await carrier.run(one_question()) == ok
-    assert (transport.sent_count, carrier.request_count, carrier.retry_after_values) == (3, 3, [value] * 2)
+    assert await sender.send(FIELDS) == ok
+    assert (transport.sent_count, sender.request_count, sender.retry_after_values) == (3, 3, [value] * 2)
     assert anyio.current_time() - started_at == pytest.approx(2)
 
 
 async def test_a_retry_after_longer_than_the_patience_is_not_waited_for() -> None:
     late = Response(429, {"retry-after": "61"})
     transport = Scripted(late)
-    assert await DialogueRunner(transport, max_throttled=60).run(one_question()) == late
+    assert await Sender(transport, max_throttled=60).send(FIELDS) == late
     assert transport.sent_count == 1
 
 
@@ -589,15 +579,8 @@ async def test_a_service_that_never_responds_is_reported_without_secrets() -> No
 async def test_a_response_that_does_not_arrive_is_given_up() -> None:
     fake = service()
     fake.faults.add(faults.hang())
-    assert await DialogueRunner(FakeTransport(fake)).run(one_question()) == "no response within 30 s"
-
-
-async def test_a_dialogue_that_handles_no_errors_ends_with_them() -> None:
-    def unaware() -> Dialogue[Response]:
-        return (yield READER.fields())
-
-    with pytest.raises(InconclusiveError, match="no response"):
-        await DialogueRunner(Scripted(TransportError("gone"))).run(unaware())
+    with pytest.raises(InconclusiveError, match="no response within 30 s"):
+        await Sender(FakeTransport(fake)).send(FIELDS)
 
 
 async def test_a_rate_limit_is_reported_but_not_its_limit() -> None:

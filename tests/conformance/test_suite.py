@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from support.calibration import BEARER, DRAFT, KEY, SPACE, Altered, document_changed, service
+from support.calibration import BEARER, DRAFT, KEY, SPACE, altered, document_changed, service
 
 from outreach_async.conformance import RULES
 from outreach_async.fake import Behaviour, HeaderAuth
@@ -102,8 +102,8 @@ def test_drift_fails_or_warns_and_keeps_the_file_or_is_accepted(suite: Suite) ->
 
 
 def test_a_broken_rule_fails_with_its_name_its_sentence_and_the_response(suite: Suite) -> None:
-    altered = Altered(service(), document_changed(lambda document: document.update(status="fine")))
-    done = suite.against(altered, "-k", "W2")
+    wrong = altered(document_changed(lambda document: document.update(status="fine")))
+    done = suite.against(wrong, "-k", "W2")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from typing import Any, Final, TypeVar
+from functools import cache
+from typing import Any, Final
 
 import anyio
 import attrs
 
 from outreach_async import Request, Response
-from outreach_async.conformance import Calibration, calibrate
-from outreach_async.conformance._calibration import Measurement, measure_knobs
-from outreach_async.conformance._target import Dialogue, Requests
+from outreach_async.conformance import Access, Calibration, calibrate
+from outreach_async.conformance._calibration import Measurement, measure_service
+from outreach_async.conformance._target import Requests, secrets_of
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, Snapshot
 from outreach_async.fake._seeds import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
-from outreach_async.fake.faults import Exchange
-
-T = TypeVar("T")
+from outreach_async.fake.faults import Exchange, Service
 
 SPACE: Final = "space_1"
 KEY: Final = "key_0123456789abcdef"
 DRAFT: Final = "camp_draft"
 MANY: Final = 2001
 
-READER: Final = Requests(SPACE, nonce="0a1b2c")
-WRITER: Final = Requests(SPACE, KEY, writes=True, campaign=DRAFT, nonce="0a1b2c")
+READER: Final = Access(SPACE, nonce="0a1b2c")
+WRITER: Final = Access(SPACE, KEY, writes=True, campaign=DRAFT, nonce="0a1b2c")
 BEARER: Final = {"authorization": f"Bearer {KEY}"}
 
 NEVER: Final = frozenset({"overwrite_unsent", "overwrite_blank", "rate_limit"})
@@ -58,18 +56,20 @@ def service(behaviour: Behaviour | None = None, snapshot: Snapshot | None = None
     return fake
 
 
-@attrs.define
-class Altered:
-    """A service whose responses are changed."""
+@attrs.frozen
+class Answering:
+    """A service whose responses a function returns."""
 
-    fake: FakeService
-    change: Callable[[Request, Response], Response]
-
-    def handle(self, request: Request, /) -> Response:
-        return self.change(request, self.fake.handle(request))
+    answer: Callable[[Request], Response]
 
     def exchange(self, request: Request, /) -> Exchange:
-        return Exchange(self.handle(request), None)
+        return Exchange(self.answer(request), None)
+
+
+def altered(change: Callable[[Request, Response], Response]) -> Answering:
+    """Return a fake whose responses are changed."""
+    fake = service()
+    return Answering(lambda request: change(request, fake.handle(request)))
 
 
 def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Response], Response]:
@@ -83,32 +83,32 @@ def document_changed(change: Callable[[Any], object]) -> Callable[[Request, Resp
     return apply
 
 
-def run_directly(dialogue: Dialogue[T], handle: Callable[[Request], Response]) -> T:
-    """Run a dialogue with direct calls of `handle`, and return its result."""
-    go_on = partial(next, dialogue)
-    while True:
-        try:
-            request = go_on()
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        go_on = partial(dialogue.send, handle(request))
+def connected(access: Access, handle: Callable[[Request], Response]) -> Requests:
+    """Return requests that are sent by direct calls of `handle`."""
+
+    async def send(request: Request) -> Response:
+        return handle(request)
+
+    return Requests(**attrs.asdict(access, recurse=False), send=send, secrets=secrets_of(access, None))
 
 
-def writer(behaviour: Behaviour) -> Requests:
+def measured(fake: Service, access: Access) -> Measurement:
+    """Measure the knobs of a service in memory."""
+    return anyio.run(measure_service, FakeTransport(fake), access, 0.0)
+
+
+def writer(behaviour: Behaviour) -> Access:
     """Return a access with all permissions, and with a credential if the behaviour requires one."""
     return WRITER if behaviour.auth is None else attrs.evolve(WRITER, headers=BEARER)
 
 
-def measure(behaviour: Behaviour | None = None, access: Requests | None = None, snapshot: Snapshot | None = None) -> Measurement:
-    """Measure the knobs of a fake with direct calls."""
+def measure(behaviour: Behaviour | None = None, access: Access | None = None, snapshot: Snapshot | None = None) -> Measurement:
+    """Measure the knobs of a fake in memory."""
     behaviour = behaviour or Behaviour()
-    return run_directly(measure_knobs(access or writer(behaviour)), service(behaviour, snapshot).handle)
+    return measured(service(behaviour, snapshot), access or writer(behaviour))
 
 
-def calibrated(
-    behaviour: Behaviour | None = None, access: Requests | None = None, snapshot: Snapshot | None = None
-) -> Calibration:
+def calibrated(behaviour: Behaviour | None = None, access: Access | None = None, snapshot: Snapshot | None = None) -> Calibration:
     """Calibrate a fake in memory."""
     behaviour = behaviour or Behaviour()
     return anyio.run(calibrate, FakeTransport(service(behaviour, snapshot)), access or writer(behaviour))

@@ -105,12 +105,13 @@ import attrs
 
 from outreach_async._plumbing import parse_base_url, trim
 from outreach_async.audit._report import Report
-from outreach_async.audit.history._prune import prune_later, prune_older
 from outreach_async.audit.history._snapshot import (
     define,
     define_for_reading,
     find_damage,
     insert,
+    prune_later,
+    prune_older,
     read_baseline,
     write_snapshot,
 )

@@ -1,7 +1,8 @@
-"""Read the lists of a workspace, and measure the service behaviours that can be observed without creating contacts.
+"""Read the lists of a workspace, and measure the behaviour of the service: first without creating contacts, then with.
 
 The survey reads the lists. Probes send requests whose responses the API documentation does not specify, such as a request with
-an invalid page number.
+an invalid page number. Every created contact has an e-mail address that does not exist. Contacts are permanent: no operation
+deletes a contact.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import attrs
 
 from outreach_async import Request, Response
 from outreach_async.conformance._target import (
+    CUSTOM_CODE,
     NO_MATCH,
-    Dialogue,
+    OUTCOMES,
     InconclusiveError,
     KnobFinding,
+    Probe,
     Requests,
     ambiguous,
     extract_rows,
@@ -32,6 +35,7 @@ from outreach_async.conformance._target import (
     unobserved,
 )
 from outreach_async.fake.behaviour import HeaderAuth
+from outreach_async.models import STANDARD_FIELDS
 
 MAX_MAILBOXES: Final = 2000  # the maximum `display` for mailboxes in the API documentation
 COMPLETE: Final = "Complete"  # the value of `days_left_date` for a finished campaign
@@ -124,56 +128,56 @@ class WorkspaceSurvey:
         return self.first_page.possible[0] if self.first_page.possible else 1
 
 
-def send_once(request: Request) -> Dialogue[HttpExchange]:
+async def send_once(access: Requests, request: Request) -> HttpExchange:
     """Send a request once. If no response arrives, the error of the exchange has the reason."""
     try:
-        return HttpExchange(request, (yield request))
+        return HttpExchange(request, await access.send(request))
     except InconclusiveError as error:
         return HttpExchange(request, error=str(error))
 
 
-def survey_workspace(access: Requests) -> Dialogue[WorkspaceSurvey]:
-    fields = yield from send_once(access.fields())
-    first_page = yield from run_probe(probe_first_page(access))
+async def survey_workspace(access: Requests) -> WorkspaceSurvey:
+    fields = await send_once(access, access.fields())
+    first_page = await run_probe(probe_first_page, access)
     first = first_page.possible[0] if first_page.possible else 1
-    mailboxes = yield from _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, most=4, exact=True)
+    mailboxes = await _read_sequence(access, "mailboxes", first, MAX_MAILBOXES, most=4, exact=True)
     for display in _CAMPAIGN_DISPLAYS:
-        campaigns = yield from _read_sequence(access, "campaigns", first, display, most=10)
+        campaigns = await _read_sequence(access, "campaigns", first, display, most=10)
         if campaigns.pages[0].exchange.payload is not None:
             break
     # Pages of one item show whether the service obeys `page` and `display`.
-    campaign = yield from _read_sequence(access, "campaigns", first, 1, most=2, whole=False)
-    mailbox = yield from _read_sequence(access, "mailboxes", first, 1, most=2, whole=False)
+    campaign = await _read_sequence(access, "campaigns", first, 1, most=2, whole=False)
+    mailbox = await _read_sequence(access, "mailboxes", first, 1, most=2, whole=False)
     steps = {}
     for id_ in _select_campaigns(campaigns.rows):
-        steps[id_] = yield from send_once(access.steps(id_))
-    campaigns_after = yield from send_once(campaigns.pages[0].exchange.request)
+        steps[id_] = await send_once(access, access.steps(id_))
+    campaigns_after = await send_once(access, campaigns.pages[0].exchange.request)
     return WorkspaceSurvey(fields, campaigns, mailboxes, (campaign, mailbox), steps, campaigns_after, first_page)
 
 
-def _read_sequence(
+async def _read_sequence(
     access: Requests, kind: str, first: int, display: int, *, most: int, exact: bool = False, whole: bool = True
-) -> Dialogue[PageSequence]:
+) -> PageSequence:
     """Read the first pages of a list, at most `most`. If `whole`, also read the last page, and request one past the end."""
-    head = yield from send_once(access.page(kind, first, display))
+    head = await send_once(access, access.page(kind, first, display))
     total, served = _find_total(head), len(head.rows)
     size = display if exact or not served or total is None or total <= served else min(display, served)
     pages = [SampledPage(head, first, 0, display, size)]
 
-    def read_page(index: int) -> Dialogue[SampledPage]:
-        exchange = yield from send_once(access.page(kind, first + index, display))
+    async def read_page(index: int) -> SampledPage:
+        exchange = await send_once(access, access.page(kind, first + index, display))
         return SampledPage(exchange, first + index, index, display, size)
 
     if head.payload is None or total is None or total > _MAX_TOTAL:
         return PageSequence(tuple(pages))
     count = -(-total // size)
     while len(pages) < min(count, most) and pages[-1].exchange.rows:
-        pages.append((yield from read_page(len(pages))))
+        pages.append(await read_page(len(pages)))
     if not whole:
         return PageSequence(tuple(pages))
     if len(pages) < count:
-        pages.append((yield from read_page(count - 1)))
-    return PageSequence(tuple(pages), (yield from read_page(max(count, 1))))
+        pages.append(await read_page(count - 1))
+    return PageSequence(tuple(pages), await read_page(max(count, 1)))
 
 
 def _find_total(exchange: HttpExchange) -> int | None:
@@ -194,10 +198,10 @@ def _select_campaigns(campaigns: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(ids))[:_MAX_STEP_LISTS]
 
 
-def probe_first_page(access: Requests) -> Dialogue[KnobFinding]:
+async def probe_first_page(access: Requests) -> KnobFinding:
     """Find out whether the first page has the number 0 or 1 (rule P3)."""
-    zero = yield access.page("mailboxes", 0, 1)
-    one = yield access.page("mailboxes", 1, 1)
+    zero = await access.send(access.page("mailboxes", 0, 1))
+    one = await access.send(access.page("mailboxes", 1, 1))
     if not is_accepted(zero):
         require_success(one)
         return observed(1, "page 0 was refused, and page 1 was served")
@@ -218,11 +222,11 @@ _HUGE_DISPLAY: Final = 10_001  # a value of `display` for campaigns that is larg
 _LIKELY_MAXIMA: Final = (100, 101, 2000, 2001)  # values of `display` to try first in the search for a maximum
 
 
-def probe_past_end(access: Requests, first: int) -> Dialogue[KnobFinding]:
+async def probe_past_end(access: Requests, first: int) -> KnobFinding:
     """Find out how the service responds to a request for a page past the end (rule P8)."""
-    head = require_success((yield access.page("mailboxes", first, 1)))
+    head = require_success(await access.send(access.page("mailboxes", first, 1)))
     far = first + require_integer(head, "total_pages") + _PAGES_PAST_END
-    response = yield access.page("mailboxes", far, 1)
+    response = await access.send(access.page("mailboxes", far, 1))
     if not is_accepted(response):
         return observed("error", f"page {far}, past the end, was refused with {response.status}")
     document = parse_document(response)
@@ -232,12 +236,12 @@ def probe_past_end(access: Requests, first: int) -> Dialogue[KnobFinding]:
     return observed("empty", f"page {far}, past the end, was served without items")
 
 
-def probe_bad_number(access: Requests, first: int) -> Dialogue[KnobFinding]:
+async def probe_bad_number(access: Requests, first: int) -> KnobFinding:
     """Find out how the service responds to invalid or out-of-range numbers in list requests (rule P5)."""
     verdicts = {}
     for name, value in (("display", "abc"), ("display", 0), ("display", -1), ("page", "abc"), ("page", -1)):
         numbers = {"page": first, "display": 1, name: value}
-        verdicts[f"{name}={value}"] = is_accepted((yield access.page("mailboxes", **numbers)))
+        verdicts[f"{name}={value}"] = is_accepted(await access.send(access.page("mailboxes", **numbers)))
     served = [name for name, verdict in verdicts.items() if verdict]
     refused = [name for name in verdicts if name not in served]
     if served and refused:
@@ -245,9 +249,9 @@ def probe_bad_number(access: Requests, first: int) -> Dialogue[KnobFinding]:
     return observed("default", f"{', '.join(served)} served") if served else observed("reject", f"{', '.join(refused)} refused")
 
 
-def probe_over_max(access: Requests, first: int) -> Dialogue[KnobFinding]:
+async def probe_over_max(access: Requests, first: int) -> KnobFinding:
     """Find out how the service responds to a request for more mailboxes per page than allowed (rule P6)."""
-    response = yield access.page("mailboxes", first, MAX_MAILBOXES + 1)
+    response = await access.send(access.page("mailboxes", first, MAX_MAILBOXES + 1))
     label = f"mailboxes, display={MAX_MAILBOXES + 1}:"
     if not is_accepted(response):
         return observed("reject", f"{label} refused with {response.status}")
@@ -260,14 +264,14 @@ def probe_over_max(access: Requests, first: int) -> Dialogue[KnobFinding]:
     return ambiguous(("clamp", "serve"), f"{label} not refused, but {total} mailboxes are too few to decide")
 
 
-def probe_campaign_max_display(access: Requests, first: int, over: KnobFinding) -> Dialogue[KnobFinding]:
+async def probe_campaign_max_display(access: Requests, first: int, over: KnobFinding) -> KnobFinding:
     """Find the maximum `display` for campaigns (rule P7). `over` is the finding about the knob `over_max`."""
     if over.is_only("serve"):
         return unobserved("the service does not enforce the maximum display, so the maximum cannot be observed")
-    response = yield access.page("campaigns", first, _HUGE_DISPLAY)
+    response = await access.send(access.page("campaigns", first, _HUGE_DISPLAY))
     label = f"campaigns, display={_HUGE_DISPLAY}:"
     if not is_accepted(response):
-        most = yield from _find_largest_accepted(access, first)
+        most = await _find_largest_accepted(access, first)
         how = f"campaigns, display={most}: served, but display={most + 1} refused"
         return observed(most, how) if "reject" in (over.possible or ("reject",)) else _unobserved_difference(how)
     document = parse_document(response)
@@ -287,11 +291,11 @@ def _unobserved_difference(how: str) -> KnobFinding:
     return unobserved(f"{how}; for mailboxes, the service behaves differently, but the knob over_max applies to both lists")
 
 
-def _find_largest_accepted(access: Requests, first: int) -> Dialogue[int]:
+async def _find_largest_accepted(access: Requests, first: int) -> int:
     low, high = 0, _HUGE_DISPLAY
     while high - low > 1:
         middle = next((place for place in _LIKELY_MAXIMA if low < place < high), (low + high) // 2)
-        if is_accepted((yield access.page("campaigns", first, middle))):
+        if is_accepted(await access.send(access.page("campaigns", first, middle))):
             low = middle
         else:
             high = middle
@@ -307,14 +311,14 @@ def refine_over_max(over: KnobFinding, maximum: KnobFinding) -> KnobFinding:
     return over
 
 
-def probe_error_renderer(access: Requests) -> Dialogue[KnobFinding]:
+async def probe_error_renderer(access: Requests) -> KnobFinding:
     """Find out the format of error responses (rule E2), by sending requests that the service must refuse."""
     for request in (
         access.steps(f"camp_conformance{access.nonce}"),
         access.get(f"/workspaces/space_conformance{access.nonce}/all-fields"),
         access.get("/campaigns", workspace=access.workspace),
     ):
-        response = yield request
+        response = await access.send(request)
         if not is_accepted(response):
             return interpret_refusal(response)
     return unobserved("no request was refused")
@@ -338,16 +342,16 @@ def interpret_refusal(response: Response) -> KnobFinding:
     return unobserved(f"{body} is not a JSON object, HTML or plain text")
 
 
-def probe_auth(access: Requests) -> Dialogue[KnobFinding]:
+async def probe_auth(access: Requests) -> KnobFinding:
     """Find out which of the headers in `access` the service requires (rule A3)."""
     # It requires a header if it refuses the request without it. If it requires none of them, but refuses the request with all of
     # them, its `WWW-Authenticate` header shows the authentication scheme.
     for name in access.headers:
         left = {other: value for other, value in access.headers.items() if other != name}
-        if not is_accepted((yield Requests(access.workspace, headers=left, nonce=access.nonce).fields())):
+        if not is_accepted(await access.send(attrs.evolve(access, headers=left).fields())):
             scheme = access.headers[name].rpartition(" ")[0]
             return observed(HeaderAuth(name.lower(), scheme), f"the request for all-fields was refused without the header {name}")
-    response = yield access.fields()
+    response = await access.send(access.fields())
     if is_accepted(response):
         return observed(None, "the request for all-fields was accepted without a credential in a header")
     challenge = response.headers.get("www-authenticate", "").partition(" ")[0]
@@ -457,26 +461,243 @@ def parse_age(text: object) -> float | None:
     return {"just now": 0.0, "never": math.inf}.get(text.strip().lower())
 
 
-def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> Dialogue[dict[str, KnobFinding]]:
+async def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> dict[str, KnobFinding]:
     first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
-    over = yield from _run_if_readable(mailboxes, probe_over_max(access, first))
-    maximum = yield from _run_if_readable(campaigns, probe_campaign_max_display(access, first, over))
+    over = await _run_if_readable(mailboxes, probe_over_max, access, first)
+    maximum = await _run_if_readable(campaigns, probe_campaign_max_display, access, first, over)
     return {
         "first_page": survey.first_page,
         "order": measure_order(survey),
         "numbers": measure_numbers(survey),
         "percent_digits": measure_percent_digits(survey),
         "list_date": measure_list_date(survey),
-        "auth": (yield from run_probe(probe_auth(access))),
-        "error_renderer": (yield from run_probe(probe_error_renderer(access))),
-        "past_end": (yield from _run_if_readable(mailboxes, probe_past_end(access, first))),
-        "bad_number": (yield from _run_if_readable(mailboxes, probe_bad_number(access, first))),
+        "auth": await run_probe(probe_auth, access),
+        "error_renderer": await run_probe(probe_error_renderer, access),
+        "past_end": await _run_if_readable(mailboxes, probe_past_end, access, first),
+        "bad_number": await _run_if_readable(mailboxes, probe_bad_number, access, first),
         "over_max": refine_over_max(over, maximum),
         "campaign_max_display": maximum,
     }
 
 
-def _run_if_readable(listed: PageSequence, probe: Dialogue[KnobFinding]) -> Dialogue[KnobFinding]:
+async def _run_if_readable(listed: PageSequence, probe: Probe, *about: Any) -> KnobFinding:
     if listed.pages[0].exchange.payload is None:
         return unobserved("the list could not be read")
-    return (yield from run_probe(probe))
+    return await run_probe(probe, *about)
+
+
+_MAX_CAMPAIGN_PAGES: Final = 300  # maximum number of pages of the campaign list that are searched for `access.campaign`
+_CODE_OFFSET: Final = 1000
+_RESERVED: Final = frozenset({"owner_key", "workspace", "email", "upload_options"})  # keys of a create request that are no field
+_OK: Final = 200
+_CREATED: Final = 201
+
+INVALID_VALUES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(STANDARD_FIELDS, "not \x07 valid"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.endswith("_phone")), "not a phone number"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.startswith("website")), "not a website"),
+    **dict.fromkeys((code for code in STANDARD_FIELDS if code.endswith("_date")), "not a date"),
+    "country": "Not a country",
+    "timezone": "Not a timezone",
+    "zip": "not \x07 a postal code",
+    "stack_overflow": "not \x07 a handle",
+}
+"""For each standard field, an invalid value that strict validation is likely to refuse."""
+
+# A knob determines whether `campaign` is required too (rule C7).
+_REQUIRED_MEMBERS: Final = ("owner_key", "workspace", "email", "upload_options", "duplicates", "strict_validation")
+
+
+@attrs.frozen
+class TrialCreations:
+    """The first creations: with each `duplicates` option, with every field, and without each required key."""
+
+    outcomes: Mapping[str, HttpExchange]
+    other_new: Mapping[str, HttpExchange] = attrs.field(factory=dict)
+    fields: HttpExchange | None = None
+    incomplete: Mapping[str, HttpExchange] = attrs.field(factory=dict)
+
+    @property
+    def failure(self) -> str:
+        """The reason why the first create request failed, so that nothing can be measured; empty if it succeeded."""
+        first = self.outcomes["added"]
+        if first.response is None:
+            return first.error
+        return "" if first.payload else f"a plain create request was refused with {first.response.status}"
+
+
+@attrs.frozen
+class MembershipCounts:
+    exchange: HttpExchange
+    before: int
+    after_joining: int
+    after_other: int
+
+
+async def create_trial(access: Requests, survey: WorkspaceSurvey) -> TrialCreations:
+    email = access.address("trial")
+    outcomes = {}
+    for outcome, policy in zip(OUTCOMES, ("skip", "skip", "overwrite", "update_missing_fields"), strict=True):
+        outcomes[outcome] = await send_once(access, access.creation(email, policy, {"first_name": "Conformance"}))
+    if outcomes["added"].payload is None:
+        return TrialCreations(outcomes)
+    other_new = {}
+    for policy in ("overwrite", "update_missing_fields"):
+        other_new[policy] = await send_once(access, access.creation(access.address(f"new-{policy}"), policy))
+    codes = [row.get("code") for row in survey.fields.rows]
+    given = {code: "Conformance" for code in codes if isinstance(code, str) and code not in _RESERVED}
+    fields = await send_once(access, access.creation(access.address("fields"), fields=given)) if given else None
+    incomplete = {}
+    for member in _REQUIRED_MEMBERS:
+        incomplete[member] = await send_once(access, access.creation(access.address(f"without-{member}"), omit=member))
+    return TrialCreations(outcomes, other_new, fields, incomplete)
+
+
+def measure_created_status(trial: TrialCreations) -> KnobFinding:
+    """Find out the HTTP status of the response for each outcome of a create request (rule C3)."""
+    document = {name: exchange for name, exchange in trial.outcomes.items() if (exchange.payload or {}).get("status") == name}
+    statuses = {name: exchange.response.status for name, exchange in document.items() if exchange.response is not None}
+    how = ", ".join(f"{name} {status}" for name, status in statuses.items())
+    if "added" not in statuses or not set(statuses.values()) <= {_OK, _CREATED}:
+        return unobserved(f"no value of this knob matches the observed HTTP statuses ({how or 'none'})")
+    rest = {name: status for name, status in statuses.items() if name != "added" and status != _OK}
+    return observed({"added": statuses["added"], **rest} if rest else statuses["added"], how)
+
+
+async def probe_email_key(access: Requests) -> KnobFinding:
+    """Find out which spellings of an e-mail address the service treats as the same contact (rule C4)."""
+    email = access.address("spelling")
+    local, _, domain = email.partition("@")
+    await _require_added(access, access.creation(email))
+    same = {}
+    for part, spelling in (("before", f"{local.upper()}@{domain}"), ("after", f"{local}@{domain.upper()}")):
+        same[part] = require_success(await access.send(access.creation(spelling))).get("status") != "added"
+    found = (f"{part} the @, a different letter case means {'the same' if same[part] else 'another'} contact" for part in same)
+    how = "; ".join(found)
+    if not same["before"]:
+        return observed("domain_lower" if same["after"] else "exact", how)
+    if not same["after"]:
+        return unobserved(f"{how}; {NO_MATCH}")
+    return ambiguous(("lower", "gmail"), f"{how}; no contact at gmail.com is created, because its address could be a real one")
+
+
+async def _require_added(access: Requests, request: Request) -> None:
+    if require_success(await access.send(request)).get("status") != "added":
+        raise InconclusiveError("a contact with a new address was not added")
+
+
+async def probe_owner_key(access: Requests) -> KnobFinding:
+    """Find out whether the service accepts owner keys that do not exist (rule A2)."""
+    if not is_accepted(await access.send(access.creation(access.address("unknown-key"), key=f"key_conformance{access.nonce}"))):
+        return observed("check", "an unknown key was refused")
+    if not is_accepted(await access.send(access.creation(access.address("no-key"), key=f"conformance{access.nonce}"))):
+        return observed("prefix_only", "an unknown key was accepted, but a key without the prefix key_ was refused")
+    return observed("off", "an unknown key without the prefix key_ was accepted")
+
+
+async def probe_unknown_custom(access: Requests, survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out how the service handles a custom field that the workspace does not have (rule C20)."""
+    if survey.fields.payload is None:
+        return unobserved("the fields of the workspace could not be read, so no custom field is known to be unknown")
+    codes = [row.get("code") for row in survey.fields.rows]
+    numbers = [int(code[len("custom_") :]) for code in codes if isinstance(code, str) and CUSTOM_CODE.fullmatch(code)]
+    code = f"custom_{max(numbers, default=0) + _CODE_OFFSET}"
+    return await _probe_unknown(access, access.creation(access.address("unknown-custom"), fields={code: "x"}), code)
+
+
+async def probe_unknown_body(access: Requests) -> KnobFinding:
+    """Find out how the service handles a field that is not in the API documentation (rule C21)."""
+    creation = access.creation(access.address("unknown-field"), fields={"outreach_conformance": "x"})
+    return await _probe_unknown(access, creation, "an unknown field")
+
+
+async def _probe_unknown(access: Requests, creation: Request, name: str) -> KnobFinding:
+    if not is_accepted(await access.send(creation)):
+        return observed("reject", f"{name} was refused")
+    return ambiguous(("ignore", "store"), f"{name} was accepted; no operation shows whether it was stored")
+
+
+async def probe_missing_campaign(access: Requests) -> KnobFinding:
+    """Find out whether the service accepts an omitted or empty `upload_options.campaign` (rule C7)."""
+    left_out = is_accepted(await access.send(access.creation(access.address("no-campaign"), omit="campaign")))
+    empty = is_accepted(await access.send(access.creation(access.address("empty-campaign"), options={"campaign": ""})))
+    forms = {"without the key campaign": left_out, "with an empty campaign": empty}
+    how = "; ".join(f"a create request {form} was {'accepted' if fits else 'refused'}" for form, fits in forms.items())
+    if left_out != empty:
+        return unobserved(f"{how}; {NO_MATCH}")
+    return observed("null" if left_out else "reject", how)
+
+
+async def probe_strict_fields(access: Requests) -> KnobFinding:
+    """Find out in which fields strict validation refuses invalid values (rule C27)."""
+    strict = {"strict_validation": True}
+    if not is_accepted(await access.send(access.creation(access.address("lax"), fields=INVALID_VALUES))):
+        return unobserved("invalid values are refused even without strict validation")
+    refused = []
+    if not is_accepted(await access.send(access.creation(access.address("strict"), fields=INVALID_VALUES, options=strict))):
+        for code, value in INVALID_VALUES.items():
+            if not is_accepted(
+                await access.send(access.creation(access.address(f"strict-{code}"), fields={code: value}, options=strict))
+            ):
+                refused.append(code)
+    if not is_accepted(await access.send(access.creation(f"not an e-mail {access.address('strict')}", options=strict))):
+        refused.append("email")
+    how = f"invalid values are refused in {len(refused)} of {len(INVALID_VALUES) + 1} fields"
+    return observed("all" if len(refused) > len(INVALID_VALUES) else frozenset(refused), how)
+
+
+async def probe_enrolment(access: Requests, first: int, display: int) -> tuple[dict[str, KnobFinding], MembershipCounts | None]:
+    """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
+    counts = None
+    try:
+        await _require_draft(access, first, display)
+        member, guest, options = access.address("member"), access.address("guest"), {"campaign": access.campaign}
+        before, _ = await _read_first_step(access)
+        await _require_added(access, access.creation(member, options=options))
+        joined, _ = await _read_first_step(access)
+        await _require_added(access, access.creation(guest))
+        alone, exchange = await _read_first_step(access)
+        counts = MembershipCounts(exchange, before, joined, alone)
+        return await _probe_reenrolment(access, member, guest, counts), counts
+    except InconclusiveError as error:
+        return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(str(error))), counts
+
+
+async def _probe_reenrolment(access: Requests, member: str, guest: str, counts: MembershipCounts) -> dict[str, KnobFinding]:
+    """Send create requests with the campaign for two existing contacts. `member` is already in the campaign; `guest` is not."""
+    joined, options = counts.after_joining, {"campaign": access.campaign}
+    if (joined, counts.after_other) != (counts.before + 1, joined):
+        why = f"{counts.before} contacts at first, {joined} after a create request with the campaign"
+        why += f", {counts.after_other} after a create request without a campaign"
+        raise InconclusiveError(f"the counts of the campaign do not show which contacts joined: {why}")
+    require_success(await access.send(access.creation(guest, options=options)))
+    after, _ = await _read_first_step(access)
+    how = f"a create request with the campaign was skipped; the campaign had {joined} contacts before it, and {after} after it"
+    skip = observed(after == joined + 1, how) if after in {joined, joined + 1} else unobserved(how)
+    again = is_accepted(await access.send(access.creation(member, "overwrite", options=options)))
+    how = f"adding a contact to its campaign again was {'accepted' if again else 'refused'}"
+    return {"skip_enrols": skip, "reenrol": observed("noop" if again else "error", how)}
+
+
+async def _require_draft(access: Requests, first: int, display: int) -> None:
+    if access.campaign is None:
+        raise InconclusiveError("no campaign was given for contacts to join")
+    for page in range(first, first + _MAX_CAMPAIGN_PAGES):
+        document = require_success(await access.send(access.page("campaigns", page, display)))
+        for row in extract_rows(document):
+            if row.get("id") == access.campaign:
+                if row.get("status") != "draft":
+                    raise InconclusiveError("the campaign is not a draft, so it might send e-mail to new contacts")
+                return
+        if page - first + 1 >= require_integer(document, "total_pages"):
+            break
+    raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")
+
+
+async def _read_first_step(access: Requests) -> tuple[int, HttpExchange]:
+    """Return the number of contacts in the campaign's first step, and the request and response."""
+    exchange = HttpExchange(request := access.steps(str(access.campaign)), await access.send(request))
+    steps: list[dict[str, Any]] = exchange.rows
+    if not steps or not isinstance(steps[0].get("out_of"), int):
+        raise InconclusiveError("the campaign has no steps, or its first step has no contact count")
+    return int(steps[0]["out_of"]), exchange
