@@ -131,10 +131,10 @@ class OutreachClient:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        from outreach_async.config._file import client_arguments, require_config
-        from outreach_async.config._values import ConfigValues
+        from outreach_async.config._config import client_arguments
+        from outreach_async.config._file import load_config
 
-        return cls(**client_arguments(require_config(path, profile, ConfigValues), workspace, options, read_only=read_only))
+        return cls(**client_arguments(load_config(path, profile), workspace, options, read_only=read_only))
 
     def _bind(self, engine: Engine, settings: Settings, *, owns: bool) -> None:
         from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces

@@ -89,7 +89,7 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         del param
         from outreach_async._plumbing import trim
-        from outreach_async.config import read_config
+        from outreach_async.config import load_config
         from outreach_async.errors import InvalidRequest
 
         given = {**ctx.find_root().params, **{name: value for name, value in ctx.params.items() if value}}
@@ -97,7 +97,7 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
         with suppress(InvalidRequest):  # an error would be printed into the line that is being typed
             profile = given.get("profile") or trim(os.environ.get("OUTREACH_PROFILE"))
             # Names need no trust: nothing is run or sent.
-            for each in read_config(given.get("config"), profile).workspaces:
+            for each in load_config(given.get("config"), profile, strict=False).workspaces:
                 words |= {each.name: each.id, **dict.fromkeys(each.groups, "group")}
         words |= {"all": "every workspace"} if words else {}
         return [CompletionItem(word, help=text) for word, text in words.items() if word.lower().startswith(incomplete.lower())]
@@ -315,7 +315,7 @@ def with_options(*names: str, needs_trust: bool = True) -> Callable[[Callable[Co
             # A value after the command's name wins. 0 is a value.
             absent = [name for name, value in values.items() if value is None or value is False or value == ()]
             values |= {name: before.get(name) for name in absent}
-            return function(Options.of(values, os.environ, needs_trust=needs_trust), *args, **arguments)
+            return function(Options.of(values, needs_trust=needs_trust), *args, **arguments)
 
         return all_of(*map(SHARED.__getitem__, chosen))(run)
 

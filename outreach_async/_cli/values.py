@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +13,7 @@ import click
 from outreach_async._cli.messages import to_printable
 from outreach_async._cli.output import Screen
 from outreach_async._plumbing import Backend, read_rate, require_id, require_plain, require_rate, trim
-from outreach_async.config import Config, FoundFile, read_config
+from outreach_async.config import Config, FoundFile, load_config
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
 
@@ -44,8 +45,9 @@ class Options:
     sources: Mapping[str, str] = attrs.field(repr=False, eq=False)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], environment: Mapping[str, str], *, needs_trust: bool = True) -> Options:
+    def of(cls, values: Mapping[str, Any], *, needs_trust: bool = True) -> Options:
         """Create the options from the command line, the environment and the configuration file. The first of them wins."""
+        environment: Mapping[str, str] = os.environ
         address = trim(environment.get("OUTREACH_BASE_URL"))
         base_url = values.get("base_url") or address or None
         if values.get("rate") is not None:
@@ -53,7 +55,7 @@ class Options:
         given_rate = read_rate(environment) if "rate" in values and values["rate"] is None else None
         # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
         outside = {} if base_url == FAKE else environment
-        config = _load_config(values, environment) if "config" in values and base_url != FAKE else Config()
+        config = _load_config(values) if "config" in values and base_url != FAKE else Config()
         if config.untrusted is not None and needs_trust:
             confirm_trust(config.untrusted)
         config = config.at(base_url)
@@ -106,11 +108,11 @@ class Options:
         return {each.id: each.rate for each in self.config.workspaces if each.rate is not None}
 
 
-def _load_config(values: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
+def _load_config(values: Mapping[str, Any]) -> Config:
     if "profile" not in values:  # a command that writes the file
         return Config(path=values["config"])
-    profile = values.get("profile") or trim(environment.get("OUTREACH_PROFILE"))
-    config = read_config(values["config"], profile, environment=environment)
+    profile = values.get("profile") or trim(os.environ.get("OUTREACH_PROFILE"))
+    config = load_config(values["config"], profile, strict=False)
     if config.path is None and profile is not None:
         raise click.UsageError("--profile: expected a configuration file with profiles, found none; pass --config FILE.")
     return config

@@ -21,7 +21,7 @@ from outreach_async._plumbing import (
     show_name,
     type_name,
 )
-from outreach_async.config._values import ALL, ConfiguredWorkspace, ConfigValues, KeyReference, suggest
+from outreach_async.config._config import ALL, Config, ConfiguredWorkspace, KeyReference, suggest
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
 
@@ -50,8 +50,8 @@ def read_document(path: Path, profile: str | None, content: Mapping[str, Any]) -
     """Return the values of a file and one of its profiles."""
     converter = _create_converter(path.parent)
     values = {name: value for name, value in content.items() if name != "profile"}
-    profiles = _structure(converter, content.get("profile", {}), dict[str, ConfigValues], _PROFILE, "profile")
-    found = _structure(converter, values, ConfigValues, "")
+    profiles = _structure(converter, content.get("profile", {}), dict[str, Config], _PROFILE, "profile")
+    found = _structure(converter, values, Config, "")
     values = {name: getattr(found, name) for name in values}
     keys: tuple[str, ...] = ()
     own: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def read_document(path: Path, profile: str | None, content: Mapping[str, Any]) -
             values.pop("workspace", None)
         values |= own
     try:
-        ConfigValues(path=path, **values).find(*values.get("workspace", ()))
+        Config(path=path, **values).find(*values.get("workspace", ()))
     except InvalidRequest as error:
         raise FileFault(str(error).removeprefix("workspace: "), *keys, "workspace") from None
     return {"from_profile": frozenset(own), **values}
@@ -111,7 +111,7 @@ def _create_converter(folder: Path) -> Converter:
         "workspace": _read_names,
         "workspaces": read_workspaces,
     }
-    for kind, names, example in (ConfiguredWorkspace, _OF_WORKSPACE, _WORKSPACE), (ConfigValues, _OF_FILE, _PROFILE):
+    for kind, names, example in (ConfiguredWorkspace, _OF_WORKSPACE, _WORKSPACE), (Config, _OF_FILE, _PROFILE):
         fields: dict[str, Any] = {field.name: override(omit=True) for field in attrs.fields(kind)}
         fields |= {name: override(struct_hook=_ignore_kind(hooks[name])) for name in names}
         _register(converter, kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True, **fields), example)

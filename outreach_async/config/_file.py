@@ -1,33 +1,68 @@
-"""Find, read and check a configuration file, and resolve names in it. Nothing here creates a client or sends a request."""
+"""Find, read and check a configuration file. Nothing here creates a client or sends a request."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from outreach_async._plumbing import (
-    create_transport,
-    mask_keys,
-    parse_base_url,
-    parse_toml,
-    read_rate,
-    service_address,
-    show_name,
-    trim,
-)
+from outreach_async._plumbing import drop_frames, mask_keys, parse_base_url, parse_toml, show_name
+from outreach_async.config._config import FILE_NAME, MAX_LISTED, Config
 from outreach_async.config._trust import FoundFile
-from outreach_async.config._values import FILE_NAME, MAX_LISTED, ConfiguredWorkspace, ConfigValues, read_safely, unreadable
 from outreach_async.errors import InvalidRequest, shorten
 
+_MAX_SIZE: Final = 4_000_000
 _MAX_USE: Final = 300  # characters: more than the longest name of a host
 
-T = TypeVar("T", bound=ConfigValues)
+
+@drop_frames
+def load_config(
+    path: str | os.PathLike[str] | None = None, profile: str | None = None, *, strict: bool = True, named: bool = True
+) -> Config:
+    r"""Read a configuration file. Nothing is sent, and no owner key is read.
+
+    Args:
+        path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory and
+            the user's configuration folder. The one in the working directory must be trusted if it names an address or a program.
+        profile: Name of a profile in the file, whose values replace those of the file.
+        strict: False to return no values if there is no file, and a file that is not trusted, of which `untrusted` says so.
+        named: False if the user did not name `path`, so that its file must be trusted.
+
+    Raises:
+        InvalidRequest: There is no file, others can write it, it is not trusted, or a key or value in it is invalid.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('[workspaces]\nacme = { id = "space_1" }\n[profile.slow]\nrate = 1\n')
+        print(load_config().rate, load_config(profile="slow").rate)  # -> None 1.0
+        ```
+    """
+    config = _find(path, profile, named=named)
+    if strict and config.path is None:
+        places = " or ".join(map(str, _default_paths()))
+        remedy = "write one with 'outreach-async config init', or pass its path"
+        raise InvalidRequest(f"path: expected a configuration file at {places}, found none; {remedy}")
+    if strict and config.untrusted is not None:
+        config.untrusted.require()
+    return config
 
 
-def default_paths() -> list[Path]:
+def _find(path: str | os.PathLike[str] | None, profile: str | None, *, named: bool) -> Config:
+    """Read the file of `path`, of `OUTREACH_CONFIG`, of the working directory or of the user; no values if there is none."""
+    if given := path or os.environ.get("OUTREACH_CONFIG"):
+        return _read(Path(given), profile, named=named)
+    here, *own = _default_paths()
+    if here.exists():  # from anyone, as in a repository or an archive
+        is_own = any(os.path.realpath(each) == os.path.realpath(here) for each in own)
+        return _read(here, profile, named=is_own)
+    return next((_read(place, profile, named=True) for place in own if place.exists()), Config())
+
+
+def _default_paths() -> list[Path]:
     places = [Path(FILE_NAME)]
     try:
         from platformdirs import user_config_path
@@ -38,38 +73,13 @@ def default_paths() -> list[Path]:
     return [*places, own] if own.is_absolute() else places  # older versions name a folder `~` in the working directory
 
 
-def require_config(path: str | os.PathLike[str] | None, profile: str | None, kind: type[T]) -> T:
-    config = find_config(path, profile, kind)
-    if config.path is None:
-        places = " or ".join(map(str, default_paths()))
-        remedy = "write one with 'outreach-async config init', or pass its path"
-        raise InvalidRequest(f"path: expected a configuration file at {places}, found none; {remedy}")
-    if config.untrusted is not None:
-        config.untrusted.require()
-    return config
-
-
-def find_config(
-    path: str | os.PathLike[str] | None, profile: str | None, kind: type[T], environment: Mapping[str, str] = os.environ
-) -> T:
-    """Read the file of `path`, of `OUTREACH_CONFIG`, of the working directory or of the user; no values if there is none."""
-    given = path or environment.get("OUTREACH_CONFIG")
-    if given:
-        return read_config(Path(given), profile, kind, named=True)
-    here, *own = default_paths()
-    if here.exists():  # from anyone, as in a repository or an archive
-        is_own = any(os.path.realpath(each) == os.path.realpath(here) for each in own)
-        return read_config(here, profile, kind, named=is_own)
-    return next((read_config(place, profile, kind, named=True) for place in own if place.exists()), kind())
-
-
-def read_config(path: Path, profile: str | None, kind: type[T], *, named: bool) -> T:
+def _read(path: Path, profile: str | None = None, *, named: bool) -> Config:
     """Read a file. What it names is not to be used while the result has `untrusted`."""
     from outreach_async.config._document import FileFault, read_document  # imported on demand: cattrs takes time
 
     if not named and path.exists() and not path.is_file():  # a pipe would wait for a writer, also in the shell's completion
-        raise unreadable(path, "it is not a regular file")
-    content = read_safely(path)
+        raise _unreadable(path, "it is not a regular file")
+    content = _read_safely(path)
     try:
         document = parse_toml(_decode(path, content))
         values = read_document(path, profile, document)
@@ -80,7 +90,7 @@ def read_config(path: Path, profile: str | None, kind: type[T], *, named: bool) 
     else:
         found = None if named else FoundFile.of(path, content, _join_uses(list(dict.fromkeys(_name_uses(document)))))
         untrusted = None if found is None or not found.names or found.is_trusted else found
-        return kind(path=path, profile=profile, untrusted=untrusted, **values)
+        return Config(path=path, profile=profile, untrusted=untrusted, **values)
     raise InvalidRequest(f"{path}: {mask_keys(problem)}")
 
 
@@ -104,36 +114,39 @@ def _decode(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise unreadable(path, f"byte {error.start + 1} is not UTF-8") from None
+        raise _unreadable(path, f"byte {error.start + 1} is not UTF-8") from None
 
 
-def client_arguments(config: ConfigValues, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
-    """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
-    chosen = _choose_workspace(config, workspace)
-    arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
-    if arguments.get("transport") is None and arguments.get("base_url") is None:
-        url = arguments["base_url"] = trim(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
-        if url and config.backend is not None:
-            transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
-            arguments |= {"transport": transport, "base_url": None}
-    address = arguments.get("base_url")
-    config = config.at(address if isinstance(address, str) and address else service_address(arguments.get("transport")))
-    if config.timeout is not None:
-        arguments.setdefault("timeout", config.timeout)
-    rates = read_rate(os.environ), chosen and chosen.rate, config.rate
-    arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
-    is_given = arguments.get("owner_key") is not None or trim(os.environ.get("OUTREACH_OWNER_KEY")) is not None
-    if not read_only and not is_given and (key := config.key_of(chosen)) is not None:
-        arguments["owner_key"] = key.read()
-    return arguments
-
-
-def _choose_workspace(config: ConfigValues, workspace: str | None) -> ConfiguredWorkspace | None:
-    if workspace is None:
-        found = config.select(os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
+def _read_safely(path: Path) -> bytes:
+    """Return the content of a file that only its owner, who must be this user or root, can write."""
+    # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
+    if str(path) == os.devnull:
+        return b""
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            content = file.read(_MAX_SIZE + 1)
+    except OSError as error:
+        reason = error.strerror
     else:
-        found = config.find(workspace)
-    if len(found) > 1:
-        several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
-        raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
-    return next(iter(found), None)
+        if hasattr(os, "getuid"):  # pragma: no branch - Windows has no such permissions
+            _require_safe(path, facts.st_mode, facts.st_uid, os.getuid())
+        if len(content) > _MAX_SIZE:
+            raise InvalidRequest(f"{path}: expected at most {_MAX_SIZE // 1_000_000} MB, got more; pass a configuration file")
+        return content
+    raise _unreadable(path, reason)
+
+
+def _unreadable(path: Path, reason: object) -> InvalidRequest:
+    remedy = "pass the path of another file, or write one with 'outreach-async config init'"
+    return InvalidRequest(f"{path}: the configuration file cannot be read ({reason}); {remedy}")
+
+
+def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:
+    # The file names the address that receives owner keys, and programs to run.
+    if owner not in {0, user}:
+        remedy = f"check its content, then run: sudo chown {user} {shlex.quote(str(path))}"
+        raise InvalidRequest(f"{path}: expected a file of this user or root, got one of user {owner}; {remedy}")
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        remedy = f"check its content, then run: chmod go-w {shlex.quote(str(path))}"
+        raise InvalidRequest(f"{path}: expected a file that only its owner can write, but others can write it; {remedy}")

@@ -55,7 +55,7 @@ BACKENDS = ("httpx", "httpx2", "aiohttp", "httptools")
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_every_backend_allows_the_concurrency_of_the_command(backend: str) -> None:
     values = dict.fromkeys(("owner_key", "as_json", "timeout", "rate")) | {"workspaces": (), "headers": ()}
-    options = Options.of({**values, "base_url": "http://127.0.0.1:1", "backend": backend}, {})
+    options = Options.of({**values, "base_url": "http://127.0.0.1:1", "backend": backend})
     transport: Any = _client_arguments(options, None, 200, writes=False)["transport"]
     await transport.aclose()
     assert transport.max_in_flight == 200

@@ -19,7 +19,7 @@ from support.cli import serve_in_thread
 
 from outreach_async import HttpxTransport, InvalidRequest, OutreachClient, OutreachError
 from outreach_async.config import Config, ConfiguredWorkspace, FoundFile, KeyReference, load_config
-from outreach_async.config._values import _require_safe
+from outreach_async.config._file import _require_safe
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
 from outreach_async.transport._secret import reveal

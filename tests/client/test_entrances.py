@@ -158,7 +158,7 @@ def made_without(kind: str) -> object:
 
 
 def of_options() -> object:
-    options = Options.of({"config": None, "profile": None, "workspaces": (), "owner_key": None}, os.environ)
+    options = Options.of({"config": None, "profile": None, "workspaces": (), "owner_key": None})
     return options.workspaces, options.owner_key
 
 
@@ -318,7 +318,7 @@ def test_whitespace_within_an_id_or_a_key_is_refused_without_showing_it(name: st
 
 ELSEWHERE: Final = {
     *("AuditRun.workspaces", "Target.workspace", "Target.campaign", "Report.name_of.workspace", "check.workspace"),
-    *("Config.key_of.workspace", "open_clients.workspaces"),
+    "Config.key_of.workspace",
 }
 """`stream` and rows make the first three, and the others do not send the id."""
 RESOURCES: Final = ("Campaigns", "Contacts", "Mailboxes", "Workspaces")
@@ -384,7 +384,7 @@ def test_the_fake_refuses_a_key_that_no_client_can_send(text: str) -> None:
 def test_a_line_break_around_the_address_in_a_variable_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch, around: str) -> None:
     monkeypatch.setenv("OUTREACH_BASE_URL", around.format("https://api.example"))
     assert repr(OutreachClient()) == "<OutreachClient <HttpxTransport to https://api.example by httpx> workspace=None>"
-    assert Options.of({}, os.environ).base_url == "https://api.example"
+    assert Options.of({}).base_url == "https://api.example"
     Path("o.toml").touch(0o600)
     assert "to https://api.example by httpx" in repr(load_config("o.toml").client())
 
@@ -395,4 +395,4 @@ def test_a_blank_variable_leaves_the_workspace_of_the_file(monkeypatch: pytest.M
     Path("o.toml").touch(0o600)
     Path("o.toml").write_text('base_url = "https://api.example"\nworkspace = "space_1"\n', encoding="utf-8")
     assert load_config("o.toml").client()._settings.workspace == "space_1"
-    assert Options.of({"config": "o.toml", "profile": None, "workspaces": ()}, os.environ).workspaces == ("space_1",)
+    assert Options.of({"config": "o.toml", "profile": None, "workspaces": ()}).workspaces == ("space_1",)

@@ -198,7 +198,7 @@ def trust(options: Options, *, file: Path | None, show: bool, untrust: bool) -> 
     run. It is used only if it is trusted. FILE is outreach.toml by default. A file that --config, OUTREACH_CONFIG or 'config
     init' names, or that is in the user's configuration folder, is trusted.
     """
-    from outreach_async.config import FILE_NAME, FoundFile, read_config
+    from outreach_async.config import FILE_NAME, FoundFile, load_config
 
     screen, path = options.screen(), Path(FILE_NAME) if file is None else file
     path = path / FILE_NAME if path.is_dir() else path
@@ -208,7 +208,7 @@ def trust(options: Options, *, file: Path | None, show: bool, untrust: bool) -> 
         elif untrust:
             found = FoundFile.of(path, b"")
             screen.print_line(f"{found.place}: {'no longer' if found.untrust() else 'was not'} trusted")
-        elif (untrusted := read_config(path, named=False).untrusted) is None:
+        elif (untrusted := load_config(path, strict=False, named=False).untrusted) is None:
             screen.print_line(f"{path}: is trusted, or names no address and no program")
         else:
             untrusted.trust()

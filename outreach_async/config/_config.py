@@ -1,24 +1,28 @@
-"""The values of a configuration file, the owner keys that it names, and the selection of workspaces."""
+"""A configuration file and one of its profiles: its values, the owner keys that it names, and the clients that it describes."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import attrs
 
+import outreach_async.errors  # annotations name what the package imports when it is used
 from outreach_async._plumbing import (
     Backend,
     Secret,
+    create_transport,
     drop_frames,
+    hide_key,
     parse_base_url,
+    read_rate,
     require_id,
+    service_address,
     show_name,
     similar_names,
     trim,
@@ -38,7 +42,6 @@ Example:
 ALL: Final = "all"
 """The selector of every configured workspace."""
 
-_MAX_SIZE: Final = 4_000_000
 _MAX_KEY_SIZE: Final = 4_096
 MAX_LISTED: Final = 8
 
@@ -146,8 +149,27 @@ class ConfiguredWorkspace:
 
 
 @attrs.frozen(kw_only=True)
-class ConfigValues:
-    """The values of a configuration file and one of its profiles."""
+class Config:
+    r"""The values of a configuration file and, if chosen, of one of its profiles.
+
+    Attributes:
+        path: Path of the file.
+        profile: Name of the profile; `None` for none.
+        base_url, backend, rate, timeout, owner_key: Address of the service, HTTP library, requests per second, seconds, and where
+            the key is stored; `None` for what the file does not set.
+        workspace: Names, ids and groups that are selected by default.
+        workspaces: The workspaces, in the order of the file.
+        from_profile: Names of the values that the profile sets.
+        untrusted: The file, if it must be trusted before its values are used; otherwise `None`.
+        elsewhere: The address that is used instead of the file's, so that none of its keys is sent; `None` for the file's.
+
+    Example:
+        ```python
+        Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+        config = load_config("outreach.toml")
+        print(config.base_url, config.names)  # -> https://api.example {'space_1': 'acme'}
+        ```
+    """
 
     path: Path | None = None
     profile: str | None = None
@@ -159,11 +181,8 @@ class ConfigValues:
     workspace: tuple[str, ...] = ()
     workspaces: tuple[ConfiguredWorkspace, ...] = ()
     from_profile: frozenset[str] = attrs.field(default=frozenset(), repr=False, eq=False)
-    """Names of the values that the profile sets."""
     untrusted: FoundFile | None = attrs.field(default=None, repr=False, eq=False)
-    """What must be trusted before the values are used; `None` if nothing."""
     elsewhere: str | None = attrs.field(default=None, repr=False, eq=False)
-    """The address that is used instead of the file's, so that no key of the file may be sent; `None` for the file's."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -220,7 +239,8 @@ class ConfigValues:
             ```
         """
         known = {name for each in self.workspaces for name in (each.name, *each.groups)}
-        return self.find(*(each for text in texts for each in ([text] if trim(text) in known else split_selectors(text))))
+        parts = (part for text in texts for part in ([text] if trim(text) in known else text.replace(",", " ").split()))
+        return self.find(*filter(trim, parts))
 
     def at(self, address: str | None) -> Self:
         """Return the values for the address that is used: for another one than the file's, its keys are not sent.
@@ -254,45 +274,100 @@ class ConfigValues:
             raise InvalidRequest(f"owner_key: {got}; pass an owner key or set OUTREACH_OWNER_KEY, or add {profile}")
         return key
 
+    @drop_frames
+    def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> outreach_async.OutreachClient:
+        r"""Create a client for one workspace, with its key and rate. No request is sent.
 
-def split_selectors(text: str) -> list[str]:
-    """Return names or ids that are separated by blanks, line breaks or commas, as in a shell variable."""
-    return [name for part in text.replace(",", " ").split() if (name := trim(part))]
+        Args:
+            workspace: Name or id of the workspace, or a group of one; defaults to `OUTREACH_WORKSPACE`, then to the file's.
+            read_only: True to leave the owner key unread. Such a client creates no contacts.
+            options: Arguments of `OutreachClient`, which replace the values of the environment and the file.
+
+        Raises:
+            InvalidRequest: A value is missing or invalid, the workspace is unknown, or the owner key cannot be read.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            print(load_config("outreach.toml").client("acme", read_only=True))
+            # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
+            ```
+        """
+        from outreach_async.client import OutreachClient  # imported on demand: the command reads files for other things, too
+
+        return OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
+
+    @asynccontextmanager
+    async def clients(
+        self, *workspaces: str, read_only: bool = False, **options: Any
+    ) -> AsyncIterator[dict[str, outreach_async.OutreachClient]]:
+        r"""Open a client for each of several workspaces, by name, and close all of them at the end of the block.
+
+        The clients share connections and one rate, except those of workspaces with a rate of their own.
+
+        Args:
+            workspaces: Names, ids and groups; `"all"` selects every workspace of the file.
+            read_only: As for `client`, and so are the errors.
+            options: Arguments of every client, as for `client`.
+
+        Example:
+            ```python
+            Path("outreach.toml").write_text('base_url = "https://api.example"\n[workspaces]\nacme = { id = "space_1" }\n')
+            async with load_config("outreach.toml").clients("all", read_only=True) as clients:
+                print([*clients])  # -> ['acme']
+            ```
+        """
+        from outreach_async.client import OutreachClient  # imported on demand, as above
+
+        hide_key(options)
+        chosen = self.find(*workspaces)
+        arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
+        async with AsyncExitStack() as stack:
+            opened: dict[str, outreach_async.OutreachClient] = {}
+            shared: outreach_async.OutreachClient | None = None
+            for each in chosen:
+                given = arguments[each.id]
+                if each.rate is not None and given["rate"] == each.rate:
+                    opened[each.name] = await stack.enter_async_context(OutreachClient(**given))
+                elif shared is None:
+                    opened[each.name] = shared = await stack.enter_async_context(OutreachClient(**given))
+                else:
+                    # Blank rather than `None`, which would be the key of the workspace whose client is shared.
+                    key = trim(given.get("owner_key")) or trim(os.environ.get("OUTREACH_OWNER_KEY")) or ""
+                    opened[each.name] = shared.with_options(workspace=each.id, owner_key=key)
+            yield opened
 
 
-def read_safely(path: Path) -> bytes:
-    """Return the content of a file that only its owner, who must be this user or root, can write."""
-    # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
-    if str(path) == os.devnull:
-        return b""
-    try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            content = file.read(_MAX_SIZE + 1)
-    except OSError as error:
-        reason = error.strerror
+def client_arguments(config: Config, workspace: str | None, given: Mapping[str, Any], *, read_only: bool) -> dict[str, Any]:
+    """Return the arguments of a client: those given, and the values of the environment and a configuration file."""
+    chosen = _choose_workspace(config, workspace)
+    arguments = dict(given) if chosen is None else {"workspace": chosen.id, **given}
+    if arguments.get("transport") is None and arguments.get("base_url") is None:
+        url = arguments["base_url"] = trim(os.environ.get("OUTREACH_BASE_URL")) or config.base_url
+        if url and config.backend is not None:
+            transport = create_transport(url, config.backend, arguments.get("max_in_flight", 64))
+            arguments |= {"transport": transport, "base_url": None}
+    address = arguments.get("base_url")
+    config = config.at(address if isinstance(address, str) and address else service_address(arguments.get("transport")))
+    if config.timeout is not None:
+        arguments.setdefault("timeout", config.timeout)
+    rates = read_rate(os.environ), chosen and chosen.rate, config.rate
+    arguments.setdefault("rate", next((rate for rate in rates if rate is not None), None))
+    is_given = arguments.get("owner_key") is not None or trim(os.environ.get("OUTREACH_OWNER_KEY")) is not None
+    if not read_only and not is_given and (key := config.key_of(chosen)) is not None:
+        arguments["owner_key"] = key.read()
+    return arguments
+
+
+def _choose_workspace(config: Config, workspace: str | None) -> ConfiguredWorkspace | None:
+    if workspace is None:
+        found = config.select(os.environ.get("OUTREACH_WORKSPACE", "")) or config.find(*config.workspace)
     else:
-        if hasattr(os, "getuid"):  # pragma: no branch - Windows has no such permissions
-            _require_safe(path, facts.st_mode, facts.st_uid, os.getuid())
-        if len(content) > _MAX_SIZE:
-            raise InvalidRequest(f"{path}: expected at most {_MAX_SIZE // 1_000_000} MB, got more; pass a configuration file")
-        return content
-    raise unreadable(path, reason)
-
-
-def unreadable(path: Path, reason: object) -> InvalidRequest:
-    remedy = "pass the path of another file, or write one with 'outreach-async config init'"
-    return InvalidRequest(f"{path}: the configuration file cannot be read ({reason}); {remedy}")
-
-
-def _require_safe(path: Path, mode: int, owner: int, user: int) -> None:
-    # The file names the address that receives owner keys, and programs to run.
-    if owner not in {0, user}:
-        remedy = f"check its content, then run: sudo chown {user} {shlex.quote(str(path))}"
-        raise InvalidRequest(f"{path}: expected a file of this user or root, got one of user {owner}; {remedy}")
-    if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        remedy = f"check its content, then run: chmod go-w {shlex.quote(str(path))}"
-        raise InvalidRequest(f"{path}: expected a file that only its owner can write, but others can write it; {remedy}")
+        found = config.find(workspace)
+    if len(found) > 1:
+        several = f"{len(found)} ({', '.join(each.name for each in found[:5])}{', ...' if len(found) > 5 else ''})"  # noqa: PLR2004 - fits a line
+        raise InvalidRequest(f"workspace: expected one workspace, got {several}; name one of them, or use clients()")
+    return next(iter(found), None)
 
 
 def suggest(name: object, known: Sequence[str], all_are: str) -> str:
