@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -235,18 +235,6 @@ async def test_a_transport_that_refuses_a_valid_row_stops_the_run() -> None:
             await drain(outcomes, found)
     assert {outcome.status for outcome in found} == {Outcome.NOT_APPLIED}
     assert len(script.requests) <= 2
-
-
-async def test_an_error_of_the_row_iterator_comes_after_the_earlier_outcomes() -> None:
-    def broken() -> Iterator[NewContact]:
-        yield from rows(5)
-        raise LookupError("no such file")
-
-    found: list[ContactOutcome] = []
-    async with client(Script(added())).contacts.create_many(broken()) as outcomes:
-        with pytest.raises(LookupError, match="no such file"):
-            await drain(outcomes, found)
-    assert sorted(outcome.index for outcome in found) == list(range(5))
 
 
 async def test_rows_with_the_same_email_are_sent_one_at_a_time_in_input_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import anyio
@@ -147,15 +148,6 @@ def test_a_run_that_never_reaches_the_service_is_suspended_in_seconds(play: Any)
     assert str(run.flow.halted) == "run suspended: service unreachable after 4 attempts: nobody listens"
 
 
-def test_simultaneous_failures_count_once_while_the_service_is_unreached() -> None:
-    run = flow()
-    for _ in range(64):
-        assert run.try_start(0.0)
-    verdicts = {run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, 0.0, 0.1)) for _ in range(64)}
-    assert verdicts == {RetryDecision.RETRY}
-    assert (run.halted, run.opens_at) == (None, 0.6)
-
-
 @pytest.mark.thorough
 def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
     run: Run = play(Scenario(seconds=60, limits=[(0, 20)], outages=[(0, 2, "refused")]))
@@ -167,9 +159,20 @@ def test_a_run_continues_once_the_service_is_reached(play: Any) -> None:
 # Decision by decision
 
 
-REFUSED = RateLimited("429", status_code=429)
 LOST = TransportError("lost", maybe_sent=True)
 UNSENT = TransportError("nobody listens", maybe_sent=False)
+REFUSED = RateLimited("429", status_code=429)
+DOWN = StatusError("503", status_code=503)
+WRONG = StatusError("422", status_code=422)
+UNCLEAR = UnexpectedResponse("200", status_code=200)
+KINDS: dict[OutreachError, FailureKind] = {
+    LOST: FailureKind.AMBIGUOUS,
+    UNSENT: FailureKind.NOT_SENT,
+    WRONG: FailureKind.FINAL,
+    UNCLEAR: FailureKind.UNCLEAR,
+}
+RETRY, COUNTED, GIVE_UP = RetryDecision.RETRY, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP
+Step = Callable[[RunThrottle], object]
 
 
 def flow(max_outage: float | None = None, **options: Any) -> RunThrottle:
@@ -178,25 +181,183 @@ def flow(max_outage: float | None = None, **options: Any) -> RunThrottle:
     return RunThrottle(limiter, policy, max_outage=max_outage)
 
 
+def failed(error: OutreachError, started: float, ended: float, **facts: Any) -> FailedAttempt:
+    kind = KINDS.get(error, FailureKind.REFUSED)
+    return FailedAttempt(error=error, kind=kind, started=started, ended=ended, **facts)
+
+
 def start(run: RunThrottle, at: float) -> None:
+    """Start an attempt even if it is not allowed."""
     run._limiter.in_flight += 1
     run._breaker.record_start(at)
 
 
-def fail(run: RunThrottle, error: OutreachError, failure_kind: FailureKind, at: float, **facts: Any) -> RetryDecision:
+def fail(run: RunThrottle, error: OutreachError, at: float, **facts: Any) -> RetryDecision:
     """Start an attempt even if it is not allowed, and let it fail at once."""
     start(run, at)
-    return run.on_failure(failed(error, failure_kind, at, at, **facts))
+    return run.on_failure(failed(error, at, at, **facts))
 
 
-def failed(error: OutreachError, failure_kind: FailureKind, started: float, ended: float, **facts: Any) -> FailedAttempt:
-    return FailedAttempt(error=error, kind=failure_kind, started=started, ended=ended, **facts)
-
-
-def succeed(run: RunThrottle, at: float, count: int = 1, headers: dict[str, str] | None = None) -> None:
+def succeed(run: RunThrottle, at: float, count: int = 1) -> None:
     for _ in range(count):
         start(run, at)
-        run.on_success(at, at, headers or {})
+        run.on_success(at, at, {})
+
+
+def fails(error: OutreachError, *times: float, decision: RetryDecision | None = None, **facts: Any) -> Step:
+    def step(run: RunThrottle) -> None:
+        assert {fail(run, error, at, **facts) for at in times} <= ({decision} if decision else {*RetryDecision})
+
+    return step
+
+
+def answers(error: OutreachError, started: float, ended: float, decision: RetryDecision = RETRY, **facts: Any) -> Step:
+    """Let an attempt fail that was started before."""
+
+    def step(run: RunThrottle) -> None:
+        assert run.on_failure(failed(error, started, ended, **facts)) is decision
+
+    return step
+
+
+def succeeds(at: float, count: int = 1) -> Step:
+    return lambda run: succeed(run, at, count)
+
+
+def ends(started: float, ended: float) -> Step:
+    return lambda run: run.on_success(ended, started, {})
+
+
+def starts(*times: float, allowed: bool = True) -> Step:
+    def step(run: RunThrottle) -> None:
+        assert [run.try_start(at) for at in times] == [allowed] * len(times)
+
+    return step
+
+
+def shows(state: str, at: float, opens: float | None = None, why: str | None = None) -> Step:
+    def step(run: RunThrottle) -> None:
+        assert (run.state(at), opens or run.opens_at, why or run.pause_reason) == (state, run.opens_at, run.pause_reason)
+
+    return step
+
+
+def halted(text: str = "") -> Step:
+    def step(run: RunThrottle) -> None:
+        assert str(run.halted or "") == text
+
+    return step
+
+
+def learns_no_limit(run: RunThrottle) -> None:
+    assert run.limit is None
+
+
+def story(*steps: Step, **options: Any) -> tuple[tuple[Step, ...], dict[str, Any]]:
+    return steps, options
+
+
+STORIES = {
+    "simultaneous failures count once while the service is not reached": story(
+        starts(*[0.0] * 64), *[answers(UNSENT, 0.0, 0.1)] * 64, halted(), shows("paused", 0.1, opens=0.6)
+    ),
+    "failures of many rows are counted against none": story(
+        succeeds(1.0, 100),
+        fails(LOST, 2.0, decision=COUNTED),
+        fails(LOST, *[2.0] * 11),
+        fails(LOST, *[2.0] * 18, decision=RETRY),
+    ),
+    "a request that was not sent is never counted against its row": story(
+        succeeds(1.0, 100), fails(UNSENT, 2.0, decision=RETRY, counted_failures=3)
+    ),
+    "a service that becomes unreachable is an outage": story(
+        starts(0.0), ends(0.0, 0.0), fails(UNSENT, *range(10, 90, 10), decision=RETRY), halted()
+    ),
+    "with one attempt, only throttled requests are retried": story(
+        fails(UNSENT, 1.0, decision=GIVE_UP),
+        succeeds(10.0, 100),
+        *(fails(error, 11.0, decision=GIVE_UP) for error in (UNSENT, LOST)),
+        fails(REFUSED, 11.0, decision=RETRY),
+        halted(),
+        attempts=1,
+    ),
+    "a permanent failure ends the row and proves that the service is up": story(
+        fails(UNSENT, 1.0), shows("paused", 1.0), fails(WRONG, 2.0, decision=GIVE_UP), shows("running", 2.0)
+    ),
+    "when half of the results fail, the run pauses until a probe succeeds": story(
+        *(succeeds(1.0, 10), *[shows("running", 2.0), fails(LOST, 2.0)] * 10),
+        *(shows("paused", 2.0, opens=7.0, why="most requests fail: lost"), starts(6.9, allowed=False)),
+        *(starts(7.0), starts(7.0, allowed=False), answers(LOST, 7.0, 8.0), shows("paused", 8.0, opens=18.0, why="lost")),
+        *(starts(18.0), ends(18.0, 18.5), shows("running", 18.5), starts(18.5)),
+        budget=10_000,
+    ),
+    "a throttled probe prolongs the pause": story(
+        *(fails(UNSENT, 1.0), starts(1.5), answers(REFUSED, 1.5, 2.0)),
+        shows("paused", 2.0, opens=2.5, why="the service answered 429"),
+    ),
+    "a request that started before a pause is not its probe, nor counted": story(
+        *(fails(LOST, *[2.0] * 20), starts(7.0), answers(LOST, 1.0, 7.5), ends(1.0, 7.6), shows("paused", 7.6)),
+        *(ends(7.0, 7.7), answers(LOST, 1.0, 8.0), shows("running", 8.0)),
+        budget=10_000,
+    ),
+    "an empty retry budget pauses the run and fails no row": story(
+        *(succeeds(1.0, 100), fails(LOST, 2.0, 2.0, decision=COUNTED), shows("running", 2.0)),
+        *(fails(LOST, 2.0, decision=COUNTED), shows("paused", 2.0, opens=3.0), starts(3.0), ends(3.0, 3.1)),
+        *(fails(LOST, 4.0, decision=RETRY), shows("running", 4.0)),  # half of the budget was refunded
+        *(fails(LOST, 4.0), shows("paused", 4.0)),  # and no more than half
+        budget=28,
+    ),
+    "the longest Retry-After closes the gate": story(
+        *(fails(REFUSED, 100.0, decision=RETRY, retry_after=seconds) for seconds in (10.0, 30.0, 5.0, 0.0)),
+        *(shows("paused", 130.0, opens=131.0), starts(130.9, allowed=False), starts(131.0)),  # 30 s and the jitter
+    ),
+    "a 503 with Retry-After closes the gate without teaching a limit": story(
+        *(succeeds(1.0, 100), fails(LOST, *[1.0] * 20), fails(DOWN, 2.0, decision=RETRY, retry_after=10.0)),
+        *(shows("paused", 2.0, opens=13.0), learns_no_limit),
+    ),
+    "while few results are known, only a later success blames a row": story(
+        *(succeeds(1.0), fails(LOST, 2.0, decision=RETRY, first_failed_at=2.0), succeeds(3.0)),
+        fails(LOST, 4.0, decision=COUNTED, first_failed_at=2.0, earlier_failures=1),
+        fails(LOST, 5.0, decision=GIVE_UP, first_failed_at=2.0, earlier_failures=4, counted_failures=3),
+    ),
+    "a row that fails without a success of another pauses the run": story(
+        *(fails(LOST, 1.0 + number, decision=RETRY, earlier_failures=number) for number in range(3)),
+        *(shows("running", 4.0), fails(LOST, 4.0, decision=RETRY, earlier_failures=3)),
+        shows("paused", 4.0, opens=9.0, why="no request succeeds: lost"),
+    ),
+    **{
+        f"endless throttling {facts} suspends the run": story(
+            *(fails(REFUSED, *range(0, 900, 10), **facts), halted(), fails(REFUSED, 900.0, **facts)),
+            halted("run suspended: no request has succeeded for 900 s: 429"),
+        )
+        for facts in list[dict[str, Any]]([{}, {"retry_after": 5.0}])
+    },
+    "an outage lasts from the first failed attempt after the last success": story(
+        *(fails(REFUSED, 10.0, 5.0, 24.0), succeeds(24.5)),  # not in the order of their starts
+        *(fails(REFUSED, 50.0, 69.0), halted(), answers(REFUSED, 49.0, 69.0, RetryDecision.STOP_RUN)),
+        halted("run suspended: no request has succeeded for 20 s: 429"),
+        max_outage=20.0,
+    ),
+    "cancelling a start of a healthy run changes nothing": story(
+        starts(1.0), lambda run: run.on_cancelled(1.0, 1.0), starts(1.0), shows("running", 1.0)
+    ),
+    "an unclear probe prolongs the pause until its row is given up": story(
+        *(fails(UNCLEAR, *[1.0] * 19, decision=GIVE_UP), fails(UNCLEAR, 1.0, decision=COUNTED)),
+        shows("paused", 1.0, opens=6.0, why="no request succeeds: the service answered 200 with an error"),
+        *(starts(6.0), answers(UNCLEAR, 6.0, 6.0, COUNTED, counted_failures=0), shows("paused", 6.0, opens=16.0)),
+        *(starts(16.0), answers(UNCLEAR, 16.0, 16.0, GIVE_UP, counted_failures=1), shows("paused", 16.0, opens=36.0)),
+        attempts=2,
+    ),
+}
+"""What happens in a run, one step after the other, and the options of its throttle."""
+
+
+@virtual_time
+@pytest.mark.parametrize(("steps", "options"), STORIES.values(), ids=STORIES)
+async def test_a_run_pauses_goes_on_and_ends_as_its_attempts_say(steps: tuple[Step, ...], options: dict[str, Any]) -> None:
+    run = flow(**options)
+    for step in steps:
+        step(run)
 
 
 def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
@@ -207,190 +368,28 @@ def test_a_run_without_failures_starts_everything_and_learns_no_limit() -> None:
     assert (run.limit, run.opens_at, run.state(50.0)) == (None, -math.inf, "running")
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "facts"),
-    [(LOST, FailureKind.AMBIGUOUS, {}), (StatusError("503", status_code=503), FailureKind.REFUSED, {"retry_after": 10.0})],
-    ids=["lost", "503 with Retry-After"],
-)
-def test_a_row_that_keeps_failing_is_given_up_and_holds_up_no_other(
-    error: OutreachError, kind: FailureKind, facts: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(("error", "facts"), [(LOST, {}), (DOWN, {"retry_after": 10.0})], ids=["lost", "503 with Retry-After"])
+def test_a_row_that_keeps_failing_is_given_up_and_holds_up_no_other(error: OutreachError, facts: dict[str, Any]) -> None:
     run = flow(attempts=3)
     verdicts = []
     for failures in range(3):
         succeed(run, failures + 1.0, 30)
         counts = {"counted_failures": failures, "earlier_failures": failures}
-        verdicts.append(fail(run, error, kind, failures + 1.0, **counts, **facts))
-    assert verdicts == [RetryDecision.RETRY_COUNTED, RetryDecision.RETRY_COUNTED, RetryDecision.GIVE_UP]
+        verdicts.append(fail(run, error, failures + 1.0, **counts, **facts))
+    assert verdicts == [COUNTED, COUNTED, GIVE_UP]
     assert run.try_start(4.0)
-
-
-def test_failures_of_many_rows_are_counted_against_none() -> None:
-    run = flow()
-    succeed(run, 1.0, 100)
-    verdicts = [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(30)]
-    assert verdicts[0] is RetryDecision.RETRY_COUNTED
-    assert set(verdicts[12:]) == {RetryDecision.RETRY}
-
-
-def test_a_request_that_was_not_sent_is_never_counted_against_its_row() -> None:
-    run = flow()
-    succeed(run, 1.0, 100)
-    assert fail(run, UNSENT, FailureKind.NOT_SENT, 2.0, counted_failures=3) is RetryDecision.RETRY
-
-
-def test_a_service_that_becomes_unreachable_is_an_outage() -> None:
-    run = flow()
-    assert run.try_start(0.0)
-    run.on_success(0.0, 0.0, {})
-    assert {fail(run, UNSENT, FailureKind.NOT_SENT, 10.0 * at) for at in range(1, 9)} == {RetryDecision.RETRY}
-    assert run.halted is None
-
-
-def test_with_one_attempt_only_throttled_requests_are_retried() -> None:
-    run = flow(attempts=1)
-    assert fail(run, UNSENT, FailureKind.NOT_SENT, 1.0) is RetryDecision.GIVE_UP
-    succeed(run, 10.0, 100)
-    assert fail(run, UNSENT, FailureKind.NOT_SENT, 11.0) is RetryDecision.GIVE_UP
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 11.0) is RetryDecision.GIVE_UP
-    assert fail(run, REFUSED, FailureKind.REFUSED, 11.0) is RetryDecision.RETRY
-    assert run.halted is None
-
-
-def test_a_permanent_failure_ends_the_row_and_proves_the_service_is_up() -> None:
-    run = flow()
-    fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
-    assert run.state(1.0) == "paused"
-    assert fail(run, StatusError("422", status_code=422), FailureKind.FINAL, 2.0) is RetryDecision.GIVE_UP
-    assert run.state(2.0) == "running"
-
-
-def test_when_half_of_the_results_fail_the_run_pauses_until_a_probe_succeeds() -> None:
-    run = flow(budget=10_000)
-    succeed(run, 1.0, 10)
-    for _ in range(10):
-        assert run.state(2.0) == "running"
-        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
-    assert (run.state(2.0), run.opens_at, run.pause_reason) == ("paused", 7.0, "most requests fail: lost")
-    assert not run.try_start(6.9)
-    assert run.try_start(7.0)
-    assert not run.try_start(7.0)
-    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 7.0, 8.0)) is RetryDecision.RETRY
-    assert (run.opens_at, run.pause_reason) == (18.0, "lost")
-    assert run.try_start(18.0)
-    run.on_success(18.5, 18.0, {})
-    assert run.state(18.5) == "running"
-    assert run.try_start(18.5)
-
-
-def test_a_throttled_probe_prolongs_the_pause() -> None:
-    run = flow()
-    fail(run, UNSENT, FailureKind.NOT_SENT, 1.0)
-    assert run.try_start(1.5)
-    assert run.on_failure(failed(REFUSED, FailureKind.REFUSED, 1.5, 2.0)) is RetryDecision.RETRY
-    assert (run.opens_at, run.pause_reason) == (2.5, "the service answered 429")
-
-
-def test_a_request_started_before_a_pause_is_not_its_probe_nor_counted() -> None:
-    run = flow(budget=10_000)
-    for _ in range(20):
-        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0)
-    assert run.try_start(7.0)
-    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 1.0, 7.5)) is RetryDecision.RETRY
-    run.on_success(7.6, 1.0, {})
-    assert run.state(7.6) == "paused"
-    run.on_success(7.7, 7.0, {})
-    assert run.on_failure(failed(LOST, FailureKind.AMBIGUOUS, 1.0, 8.0)) is RetryDecision.RETRY
-    assert run.state(8.0) == "running"
-
-
-def test_an_empty_retry_budget_pauses_the_run_and_fails_no_row() -> None:
-    run = flow(budget=28)
-    succeed(run, 1.0, 100)
-    assert [fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) for _ in range(2)] == [RetryDecision.RETRY_COUNTED] * 2
-    assert run.state(2.0) == "running"
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0) is RetryDecision.RETRY_COUNTED
-    assert (run.state(2.0), run.opens_at) == ("paused", 3.0)
-    assert run.try_start(3.0)
-    run.on_success(3.1, 3.0, {})
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is RetryDecision.RETRY  # half of the budget was refunded
-    assert run.state(4.0) == "running"
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0) is not None
-    assert run.state(4.0) == "paused"  # and no more than half
-
-
-@virtual_time
-async def test_the_longest_retry_after_closes_the_gate() -> None:
-    run = flow()
-    for retry_after in (10.0, 30.0, 5.0, 0.0):
-        assert fail(run, REFUSED, FailureKind.REFUSED, 100.0, retry_after=retry_after) is RetryDecision.RETRY
-    assert run.opens_at == 131.0  # 30 s and the jitter
-    assert run.state(130.0) == "paused"
-    assert not run.try_start(130.9)
-    assert run.try_start(131.0)
-
-
-@virtual_time
-async def test_a_503_with_retry_after_closes_the_gate_without_teaching_a_limit() -> None:
-    run = flow()
-    succeed(run, 1.0, 100)
-    for _ in range(20):
-        fail(run, LOST, FailureKind.AMBIGUOUS, 1.0)
-    error = StatusError("503", status_code=503)
-    assert fail(run, error, FailureKind.REFUSED, 2.0, retry_after=10.0) is RetryDecision.RETRY
-    assert (run.limit, run.opens_at) == (None, 13.0)
-
-
-def test_while_few_results_are_known_only_a_later_success_blames_a_row() -> None:
-    run = flow()
-    succeed(run, 1.0)
-    facts = {"first_failed_at": 2.0}
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 2.0, **facts) is RetryDecision.RETRY
-    succeed(run, 3.0)
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 4.0, earlier_failures=1, **facts) is RetryDecision.RETRY_COUNTED
-    last = {"earlier_failures": 4, "counted_failures": 3, **facts}
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 5.0, **last) is RetryDecision.GIVE_UP
-
-
-def test_a_row_that_fails_without_a_success_of_another_pauses_the_run() -> None:
-    run = flow()
-    for failures in range(4):
-        assert run.state(1.0 + failures) == "running"
-        assert fail(run, LOST, FailureKind.AMBIGUOUS, 1.0 + failures, earlier_failures=failures) is RetryDecision.RETRY
-    assert (run.state(4.0), run.opens_at, run.pause_reason) == ("paused", 9.0, "no request succeeds: lost")
 
 
 @virtual_time
 async def test_a_retry_after_beyond_the_policy_suspends_the_run() -> None:
     run = flow(retry_after_cap=60)
     error = RateLimited("429", status_code=429, operation="create_contact", headers={"retry-after": "61"})
-    assert fail(run, error, FailureKind.REFUSED, 1.0, retry_after=61.0) is RetryDecision.STOP_RUN
+    assert fail(run, error, 1.0, retry_after=61.0) is RetryDecision.STOP_RUN
     halted = run.halted
     assert isinstance(halted, BulkSuspended)
     assert (halted.retry_after, halted.status_code, halted.__cause__) == (61.0, 429, error)
     assert not run.try_start(1000.0)
-    assert fail(run, LOST, FailureKind.AMBIGUOUS, 1001.0) is RetryDecision.STOP_RUN
-
-
-@virtual_time
-async def test_endless_throttling_suspends_the_run() -> None:
-    without_retry_after, with_retry_after = flow(), flow()
-    for at in range(0, 1000, 10):
-        fail(without_retry_after, REFUSED, FailureKind.REFUSED, float(at))
-        fail(with_retry_after, REFUSED, FailureKind.REFUSED, float(at), retry_after=5.0)
-        assert (without_retry_after.halted is not None) is (with_retry_after.halted is not None) is (at >= 900)
-
-
-def test_an_outage_lasts_from_the_first_failed_attempt_after_the_last_success() -> None:
-    run = flow(max_outage=20.0)
-    for at in (10.0, 5.0, 24.0):  # not in the order of their starts
-        fail(run, REFUSED, FailureKind.REFUSED, at)
-    succeed(run, 24.5)
-    fail(run, REFUSED, FailureKind.REFUSED, 50.0)
-    fail(run, REFUSED, FailureKind.REFUSED, 69.0)
-    assert run.halted is None
-    run.on_failure(failed(REFUSED, FailureKind.REFUSED, 49.0, 69.0))
-    assert str(run.halted) == "run suspended: no request has succeeded for 20 s: 429"
+    assert fail(run, LOST, 1001.0) is RetryDecision.STOP_RUN
 
 
 @virtual_time
@@ -401,8 +400,7 @@ async def test_a_run_waits_for_a_gate_closed_by_another_call_and_starts_slowly()
     assert run.try_start(began)
     assert calls.try_start(began)
     run.on_success(began, began, {})
-    error = StatusError("503", status_code=503)
-    calls.on_failure(failed(error, FailureKind.REFUSED, began, began, retry_after=10.0))
+    calls.on_failure(failed(DOWN, began, began, retry_after=10.0))
     assert not run.try_start(began + 9)
     changes: list[float] = []
     run.on_change = changes.append
@@ -417,21 +415,13 @@ def test_a_cancelled_probe_lets_the_next_request_probe() -> None:
     run = flow()
     succeed(run, 1.0)
     for at in range(30):
-        fail(run, LOST, FailureKind.AMBIGUOUS, 2.0 + at / 100)
+        fail(run, LOST, 2.0 + at / 100)
     paused = run.opens_at
     assert not run.try_start(paused - 0.1)
     assert run.try_start(paused)
     assert not run.try_start(paused)
     run.on_cancelled(paused, paused)
     assert run.try_start(paused)
-
-
-def test_cancelling_a_start_of_a_healthy_run_changes_nothing() -> None:
-    run = flow()
-    assert run.try_start(1.0)
-    run.on_cancelled(1.0, 1.0)
-    assert run.try_start(1.0)
-    assert run.state(1.0) == "running"
 
 
 def test_the_first_error_that_ends_a_run_is_kept() -> None:
@@ -449,7 +439,7 @@ def test_the_first_error_that_ends_a_run_is_kept() -> None:
 async def test_the_end_of_a_run_wakes_every_waiter() -> None:
     run = flow()
     now = anyio.current_time()
-    fail(run, REFUSED, FailureKind.REFUSED, now, retry_after=800.0)
+    fail(run, REFUSED, now, retry_after=800.0)
     raised: list[BaseException] = []
 
     async def wait(not_before: float) -> None:
@@ -476,7 +466,7 @@ async def test_starts_respect_the_limit_and_a_waiting_run_counts_as_throttled() 
     run = flow()
     now = anyio.current_time() + 10
     await anyio.sleep(10)
-    fail(run, REFUSED, FailureKind.REFUSED, now)
+    fail(run, REFUSED, now)
     assert run.limit == pytest.approx(0.7)
     starts = []
     for _ in range(4):
@@ -491,7 +481,7 @@ async def test_starts_respect_the_limit_and_a_waiting_run_counts_as_throttled() 
 async def test_a_successful_probe_wakes_the_waiters_at_once() -> None:
     run = flow()
     began = anyio.current_time()
-    fail(run, UNSENT, FailureKind.NOT_SENT, began)
+    fail(run, UNSENT, began)
     starts: list[float] = []
 
     async def attempt() -> None:
@@ -525,7 +515,7 @@ async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() ->
         for name, throttle in (("row", run), ("other", other)):
             group.start_soon(attempt, name, throttle)
             await anyio.wait_all_tasks_blocked()
-        run.on_failure(failed(UNSENT, FailureKind.NOT_SENT, began, began))  # pauses the run for half a second
+        run.on_failure(failed(UNSENT, began, began))  # pauses the run for half a second
         await anyio.sleep(0.1)
         assert [name for name, _ in started] == ["other"]
         other.on_success(anyio.current_time(), began, {})
@@ -536,8 +526,7 @@ async def test_rows_of_a_run_paused_meanwhile_leave_the_queue_of_the_client() ->
 @virtual_time
 async def test_a_retry_after_beyond_the_outage_limit_ends_the_run_at_the_limit() -> None:
     run, began = flow(max_outage=60.0), anyio.current_time()
-    down = StatusError("503", status_code=503)
-    assert fail(run, down, FailureKind.REFUSED, began, retry_after=90.0) is RetryDecision.RETRY
+    assert fail(run, DOWN, began, retry_after=90.0) is RetryDecision.RETRY
     with pytest.raises(BulkSuspended, match="no request has succeeded for 60 s: 503") as ended:
         await run.wait_and_start(-math.inf)
     assert anyio.current_time() - began == pytest.approx(60)
@@ -548,7 +537,7 @@ async def test_a_retry_after_beyond_the_outage_limit_ends_the_run_at_the_limit()
 async def test_a_success_during_a_wait_ends_the_outage_and_not_the_run() -> None:
     run, began = flow(max_outage=60.0), anyio.current_time()
     start(run, began)
-    fail(run, StatusError("503", status_code=503), FailureKind.REFUSED, began, retry_after=90.0)
+    fail(run, DOWN, began, retry_after=90.0)
     run.on_success(began, began, {})
     await run.wait_and_start(-math.inf)
     assert anyio.current_time() - began >= 90
@@ -558,7 +547,7 @@ async def test_a_success_during_a_wait_ends_the_outage_and_not_the_run() -> None
 async def test_an_unanswered_probe_does_not_block_the_run_forever() -> None:
     run = flow()
     began = anyio.current_time()
-    fail(run, UNSENT, FailureKind.NOT_SENT, began)
+    fail(run, UNSENT, began)
     await run.wait_and_start(-math.inf)
     await run.wait_and_start(-math.inf)
     assert anyio.current_time() - began == pytest.approx(120.5)
@@ -669,25 +658,18 @@ async def test_an_outage_of_errors_with_a_status_of_success_leaves_few_rows_unkn
         ("rate_limit: retry after 30s", 30),
         ("Request was throttled", 0),
         ("Throttled for 5 apples", 0),
+        ("Quota: rate limit, wait 9 s, for 20 hours", 9),  # the row has some of these words
     ],
 )
 @pytest.mark.parametrize("code", [200, 400, 403, 500])
 async def test_a_message_about_a_rate_limit_is_a_pause(text: str, seconds: int, code: int) -> None:
-    script, began = (
-        Script(status(code, json.dumps({"status": "error", "message": text}).encode()), skipped()),
-        anyio.current_time(),
-    )
+    body = text.encode() if code == 403 else json.dumps({"status": "error", "message": text}).encode()
+    script, began = Script(status(code, body), skipped()), anyio.current_time()
     policy = RetryPolicy(jitter=lambda: 1.0, retry_after_cap=7200)
-    (outcome,) = await outcomes_of(client(script, retry=policy).contacts.create_many(rows(1), max_outage=9999))
+    row = NewContact("a@a.example", company_name="For 20 hours")
+    (outcome,) = await outcomes_of(client(script, retry=policy).contacts.create_many([row], max_outage=9999))
     assert seconds <= anyio.current_time() - began <= seconds + 2
     assert outcome.possible == ({Outcome.SKIPPED} if 400 <= code < 500 else {Outcome.SKIPPED, Outcome.ADDED})
-
-
-@virtual_time
-async def test_a_text_about_a_rate_limit_is_a_pause() -> None:
-    script, began = Script(ok("Slow down: too many requests, wait 60 s"), added()), anyio.current_time()
-    assert (await client(script).contacts.create_many(rows(1))).outcomes[Outcome.ADDED] == 1
-    assert 60 <= anyio.current_time() - began <= 62
 
 
 @virtual_time
@@ -734,17 +716,6 @@ async def test_a_rejection_of_the_content_names_no_limit() -> None:
 
 
 @virtual_time
-async def test_a_limit_is_named_also_for_a_row_with_some_of_its_words() -> None:
-    script, began = (
-        Script(ok('{"status":"error","message":"Quota: rate limit, wait 9 s, for 20 hours"}'), added()),
-        anyio.current_time(),
-    )
-    row = NewContact("ann@company.example", company_name="Quota for 20 hours")
-    assert (await client(script).contacts.create_many([row])).outcomes[Outcome.ADDED] == 1
-    assert 9 <= anyio.current_time() - began <= 11
-
-
-@virtual_time
 async def test_a_single_call_waits_for_a_named_limit_but_repeats_no_unclear_answer() -> None:
     script, began = Script(RATE_60, added()), anyio.current_time()
     created = await client(script, deadline=600).contacts.create(NewContact("a@a.example"))
@@ -764,17 +735,6 @@ def test_failures_between_unclear_answers_do_not_break_their_series() -> None:
         window.record_fault(0)
     window.record_success()
     assert (series, window.record_unclear(0)) == ([1, 2, 3, 4], 1)
-
-
-def test_an_unclear_probe_prolongs_the_pause_until_its_row_is_given_up() -> None:
-    run, error = flow(attempts=2), UnexpectedResponse("200", status_code=200)
-    decisions = [fail(run, error, FailureKind.UNCLEAR, 1.0) for _ in range(20)]
-    assert decisions == [*[RetryDecision.GIVE_UP] * 19, RetryDecision.RETRY_COUNTED]
-    assert (run.opens_at, run.pause_reason) == (6.0, "no request succeeds: the service answered 200 with an error")
-    for at, counted, decision in ((6.0, 0, RetryDecision.RETRY_COUNTED), (16.0, 1, RetryDecision.GIVE_UP)):
-        assert run.try_start(at)
-        assert run.on_failure(failed(error, FailureKind.UNCLEAR, at, at, counted_failures=counted)) is decision
-        assert run.opens_at == 2 * at + 4
 
 
 # Failures and pauses
@@ -812,8 +772,7 @@ def test_earlier_failures_of_a_row_do_not_excuse_it() -> None:
         health.record_success()
     for earlier in (0, 1, 2):
         health.record_fault(earlier)
-    assert health.is_row_at_fault(3)
-    assert not health.is_row_at_fault(0)
+    assert (health.is_row_at_fault(3), health.is_row_at_fault(0)) == (True, False)
 
 
 def test_refusals_excuse_a_row_but_the_service_does_not_count_as_failing() -> None:

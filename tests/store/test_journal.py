@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
+import attrs
 import pytest
-from support.journal import make_killed_journal
-from tools.journal_child import open_journal, outcome, window
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.examples import scaled
+from support.journal import facts, make_killed_journal, outcomes
+from support.runs import outcomes_of
+from support.s3 import environment, serve_s3
+from support.scenarios import KEY, SPACE, new_fake
+from tools.journal_child import IDENTITY, open_journal, outcome, window
 
-from outreach_async import Outcome
+from outreach_async import Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
-from outreach_async.store.journal import Identity, Journal, JournalWriter
+from outreach_async.fake import FakeTransport
+from outreach_async.store.journal import Journal, JournalStore, JournalWriter, ObjectJournal, journal_at
+
+_NUMBERS = count()
 
 
 def writing(path: Path, **options: Any) -> closing[JournalWriter]:
@@ -72,28 +84,111 @@ def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:
         path.parent.chmod(0o700)
 
 
-def test_outcomes_are_read_in_pages_without_loss_or_duplicates(path: Path) -> None:
+def test_outcomes_are_read_in_pages_while_the_run_ends_and_is_resumed(path: Path) -> None:
+    recorded = [index for index in range(4000) if index % 3]
     with writing(path) as writer:
         writer.mark(window(0, 5000))
-        recorded = [index for index in range(5000) if index % 3]
         writer.record([outcome(index) for index in recorded])
-        reading = Journal(path).outcomes()
-        first = next(reading)
-        writer.record([outcome(4998)])
-        assert [first.index, *(found.index for found in reading)] == sorted([*recorded, 4998])
-
-
-def test_reading_continues_while_the_run_ends_and_is_resumed(path: Path) -> None:
-    with writing(path) as writer:
-        writer.mark(window(0, 3500))
-        writer.record([outcome(index) for index in range(3000)])
         reading = Journal(path).outcomes()
         found = [next(reading).index]
     found += [next(reading).index for _ in range(1500)]
     with writing(path, resume=True) as writer:
-        writer.record([outcome(index) for index in range(3000, 3500)])
-        found += [each.index for each in reading]
-    assert found == list(range(3500))
+        writer.record([outcome(index) for index in range(4000, 5000)])
+        assert found + [each.index for each in reading] == [*recorded, *range(4000, 5000)]
+
+
+@settings(max_examples=scaled(15), deadline=None)
+@given(data=st.data())
+def test_any_outcome_is_read_as_it_was_recorded(data: st.DataObject) -> None:
+    journal = ObjectJournal(f"memory://test{next(_NUMBERS)}")
+    drawn = [data.draw(outcomes(index)) for index in range(data.draw(st.integers(1, 4)))]
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.mark(window(0, 4))
+        writer.record(drawn)
+    assert [facts(found) for found in journal.outcomes()] == [facts(each) for each in drawn]
+
+
+REFUSED: dict[str, tuple[Callable[[JournalWriter], object], str]] = {
+    "a window that skips rows": (lambda writer: writer.mark(window(25)), "mark rows in order"),
+    "a window without rows": (lambda writer: writer.mark(window(20, 0)), "mark rows in order"),
+    "other rows in a window": (lambda writer: writer.mark(window(0, digest=b"87654321")), "rows 0 to 19 differ .* earlier="),
+    "fewer rows in a window": (lambda writer: writer.mark(window(0, 19)), "rows 0 to 18 differ .* earlier="),
+    "a window inside another": (lambda writer: writer.mark(window(5, 15)), "rows 5 to 19 differ .* earlier="),
+    "an outcome of a row that is not marked": (lambda writer: writer.record([outcome(1), outcome(20)]), "mark a row before"),
+    "an outcome of no row": (lambda writer: writer.record([outcome(1), outcome(-1)]), "mark a row before"),
+    "an end without outcomes": (lambda writer: writer.end("finished"), "got none for 19 rows"),
+    "an unknown state": (lambda writer: writer.end("done"), "state"),
+    "an incomplete spool": (lambda writer: writer.end_spool(12), "expected 12 spooled rows, got 0"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_writer_refuses_what_contradicts_its_journal_and_goes_on(
+    journal: JournalStore, call: Callable[[JournalWriter], object], message: str
+) -> None:
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.mark(window(0))
+        writer.record([outcome(0)])
+        with pytest.raises(InvalidRequest, match=message):
+            call(writer)
+        writer.mark(window(0))
+        writer.mark(window(20))
+        assert writer.marked == 40
+    assert (journal.report().rows, journal.report().windows) == (1, 2)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_after_a_second_outcome_or_a_close_nothing_is_written(journal: JournalStore, *, closes: bool) -> None:
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.mark(window(0))
+        writer.record([outcome(0)])
+        if closes:
+            writer.close()
+        else:
+            with pytest.raises(JournalError, match="UNIQUE"):
+                writer.record([outcome(1), outcome(0)])
+        for call in (
+            lambda: writer.mark(window(20)),
+            lambda: writer.record([outcome(2)]),
+            lambda: writer.end("stopped"),
+            lambda: writer.record_event("x", {}),
+            lambda: writer.completed_rows(0, 1),
+        ):
+            with pytest.raises(JournalError, match="is closed" if closes else "UNIQUE"):
+                call()
+    report = journal.report()
+    assert (report.rows, report.marked, report.state) == (1, 20, "running")
+
+
+def test_a_heartbeat_changes_nothing_that_is_read(journal: JournalStore) -> None:
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        assert writer.database.heartbeat_due is None
+        writer.mark(window(0))
+        before = journal.report()
+        writer.database.heartbeat(float("inf"))
+        writer.database.heartbeat(float("-inf"))
+        assert attrs.evolve(journal.report(), seconds=before.seconds) == before
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_run_on_s3_is_interrupted_and_resumed_with_exact_outcomes(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, url = new_fake(), f"s3://journals/{backend}"
+    rows = [{"email": f"user{index}@a.example"} for index in range(300)]
+
+    async def create(most: int | None) -> int:
+        async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
+            return len(await outcomes_of(client.contacts.create_many(rows, journal=url, resume=True, concurrency=8), most))
+
+    with serve_s3() as port:
+        for name, value in environment(port).items():
+            monkeypatch.setenv(name, value)
+        taken = anyio.run(create, 100, backend=backend) + anyio.run(create, None, backend=backend)
+        found = [*journal_at(url).outcomes()]
+    assert [each.index for each in found] == [*range(300)]
+    assert {each.status for each in found if each.certain} == {"added"}
+    assert len(fake.contacts(SPACE)) == 300
+    assert 100 <= taken <= 300
 
 
 class TestRefused:
@@ -225,103 +320,6 @@ class TestReport:
                 writer.end("suspended")
             now[0] += 1000
         assert Journal(path).report().seconds == 10
-
-
-def payload(email: str, **members: str | None) -> bytes:
-    return json.dumps({"email": email, **members}).encode()
-
-
-ROWS = [
-    (0, "a@a.example", payload("a@a.example", city="Rome", title="Dr")),
-    (1, "b@a.example", payload("b@a.example", city="Bonn")),
-    (2, "", b'"email: expected a text"'),
-    (3, "a@a.example", payload("a@a.example", city="Oslo", title=" ", custom_2=" ")),
-    (4, "", '{ "b":1 , "a":"\\u0000\\u00e9é\\/" , "b":1.50 }'.encode()),
-    (5, "A@a.example", payload("A@a.example")),
-    (6, "a@a.example", payload("a@a.example", custom_1="x")),
-]
-
-
-class TestSpool:
-    """The input is stored byte for byte, and rows that repeat an e-mail are superseded or merged."""
-
-    @staticmethod
-    def rows_of(path: Path, policy: Any, duplicates: str = "skip") -> dict[int, Any]:
-        with writing(path, identity=Identity("space_1", {"duplicates": duplicates})) as writer:
-            writer.spool(ROWS[:4])
-            writer.spool(ROWS[4:])
-            writer.end_spool(len(ROWS))
-            found = [*writer.spooled_rows(0, 3, policy, 2**40), *writer.spooled_rows(3, 100, policy, 2**40)]
-            assert writer.spooled_rows(7, 5, policy, 2**40) == []
-        return {row.index: row.payload if row.repeats is None else row.repeats for row in found}
-
-    @pytest.mark.parametrize(
-        ("policy", "others"), [("serial", {}), ("error", {}), ("first", {3: 0, 6: 0}), ("last", {0: 6, 3: 6})]
-    )
-    def test_one_row_of_an_email_is_sent_unchanged_or_all(self, path: Path, policy: str, others: dict[int, int]) -> None:
-        assert self.rows_of(path, policy) == {index: content for index, _, content in ROWS} | others
-
-    @pytest.mark.parametrize(
-        ("duplicates", "merged"),
-        [
-            ("skip", {"city": "Rome", "title": "Dr"}),
-            ("overwrite", {"city": "Oslo", "title": " ", "custom_2": " ", "custom_1": "x"}),
-            ("update_missing_fields", {"city": "Rome", "title": "Dr", "custom_1": "x"}),
-        ],
-    )
-    def test_the_rows_of_an_email_are_merged_into_the_first(self, path: Path, duplicates: str, merged: dict[str, str]) -> None:
-        found = self.rows_of(path, "coalesce", duplicates)
-        assert json.loads(found.pop(0)) == {"email": "a@a.example", **merged}
-        assert found == {index: content for index, _, content in ROWS[1:]} | {3: 0, 6: 0}
-
-    def test_all_rows_of_an_email_are_merged_however_many_there_are(self, path: Path) -> None:
-        with writing(path, identity=Identity("space_1", {"duplicates": "overwrite"})) as writer:
-            writer.spool([(index, "a", payload("a", **{f"custom_{index}": "x", "city": str(index)})) for index in range(1000)])
-            writer.end_spool(1000)
-            (sent, *others) = writer.spooled_rows(0, 1000, "coalesce", 2**40)
-        members = json.loads(sent.payload)
-        assert (len(members), members["city"]) == (1002, "999")
-        assert {row.repeats for row in others} == {0}
-
-    def test_emails_are_compared_exactly(self, path: Path) -> None:
-        with writing(path) as writer:
-            emails = ["a\0b", "a\0c", "a", "A", "a ", '"a"', "é", "e\u0301"]
-            writer.spool([(index, email, b"{}") for index, email in enumerate(emails)])
-            writer.end_spool(len(emails))
-            assert [row.repeats for row in writer.spooled_rows(0, 20, "first", 2**40)] == [None] * len(emails)
-
-    def test_a_spool_that_was_not_complete_is_written_again(self, path: Path) -> None:
-        with writing(path) as writer:
-            writer.spool(ROWS[:2])
-        with writing(path, resume=True) as writer:  # spooled again after a kill, with fewer rows
-            assert writer.spooled is None
-            writer.spool([(0, "c", b'{"email":"c"}')])
-            writer.end_spool(1)
-        with writing(path, resume=True) as writer:
-            assert writer.spooled == 1
-            assert [row.payload for row in writer.spooled_rows(0, 9, "first", 2**40)] == [b'{"email":"c"}']
-
-    def test_an_outcome_is_read_with_its_spooled_row(self, path: Path) -> None:
-        with writing(path) as writer:
-            writer.spool(ROWS)
-            writer.end_spool(len(ROWS))
-            writer.mark(window(0, len(ROWS)))
-            writer.record([outcome(1), outcome(2)])
-        assert [found.contact for found in Journal(path).outcomes()] == [{"email": "b@a.example", "city": "Bonn"}, None]
-
-
-def test_a_damaged_journal_is_an_error_with_the_file_and_the_remedy(path: Path) -> None:
-    with writing(path) as writer:
-        writer.mark(window(0, 2000))
-        writer.record([outcome(index) for index in range(2000)])
-    content = bytearray(path.read_bytes())
-    content[4096:] = b"\xff" * (len(content) - 4096)
-    path.write_bytes(content)
-    for read in (lambda: list(Journal(path).outcomes()), lambda: open_journal(path, resume=True)):
-        with pytest.raises(JournalError, match=r"run\.db is damaged: .*malformed.*restore a copy.*earlier=\"unknown\""):
-            read()
-    with pytest.raises(JournalError), writing(path, resume=True):  # the failed attempts left no lock
-        pass
 
 
 def test_every_commit_is_synced_to_disk(path: Path) -> None:

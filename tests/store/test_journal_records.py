@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from support.journal import facts, outcomes
+from support.journal import outcomes
 from support.scenarios import SPACE, Scenario, creation, service
-from tools.journal_child import IDENTITY, outcome
+from tools.journal_child import outcome
 
 from outreach_async import ContactOutcome, DuplicatePolicy, Outcome, Target, errors
-from outreach_async.errors import InvalidRequest, OutreachError, RateLimited, StatusError
+from outreach_async.errors import InvalidRequest, OutreachError, RateLimited
 from outreach_async.store.journal import Identity
 from outreach_async.store.journal import _records as identity
 from outreach_async.store.journal._file_journal import file_system_type, read_mounts, require_local
 from outreach_async.store.journal._records import (
-    APPLICATION_ID,
     MESSAGE_LIMIT,
-    CorruptContentError,
-    checksum,
-    classify_header,
     decode_outcome,
     decode_totals,
-    digest,
     encode_batch,
     require_checksums,
     to_json,
@@ -58,12 +52,6 @@ def test_totals_without_a_later_outcome_are_read_as_none_of_it() -> None:
     assert decode_totals(stored).outcomes == dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2}
 
 
-@given(outcomes())
-@example(outcome(1, possible=frozenset({Outcome.ADDED, Outcome("a newer one")})))
-def test_an_outcome_is_read_back_as_it_was_stored(found: ContactOutcome) -> None:
-    assert facts(through(found)) == facts(found)
-
-
 @pytest.mark.parametrize(
     "kind", [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, OutreachError)]
 )
@@ -79,35 +67,9 @@ def test_an_error_of_a_foreign_class_is_read_back_as_the_nearest_of_ours() -> No
     assert type(through(outcome(1, error=Teapot("x"))).error) is RateLimited
 
 
-def test_an_error_class_of_a_newer_version_is_read_back_as_the_base_class() -> None:
-    text = msgspec.json.encode(["Vanished", "x", None, 418, 3, True, False]).decode()
-    columns = [1, 0, None, 3, None, digest(text), None, None]
-    error = decode_outcome(columns, text, None, Target()).error
-    assert (type(error), error and error.status_code, error and error.maybe_applied) == (OutreachError, 418, False)
-
-
 def test_an_error_message_is_bounded_and_may_contain_surrogates() -> None:
     error = through(outcome(1, error=OutreachError("\ud800" + "x" * 1000))).error
     assert str(error) == "\\ud800" + "x" * (MESSAGE_LIMIT - 1)
-
-
-def test_ids_lose_their_prefix_and_equal_errors_are_stored_once() -> None:
-    possible = frozenset({Outcome.ADDED, Outcome.SKIPPED})
-    found = [outcome(index, id="contact_abc", possible=possible, error=StatusError("same")) for index in range(50)]
-    rows, errors = encode_batch(found, OWN)
-    assert rows.startswith('[[0,0,"abc",1,3,')
-    assert errors is not None
-    assert len(msgspec.json.decode(errors)) == 1
-
-
-@given(outcomes(), st.data())
-def test_a_change_of_any_column_is_detected(found: ContactOutcome, data: st.DataObject) -> None:
-    rows, _ = encode_batch([found], numbered(found))
-    ((*row, crc),) = msgspec.json.decode(rows)
-    place = data.draw(st.integers(0, 7))
-    row[place] = data.draw((st.none() | st.integers(-(2**40), 2**40) | st.text()).filter(lambda value: value != row[place]))
-    with pytest.raises(CorruptContentError):
-        require_checksums(to_json([row]), to_json([crc]))
 
 
 @given(outcomes())
@@ -115,20 +77,6 @@ def test_checksums_do_not_depend_on_how_the_row_is_written_as_json(found: Contac
     rows, _ = encode_batch([found], numbered(found))
     ((*row, crc),) = msgspec.json.decode(rows)
     require_checksums(msgspec.json.format(to_json([row]), indent=2), to_json([crc]))
-
-
-def test_a_missing_or_different_error_is_detected() -> None:
-    rows, _ = encode_batch([outcome(1, error=StatusError("x"))], OWN)
-    ((*row, _),) = msgspec.json.decode(rows)
-    with pytest.raises(CorruptContentError, match="the error of row 1 is missing"):
-        decode_outcome(row, None, None, Target())
-    with pytest.raises(CorruptContentError, match="checksum mismatch in the error of row 1"):
-        decode_outcome(row, '["StatusError","y",null,null,0,false,false]', None, Target())
-
-
-@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary(), max_size=6))
-def test_a_checksum_fits_into_four_bytes(columns: list[Any]) -> None:
-    assert -(2**31) <= checksum(columns) < 2**31
 
 
 @given(st.text(max_size=6), st.text(max_size=6))
@@ -204,17 +152,6 @@ def test_only_network_file_systems_are_refused_by_name() -> None:
             require_local("/run.db", f"27 1 254:0 / / rw - {kind} x rw")
 
 
-def test_a_file_is_classified_by_its_header() -> None:
-    def header(kind: int, version: int, magic: bytes = b"SQLite format 3\0") -> bytes:
-        return magic + bytes(44) + version.to_bytes(4) + bytes(4) + kind.to_bytes(4) + bytes(28)
-
-    assert classify_header(header(APPLICATION_ID, 1)) == "ours"
-    assert classify_header(header(APPLICATION_ID, 2)) == "newer"
-    assert classify_header(header(0, 1)) == "foreign"
-    assert classify_header(header(APPLICATION_ID, 1)[:99]) == "foreign"
-    assert classify_header(header(APPLICATION_ID, 1, b"name,email\r\na,b\r\n")) == "foreign"
-
-
 options = st.dictionaries(st.sampled_from("abc"), st.none() | st.booleans() | st.text(max_size=2), max_size=3)
 identities = st.builds(
     Identity,
@@ -252,30 +189,6 @@ def test_the_refusal_of_another_run_names_what_changed_but_no_key() -> None:
     assert "its fingerprint differs" in message
     assert "spool" not in message
     assert "secret" not in message
-
-
-def test_options_are_compared_as_json() -> None:
-    identity.require_same_run(
-        "run.db",
-        Identity("space_1", {"status": Outcome.ADDED, "sizes": (1, 2)}),
-        identity.encode_identity(Identity("space_1", {"status": "added", "sizes": [1, 2]})),
-    )
-    assert identity.encode_identity(IDENTITY)["source"] == "rows.csv"
-
-
-def test_an_identity_is_stored_with_its_values_in_this_order() -> None:
-    mapping = MappingProxyType({"Mail": "email"})
-    passed = Identity("space_1", {"b": 1, "a": 2}, "rows.csv", mapping=mapping, address="https://a.example")
-    stored = identity.encode_identity(passed)
-    expected = {
-        "workspace": "space_1",
-        "options": {"b": 1, "a": 2},
-        "source": "rows.csv",
-        "fingerprint": None,
-        "mapping": {**mapping},
-        "address": "https://a.example",
-    }
-    assert msgspec.json.encode(stored) == msgspec.json.encode(expected)
 
 
 def test_a_column_that_is_another_field_now_is_another_input() -> None:

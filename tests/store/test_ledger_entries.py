@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from support.scenarios import SPACE
 
 from outreach_async import Target
-from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store.journal._reader import JournalExistsError
 from outreach_async.store.ledger import _entries as entries
-from outreach_async.store.ledger._applying import _sent_rows, encode_row, translate_errors
+from outreach_async.store.ledger._applying import translate_errors
 from outreach_async.store.ledger._entries import (
     ALL_TIMES,
     CAMPAIGN_BITS,
@@ -28,7 +27,6 @@ from outreach_async.store.ledger._entries import (
     Generation,
     RowChange,
     SentRow,
-    _divide,
     _find_overtaken,
 )
 
@@ -116,32 +114,6 @@ def test_a_contact_is_doubted_after_a_later_row_of_one_that_may_be_the_same(cont
     assert {*_find_overtaken({at: id_ for at, (id_, *_) in enumerate(contacts)}, sent, effective)} == doubted
 
 
-def test_similar_contacts_are_neighbours_and_others_are_not(tmp_path: Path) -> None:
-    entries.create(path := tmp_path / "0", None, b"k" * 32)
-    keys = [0, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 1, *((1 << 64) - number for number in (1, 2, 1 << 31))]
-    rows: list[SentRow] = [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]
-    with closing(Generation(applied(path, [*rows, (5, 2, 1, Effect.NONE, None)]))) as opened:
-        for key in [*keys, 2 << 32]:
-            found = [opened.keys[place] for place in opened.similar(key)]
-            assert found == sorted(other for other in keys if other >> 32 == key >> 32)
-            assert opened.id_of(key >> CAMPAIGN_BITS) == next(
-                (f"contact_{each}" for each in sorted(keys) if each >> CAMPAIGN_BITS == key >> CAMPAIGN_BITS), None
-            )
-
-
-def test_rows_that_wait_on_the_disk_keep_their_order() -> None:
-    rows: list[SentRow] = [(key << 60, number, 1, 1, IDS[number % 8]) for number in range(9) for key in (3, 0, 15)]
-    with TemporaryFile() as file:
-        parts = [part for part in _divide(rows, 14, file) if part]
-    assert parts == [[row for row in rows if row[0] == key << 60] for key in (0, 3, 15)]
-
-
-def test_a_row_whose_target_is_missing_is_damage() -> None:
-    pages: Any = iter([[(0, encode_row(1, 2, 7), {})], []])
-    with pytest.raises(JournalError, match="a target is missing"):
-        list(_sent_rows(lambda _query: next(pages), {}, PossiblySent(), {0: 1}))
-
-
 def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:
     entries.create(path := tmp_path / "0", None, b"k" * 32)
     empty, rows = path.stat().st_size, [(number << 40, 1, 1, Effect.APPLIED, IDS[0]) for number in range(3000)]
@@ -156,31 +128,6 @@ def test_an_entry_of_another_campaign_with_the_same_key_is_not_used(tmp_path: Pa
     with closing(Generation(applied(path, [(7, 5, 1, Effect.APPLIED, None)]))) as opened:
         found = [opened.judge(0, 5, target, ALL_TIMES) for target in (1, 2, None)]
     assert found == [RowChange.UNCHANGED, RowChange.NEW, RowChange.NEW]
-
-
-@pytest.mark.parametrize(
-    ("first", "effect", "expected"),
-    [
-        (Effect.APPLIED, Effect.APPLIED, [6]),
-        (Effect.APPLIED, Effect.RETRIED, [6]),
-        (Effect.APPLIED, Effect.POSSIBLE, []),
-        (Effect.APPLIED, Effect.REJECTED, [5]),
-        (Effect.POSSIBLE, Effect.APPLIED, []),
-    ],
-)
-def test_a_row_gives_its_digest_to_the_other_campaigns_of_its_contact(
-    first: Effect, effect: Effect, expected: list[int], tmp_path: Path
-) -> None:
-    targets = {1: Target(SPACE, "camp_1"), 2: Target(SPACE, "camp_2")}
-    one, other = ((1 << CAMPAIGN_BITS) + number for number in (1, 2))
-    entries.create(path := tmp_path / "0", None, b"k" * 32)
-    for rows in [(one, 5, 1, first, None), (other, 5, 2, Effect.APPLIED, None)], [(other, 6, 2, effect, None)]:
-        with closing(Generation(path)) as opened:
-            entries.apply(opened, path.with_name(path.name + "x"), AppliedRun(2e9, {}, targets, len(rows)), rows)
-        path = path.with_name(path.name + "x")
-    with closing(Generation(path)) as opened:
-        (place,) = opened.locate([one])
-        assert [digest for digest in (5, 6) if opened.judge(place, digest, 1, ALL_TIMES) is RowChange.UNCHANGED] == expected
 
 
 def test_a_campaign_beyond_the_largest_number_has_no_entry(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from support.crashes import memory
 from support.endings import LOOPS
@@ -100,18 +100,26 @@ def rows_to_send(known: list[Row], rows: list[Row], person: Callable[[Row], tupl
     return [row for row, _ in sent]
 
 
+KINDS = st.builds(Night, st.just([]), backend=st.sampled_from(LOOPS), repeats=st.sampled_from(REPEATS))
+
+
 @pytest.mark.thorough
-@given(
-    NIGHTS,
-    ROWS,
-    ROWS,
-    st.builds(Night, st.just([]), backend=st.sampled_from(LOOPS), repeats=st.sampled_from(REPEATS)),
-    st.booleans(),
-)
+@given(NIGHTS, ROWS, ROWS, KINDS, st.booleans())
 @settings(max_examples=scaled(40))
 def test_after_a_calm_night_contacts_have_their_last_rows_and_changes_are_sent(
     nights: list[Night], rows: list[Row], changed: list[Row], kind: Night, merges: bool
 ) -> None:
+    check_nights(nights, rows, changed, kind, merges=merges)
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_a_few_drawn_nights_send_what_changed(number: int) -> None:
+    """Check one drawn example for each number, besides the simplest one, so that each takes little time."""
+    check = given(NIGHTS.filter(bool), ROWS, ROWS, KINDS, st.booleans())(check_nights)
+    seed(number)(settings(max_examples=2, database=None)(check))()
+
+
+def check_nights(nights: list[Night], rows: list[Row], changed: list[Row], kind: Night, merges: bool) -> None:
     rows = [*(Row(email, "Oslo", to) for email in EMAILS for to in TARGETS), *rows]
     with memory() as folder:
         world = Nights(folder, merges=merges)

@@ -12,7 +12,7 @@ from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, status
 
-from outreach_async import ContactOutcome, OutreachClient, Target
+from outreach_async import ContactOutcome, OutreachClient
 from outreach_async._plumbing import Source
 from outreach_async.bulk import Repeats
 from outreach_async.errors import Excluded
@@ -117,19 +117,6 @@ async def test_another_policy_sends_the_rows_of_these_contacts_once_more(fake: F
     assert city(fake) == "Rome"
 
 
-@pytest.mark.parametrize("repeats", ["serial", "first", "last", "error"])
-async def test_a_contact_is_in_each_campaign_and_has_the_values_of_its_last_row(
-    repeats: Repeats, fake: FakeService, ledger: Ledger
-) -> None:
-    spring, autumn = (fake.add_campaign(SPACE, name=name) for name in ("Spring", "Autumn"))
-    rows = [{**ANN[0], "campaign": "Spring"}, {**ANN[1], "campaign": autumn}, (BO, Target(campaign=spring))]
-    await run(fake, ledger, rows, repeats)
-    assert (fake.contact(SPACE, "ann@a.example") or {})["campaigns"] == [spring, autumn]
-    assert statuses(await run(fake, ledger, rows, repeats, campaign=autumn)) == ["unchanged"] * 3
-    assert statuses(await run(fake, ledger, [*rows, {**ANN[2], "campaign": spring}])) == [*["unchanged"] * 3, "overwriten"]
-    assert city(fake) == "Rome"
-
-
 async def test_a_rejected_row_is_sent_each_night_and_those_before_it_are_not(ledger: Ledger) -> None:
     assert statuses(await run(Script(added(), status(422)), ledger, ANN[:2])) == ["added", "rejected"]
     for _ in range(2):
@@ -154,31 +141,12 @@ async def test_a_row_that_says_not_to_write_counts_like_any_other(repeats: Repea
     ]
 
 
-async def test_a_run_that_ends_between_two_rows_of_a_contact_sends_the_other_later(ledger: Ledger) -> None:
-    client = OutreachClient(transport=Script(added("contact_1"), seconds=0.1), owner_key=KEY, workspace=SPACE)
-    async with client.contacts.create_many(ANN, ledger=ledger, duplicates="overwrite", concurrency=1) as outcomes:
-        async for _ in outcomes:
-            outcomes.drain()
-    done = outcomes.report.rows
-    assert 0 < done < len(ANN)
-    assert statuses(await run(Script(added("contact_1")), ledger, ANN)) == ["unchanged"] * done + ["added"] * (3 - done)
-    assert statuses(await run(Script(), ledger, ANN)) == ["unchanged"] * 3
-
-
 async def test_a_run_that_is_drained_while_it_reads_its_rows_first_sends_none(ledger: Ledger) -> None:
     client = OutreachClient(transport=Script(), owner_key=KEY, workspace=SPACE)
     async with client.contacts.create_many(ANN, ledger=ledger, duplicates="overwrite") as outcomes:
         outcomes.drain()
         assert [outcome async for outcome in outcomes] == []
     assert statuses(await run(Script(added("contact_1")), ledger, ANN)) == ["added"] * 3
-
-
-async def test_equal_rows_are_as_one(fake: FakeService, ledger: Ledger) -> None:
-    await run(fake, ledger, [BO, BO])
-    for rows in [BO], [BO] * 3:
-        assert {*statuses(await run(Script(), ledger, rows))} == {"unchanged"}
-    spring = {**BO, "campaign": fake.add_campaign(SPACE)}
-    assert statuses(await run(fake, ledger, [spring, BO])) == ["overwriten", "unchanged"]
 
 
 async def test_repeats_far_from_each_other_are_compared_together(fake: FakeService, ledger: Ledger) -> None:

@@ -12,20 +12,13 @@ from support.time import virtual_time
 from support.transport import Script, added, lost, skipped, status
 from tools.journal_child import recorded_identity
 
-from outreach_async import BulkStopped, InvalidRequest, Journal, Outcome, OutreachClient, RetryPolicy
+from outreach_async import BulkStopped, InvalidRequest, Outcome, OutreachClient, RetryPolicy
 from outreach_async.fake import FakeService, FakeTransport, faults
-from outreach_async.store.journal import JournalStore, ObjectJournal
+from outreach_async.store.journal import JournalStore
 
 pytestmark = virtual_time
 
 BLANK = {"email": ""}
-
-
-@pytest.fixture(params=["file", "objects"])
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> JournalStore:
-    if request.param == "file":
-        return Journal(tmp_path / "run.db", inline=True)
-    return ObjectJournal(f"file://{tmp_path}/run", linger=0.05, inline=True)
 
 
 def facts(store: JournalStore) -> list[tuple[int, str, list[str]]]:

@@ -18,9 +18,34 @@ from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
 from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
-from outreach_async.store.journal import Journal
+from outreach_async.store.journal import Journal, JournalStore, ObjectJournal
 
 ENDINGS = ("", "-wal", "-shm")
+MEDIA = ("file", "objects")
+"""What a journal can be: one file, or objects."""
+
+
+def new_journal(medium: str, folder: Path, name: str = "run") -> JournalStore:
+    """Return a journal that is written in the thread of the event loop, because virtual time does not wait for others."""
+    if medium == "file":
+        return Journal(folder / f"{name}.db", inline=True)
+    return ObjectJournal(f"{folder.as_uri()}/{name}", linger=0.05, inline=True)
+
+
+def copy_of(journal: JournalStore, folder: Path) -> JournalStore:
+    """Copy a journal in its current state, as a kill at this moment would leave it, and return the copy."""
+    if isinstance(journal, Journal):
+        for ending in ENDINGS:
+            shutil.copyfile(f"{journal.path}{ending}", folder / f"killed.db{ending}")
+        return new_journal("file", folder, "killed")
+    assert isinstance(journal, ObjectJournal)
+    shutil.copytree(journal.url.removeprefix("file://"), folder / "killed")
+    return new_journal("objects", folder, "killed")
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    """Return the content of every file in a folder."""
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
 def facts(found: ContactOutcome) -> dict[str, Any]:
