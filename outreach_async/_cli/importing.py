@@ -500,21 +500,13 @@ def end_dry_run(
 def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async._plumbing import count_changes
-    from outreach_async.store.journal import Identity
-    from outreach_async.store.ledger import Ledger, LedgerOptions
+    from outreach_async.store.ledger import Comparison, Ledger
 
     workspace, given = workspaces_of(shared)[0], run.options
     policies = {name: given[name] for name in ("duplicates", "strict_validation")}
-    options = LedgerOptions(
-        Ledger(str(given["ledger"])),
-        Identity(workspace, {}),
-        run.repeats,
-        policies,
-        given["max_age"],
-        ignore_changes=given["changed"] == "ignore",
-    )
+    options = Comparison(run.repeats, policies, given["max_age"], ignore_changes=given["changed"] == "ignore")
     read = partial(mapped.rows, clear_blanks=given["blank"] == "clear")
-    return count_changes(read, options, Targets(Target(workspace, run.campaign)), write_result)
+    return count_changes(read, Ledger(str(given["ledger"])), options, Targets(Target(workspace, run.campaign)), write_result)
 
 
 async def _import_file(options: Options, run: ImportRun) -> int:

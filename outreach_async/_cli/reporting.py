@@ -49,8 +49,8 @@ from outreach_async.importer import (
 )
 from outreach_async.models import ID_PREFIXES
 from outreach_async.parts import Part, RejectsTable, find_part
-from outreach_async.store.journal import Identity, JournalReport, JournalStore, journal_at, journals_in
-from outreach_async.store.ledger import Ledger, LedgerOptions, is_ledger
+from outreach_async.store.journal import JournalReport, JournalStore, journal_at, journals_in
+from outreach_async.store.ledger import Comparison, Ledger, is_ledger
 
 if TYPE_CHECKING:
     from outreach_async._cli.commands.imports import ReportSettings
@@ -200,7 +200,6 @@ def _look_up(
     )
     columns = anyio.run(job.map).columns
     target = _choose_target(known, settings["workspace"], settings["campaign"], named="campaign" in columns.codes)
-    options = LedgerOptions(Ledger(location), Identity("", {}), None, {}, None, ignore_changes=False)
     results_file = ResultsFile(results, wanted.settings["keeps"], [file.headers])
 
     def read_all() -> Iterator[Row]:
@@ -213,7 +212,9 @@ def _look_up(
         settled(wanted.screen, {"--results": results}) as state,
         open_output("--results", results_file, state) as add,
     ):
-        counts = count_changes(read_all, options, Targets(target), lambda outcome: add(RowOutcome.of(file, outcome)))
+        counts = count_changes(
+            read_all, Ledger(location), Comparison(), Targets(target), lambda outcome: add(RowOutcome.of(file, outcome))
+        )
         state.is_finished = True
     return results_file.rows, counts
 

@@ -9,23 +9,36 @@ from anyio.abc import TaskGroup
 
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, unsent_outcome
-from outreach_async.bulk._ports import EndState, RunContext
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, RowParser
-from outreach_async.bulk._source import END, Source
-from outreach_async.bulk._stream import StreamReader
+from outreach_async.bulk._ports import EndState, Feed, RunContext
+from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent
+from outreach_async.bulk._source import END
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
 
-class DirectFeed:
-    """Pulls each row when a worker requests the next one."""
+class DirectRecorder:
+    """Pulls each row when a worker requests the next one, delivers each outcome at once, and records nothing."""
 
-    def __init__(self, source: Source | StreamReader, parser: RowParser) -> None:
-        self._source = source
-        self._parser = parser
+    heartbeat_due = None
+    resumable = False
+    again = "run again"
+    ledger: LedgerCounts | None = None
+
+    def __init__(self, context: RunContext, buffer: OutcomeBuffer, *, backlog: int) -> None:
+        self.backlog = backlog
+        self.counts = OutcomeCounts()
+        self._source = context.source
+        self._parser = context.parser
+        self._deliver = context.deliver
+        self._buffer = buffer
         self._pulled_count = 0
         self._stopped = False
         self._lock = anyio.Lock(fast_acquire=True)
+        self._ended = anyio.Event()
+
+    @property
+    def feed(self) -> Feed:
+        return self
 
     def start(self, _group: TaskGroup) -> None:
         """Start no task: `next` pulls the rows."""
@@ -71,23 +84,6 @@ class DirectFeed:
     def remaining_possibly_sent(self) -> PossiblySent:
         """Return no rows: nothing tells what an earlier process did."""
         return NO_ROWS
-
-
-class DirectRecorder:
-    """Delivers each outcome at once, and records nothing."""
-
-    heartbeat_due = None
-    resumable = False
-    again = "run again"
-    ledger: LedgerCounts | None = None
-
-    def __init__(self, context: RunContext, buffer: OutcomeBuffer, *, backlog: int) -> None:
-        self.feed = DirectFeed(context.source, context.parser)
-        self.backlog = backlog
-        self.counts = OutcomeCounts()
-        self._deliver = context.deliver
-        self._buffer = buffer
-        self._ended = anyio.Event()
 
     async def heartbeat(self, due: float) -> None: ...
 

@@ -17,10 +17,9 @@ from outreach_async.bulk._ports import OpenRecorder
 from outreach_async.bulk._rows import WHOLE_INPUT
 from outreach_async.errors import InvalidRequest
 from outreach_async.store.journal import Identity, JournalStore, journal_at
-from outreach_async.store.journal._feed import JournalOptions
 from outreach_async.store.journal._recorder import open_journal
 from outreach_async.store.journal._records import Earlier
-from outreach_async.store.ledger import Changed, Ledger, LedgerOptions
+from outreach_async.store.ledger import Changed, Comparison, Ledger
 from outreach_async.store.ledger._recorder import open_ledger
 from outreach_async.transport._urls import service_address
 
@@ -42,20 +41,15 @@ def choose_store(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) 
     """Validate the options. Return what opens the store of a run whose requests have the options `request`."""
     require_choice("earlier", options.earlier, get_args(Earlier))
     require_choice("changed", options.changed, get_args(Changed))
+    return _choose_ledger(options, plan, request) or _choose_journal(options, plan, request)
+
+
+def _identify(plan: Plan, options: Mapping[str, Any], **known: Any) -> Identity:
     address = service_address(plan.engine.transport)
-    if (ledger_options := _create_ledger_options(options, plan, request, address)) is not None:
-        return partial(open_ledger, ledger_options)
-    journal_options = _create_journal_options(options, plan, request, address)
-    return None if journal_options is None else partial(open_journal, journal_options)
+    return Identity(str(plan.parser.targets.default.workspace), options, address=address, **known)
 
 
-def _workspace_of(plan: Plan) -> str:
-    return str(plan.parser.targets.default.workspace)
-
-
-def _create_journal_options(
-    options: StoreOptions, plan: Plan, request: Mapping[str, Any], address: str | None
-) -> JournalOptions | None:
+def _choose_journal(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
     journal = options.journal
     if journal is None:
         if plan.repeats in WHOLE_INPUT:
@@ -71,14 +65,13 @@ def _create_journal_options(
         raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
     recorded = {**request, "repeats": plan.repeats, "spool": options.spool}
     recorded |= {"blank": "clear"} if plan.blank == "clear" else {}
-    known = Identity(_workspace_of(plan), recorded, journal.source, journal.fingerprint, journal.mapping, address)
-    return JournalOptions(journal, known, options.resume, options.spool, plan.repeats, options.earlier)
+    known = {name: getattr(journal, name) for name in ("source", "fingerprint", "mapping")}
+    how: dict[str, Any] = {"resume": options.resume, "earlier": options.earlier, "spool": options.spool, "repeats": plan.repeats}
+    return partial(open_journal, journal, _identify(plan, recorded, **known), **how)
 
 
-def _create_ledger_options(
-    options: StoreOptions, plan: Plan, request: Mapping[str, Any], address: str | None
-) -> LedgerOptions | None:
-    ledger, timeout = options.ledger, plan.call_options.timeout
+def _choose_ledger(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
+    ledger = options.ledger
     if ledger is None:
         for name, given in ("max_age", options.max_age is not None), ("changed", options.changed == "ignore"):
             if given:
@@ -90,12 +83,11 @@ def _create_ledger_options(
         raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
     if is_url(ledger.location):
         open_objects(str(ledger.location), "ledger")  # refuses an unusable URL before the run starts; no request is sent
-    known = Identity(_workspace_of(plan), {**request, "repeats": plan.repeats, "timeout": timeout}, address=address)
     fields = {name: value for name, value in request.items() if name != "campaign"}
-    ignore = options.changed == "ignore"
-    ledger_options = LedgerOptions(ledger, known, plan.repeats, fields, options.max_age, ignore_changes=ignore)
+    comparison = Comparison(plan.repeats, fields, options.max_age, ignore_changes=options.changed == "ignore")
     _require_ledger_options(options, plan)
-    return ledger_options
+    recorded = {**request, "repeats": plan.repeats, "timeout": plan.call_options.timeout}
+    return partial(open_ledger, ledger, _identify(plan, recorded), comparison)
 
 
 def _require_ledger_options(options: StoreOptions, plan: Plan) -> None:

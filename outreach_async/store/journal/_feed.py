@@ -10,7 +10,6 @@ from itertools import filterfalse
 from typing import Any, Final
 
 import anyio
-import attrs
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
@@ -21,8 +20,8 @@ from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import InvalidRequest
-from outreach_async.store.journal._records import OTHER_JOURNAL, Earlier, Identity, MarkedWindow
-from outreach_async.store.journal._store import JournalStore, WriterThread
+from outreach_async.store.journal._records import OTHER_JOURNAL, MarkedWindow
+from outreach_async.store.journal._store import WriterThread
 from outreach_async.store.journal._writer import JournalWriter
 
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
@@ -31,38 +30,24 @@ _QUICK_CHECKPOINT_INTERVAL: Final = 250  # rows that are encoded before other ta
 _NOT_MARKED: Final = (None, frozenset[int]())
 
 
-@attrs.frozen
-class JournalOptions:
-    """The journal options of a run; `create_many` documents them."""
-
-    journal: JournalStore
-    identity: Identity
-    resume: bool
-    spool: bool
-    repeats: Repeats
-    earlier: Earlier
-
-
-@attrs.frozen
-class OpenJournal:
-    """A journal that a run has opened for writing, and the thread that runs the calls of its writer."""
-
-    options: JournalOptions
-    writer: JournalWriter
-    thread: WriterThread
-
-
 class WindowedFeed:
     """Supplies the workers with the rows of marked windows, except rows with an outcome in the journal."""
 
-    def __init__(self, journal: OpenJournal, context: RunContext) -> None:
-        options, writer = journal.options, journal.writer
+    def __init__(
+        self,
+        writer: JournalWriter,
+        thread: WriterThread,
+        context: RunContext,
+        *,
+        repeats: Repeats = "serial",
+        spool: bool = False,
+    ) -> None:
         self._source = context.source
         self._parser = context.parser
         self._writer = writer
-        self._thread = journal.thread
-        self._repeats = options.repeats
-        self._spools = options.spool or options.repeats in WHOLE_INPUT
+        self._thread = thread
+        self._repeats = repeats
+        self._spools = spool or repeats in WHOLE_INPUT
         self._window_size = context.window_size
         self._marked_before = writer.marked
         self._possibly_sent = writer.possibly_sent

@@ -9,9 +9,12 @@ import anyio
 
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, Revision, revise
 from outreach_async.bulk._ports import EndState, RunContext
-from outreach_async.bulk._rows import PossiblySent
+from outreach_async.bulk._rows import PossiblySent, Repeats
 from outreach_async.errors import JournalError
-from outreach_async.store.journal._feed import JournalOptions, OpenJournal, WindowedFeed
+from outreach_async.store.journal._feed import WindowedFeed
+from outreach_async.store.journal._records import Earlier, Identity
+from outreach_async.store.journal._store import JournalStore, WriterThread
+from outreach_async.store.journal._writer import JournalWriter
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
 
@@ -23,14 +26,15 @@ class JournalRecorder:
     again = "resume the run"
     ledger: LedgerCounts | None = None
 
-    def __init__(self, journal: OpenJournal, feed: WindowedFeed, context: RunContext) -> None:
-        store = journal.options.journal
+    def __init__(
+        self, store: JournalStore, writer: JournalWriter, thread: WriterThread, feed: WindowedFeed, context: RunContext
+    ) -> None:
         self.feed = feed
         self.backlog = store.backlog
         self._linger = store.linger
-        self.counts = journal.writer.create_counts()
-        self._writer = journal.writer
-        self._thread = journal.thread
+        self.counts = writer.create_counts()
+        self._writer = writer
+        self._thread = thread
         self._deliver = context.deliver
         self._pending: list[ContactOutcome] = []
         self._batch: list[ContactOutcome] = []
@@ -118,9 +122,18 @@ class JournalRecorder:
         self._writer.close()
 
 
-async def open_journal(options: JournalOptions, context: RunContext) -> JournalRecorder:
+async def open_journal(
+    journal: JournalStore,
+    identity: Identity,
+    context: RunContext,
+    *,
+    resume: bool,
+    earlier: Earlier,
+    spool: bool,
+    repeats: Repeats,
+) -> JournalRecorder:
     """Open the journal of a run for writing, in the thread of its writer."""
-    thread = options.journal.writer_thread()
-    opened = partial(options.journal.writer, options.identity, resume=options.resume, earlier=options.earlier)
-    journal = OpenJournal(options, await thread.run_opening(opened), thread)
-    return JournalRecorder(journal, WindowedFeed(journal, context), context)
+    thread = journal.writer_thread()
+    writer = await thread.run_opening(partial(journal.writer, identity, resume=resume, earlier=earlier))
+    feed = WindowedFeed(writer, thread, context, repeats=repeats, spool=spool)
+    return JournalRecorder(journal, writer, thread, feed, context)

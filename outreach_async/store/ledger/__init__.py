@@ -143,7 +143,6 @@ from outreach_async._files.objects import is_url
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
-from outreach_async.store.journal import Identity
 from outreach_async.store.ledger._applying import translate_errors
 from outreach_async.store.ledger._entries import Generation, create, is_ledger_file
 from outreach_async.store.ledger._stores import FileStore, LedgerStore, ObjectStore
@@ -310,17 +309,15 @@ def _to_age(age: Any) -> float | None:
 
 
 @attrs.frozen
-class LedgerOptions:
-    """The validated ledger options of a run."""
+class Comparison:
+    """How rows are compared with a ledger."""
 
-    ledger: Ledger
-    identity: Identity
-    repeats: Repeats | None
+    repeats: Repeats | None = None
     """`None`, only to count changes, for the policy of the ledger's last run."""
-    request: Mapping[str, Any]
-    """The options that are part of a request, without its target."""
-    max_age: float | None = attrs.field(converter=_to_age)
-    ignore_changes: bool
+    request: Mapping[str, Any] = attrs.field(factory=dict)
+    """The options that are part of a request, without its target; empty, only to count changes, for those of the last run."""
+    max_age: float | None = attrs.field(default=None, converter=_to_age)
+    ignore_changes: bool = attrs.field(default=False, kw_only=True)
 
 
 def read_clock(ledger: Ledger) -> float:

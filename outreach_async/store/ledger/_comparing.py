@@ -23,7 +23,7 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.converters import create_converter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store.ledger import LedgerOptions, open_entries, read_clock
+from outreach_async.store.ledger import Comparison, Ledger, open_entries, read_clock
 from outreach_async.store.ledger._applying import encode_row
 from outreach_async.store.ledger._entries import (
     ALL_TIMES,
@@ -79,7 +79,7 @@ class Comparer:
 
     def __init__(
         self,
-        options: LedgerOptions,
+        options: Comparison,
         entries: Generation,
         parser: RowParser,
         now: float,
@@ -306,7 +306,8 @@ _DEFAULT_REQUEST: Final = {"duplicates": "overwrite", "strict_validation": True}
 
 def count_changes(
     read: Callable[[], Iterable[Any]],
-    options: LedgerOptions,
+    ledger: Ledger,
+    options: Comparison,
     targets: Targets,
     tell: Callable[[ContactOutcome], object],
 ) -> LedgerCounts:
@@ -318,7 +319,7 @@ def count_changes(
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
     first = 0
-    with open_entries(options.ledger) as entries:
+    with open_entries(ledger) as entries:
         options = attrs.evolve(options, request=options.request or entries.metadata.request or _DEFAULT_REQUEST)
         requests = ContactRequests.from_options(
             "key_unused",
@@ -330,7 +331,7 @@ def count_changes(
         )
         policy = options.repeats or entries.metadata.repeats
         parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
-        comparer = Comparer(options, entries, parser, read_clock(options.ledger))
+        comparer = Comparer(options, entries, parser, read_clock(ledger))
         for _ in comparer.plan_repeats(policy, read):
             pass
         for batch in _batches(read()):
@@ -344,7 +345,7 @@ def count_changes(
     return comparer.counts
 
 
-def _unsent(marked: MarkedRow, options: LedgerOptions, entries: Generation) -> ContactOutcome:
+def _unsent(marked: MarkedRow, options: Comparison, entries: Generation) -> ContactOutcome:
     row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.change]}; import the file to send the row")
     is_uncertain, duplicates = marked.change is RowChange.UNCERTAIN, options.request["duplicates"]
     outcome = unfinished_outcome(

@@ -13,11 +13,12 @@ from anyio.lowlevel import checkpoint
 from outreach_async.bulk._outcomes import UnsentRows
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, RunContext
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, Repeats
-from outreach_async.store.journal._feed import JournalOptions, OpenJournal, WindowedFeed
+from outreach_async.store.journal import Identity, JournalWriter
+from outreach_async.store.journal._feed import WindowedFeed
 from outreach_async.store.journal._recorder import JournalRecorder
 from outreach_async.store.journal._records import MarkedWindow
 from outreach_async.store.journal._store import WriterThread
-from outreach_async.store.ledger import LedgerOptions, read_clock
+from outreach_async.store.ledger import Comparison, Ledger, read_clock
 from outreach_async.store.ledger._applying import LedgerRun, start, translate_errors
 from outreach_async.store.ledger._comparing import BATCH_SIZE, Comparer
 from outreach_async.store.ledger._repeats import PreparedRows
@@ -29,14 +30,16 @@ _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
 class LedgerFeed(WindowedFeed):
     """Supplies the rows of a run with a ledger: those to be sent, which are marked in the run's journal, and all outcomes."""
 
-    def __init__(self, journal: OpenJournal, context: RunContext, comparer: Comparer, repeats: Repeats | None) -> None:
-        super().__init__(journal, context)
+    def __init__(
+        self, writer: JournalWriter, thread: WriterThread, context: RunContext, comparer: Comparer, policy: Repeats | None
+    ) -> None:
+        super().__init__(writer, thread, context)
         self.numbers: dict[int, int] = {}
         """Numbers in the journal of the rows that are marked and have no outcome, by their index in the input."""
         self.comparer = comparer
         self._marked_count = 0
         self._share = 1.0
-        self._policy = repeats or "serial"
+        self._policy = policy or "serial"
 
     def remaining_possibly_sent(self) -> PossiblySent:
         """Return no rows: the ledger itself knows which rows an earlier run may have sent."""
@@ -107,8 +110,8 @@ class LedgerRecorder(JournalRecorder):
     feed: LedgerFeed
     again = "run again"
 
-    def __init__(self, journal: OpenJournal, feed: LedgerFeed, context: RunContext, run: LedgerRun) -> None:
-        super().__init__(journal, feed, context)
+    def __init__(self, run: LedgerRun, thread: WriterThread, feed: LedgerFeed, context: RunContext) -> None:
+        super().__init__(run.journal, run.writer, thread, feed, context)
         self._run = run
         self.ledger = feed.comparer.counts
 
@@ -133,22 +136,20 @@ class LedgerRecorder(JournalRecorder):
         self._run.close()
 
 
-async def open_ledger(options: LedgerOptions, context: RunContext) -> LedgerRecorder:
+async def open_ledger(ledger: Ledger, identity: Identity, comparison: Comparison, context: RunContext) -> LedgerRecorder:
     """Open the ledger of a run, in a thread. An earlier run that was not added to the ledger is added first."""
-    now = read_clock(options.ledger)
+    now = read_clock(ledger)
 
     def open_run() -> LedgerRun:
-        store = options.ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
+        store = ledger._open_store()  # noqa: SLF001 - not a method for users, who hold ledgers
         try:
-            return start(store, options.identity, now, options.ledger._now)  # noqa: SLF001 - not a method for users
+            return start(store, identity, now, ledger._now)  # noqa: SLF001 - not a method for users
         except BaseException:
             store.close()
             raise
 
-    errors = partial(translate_errors, os.fspath(options.ledger.location), opens=False)
-    thread = WriterThread(inline=options.ledger.inline, errors=errors)
+    errors = partial(translate_errors, os.fspath(ledger.location), opens=False)
+    thread = WriterThread(inline=ledger.inline, errors=errors)
     run = await thread.run_opening(open_run)
-    journal_options = JournalOptions(run.journal, options.identity, resume=False, spool=False, repeats="serial", earlier="known")
-    journal = OpenJournal(journal_options, run.writer, thread)
-    comparer = Comparer(options, run.entries, context.parser, now, only_counts=context.only_counts, width=context.width)
-    return LedgerRecorder(journal, LedgerFeed(journal, context, comparer, options.repeats), context, run)
+    comparer = Comparer(comparison, run.entries, context.parser, now, only_counts=context.only_counts, width=context.width)
+    return LedgerRecorder(run, thread, LedgerFeed(run.writer, thread, context, comparer, comparison.repeats), context)
