@@ -167,7 +167,7 @@ from outreach_async.importer._results import (
     results_of,
     spooled_rejects,
 )
-from outreach_async.importer._rows import Remark, Row, RowFinding
+from outreach_async.importer._rows import Row, RowFinding
 from outreach_async.importer._source import InputChanged, StoredFile
 from outreach_async.importer._table import File
 from outreach_async.importer._unmapped import UnmappedColumns
@@ -184,7 +184,6 @@ __all__ = [
     "MappedFile",
     "Preflight",
     "RejectsFile",
-    "Remark",
     "ResultsFile",
     "Row",
     "RowFinding",

@@ -398,24 +398,8 @@ def find_problems(name: str, texts: Sequence[str], countries: Sequence[str]) -> 
 
 Level = Literal["error", "drop", "warn", "off"]
 
-CHECKS: Final[Mapping[str, str]] = {
-    "email": "a valid e-mail address",
-    "role": "an e-mail address of a role, such as info@",
-    "typo": "a domain that is probably a mistyped domain of a large e-mail provider",
-    "country": "a country by two-letter code or English name",
-    "phone": "a valid phone number: one with a calling code, or one of the row's country",
-    "state": "a state of the United States, Canada or Australia, by code or name",
-    "timezone": "a time zone by name, such as Europe/Berlin, or as UTC+hh:mm",
-    "date": "an existing date as YYYY-MM-DD, YYYY-MM or YYYY",
-    "website": "an http or https URL, or a host",
-    "stack_overflow": "a URL on stackoverflow.com, or a handle",
-    "zip": "at most 12 letters, digits, blanks and hyphens",
-    "text": "in other standard fields, at most 1,000 characters without control characters",
-    "cells": "a cell that a spreadsheet or a wrong encoding has changed, or a text for a missing value, such as NULL",
-    "repeat": "an e-mail address that occurs earlier in the file",
-    "consent": "a person who must not be written to, as a column of the file says",
-}
-"""The checks by name, each with the values that pass or, for `role`, `typo`, `cells`, `repeat` and `consent`, that it reports."""
+CHECKS: Final = (*VALUE_CHECKS, "cells", "repeat", "consent")
+"""The names of all checks: of values, of what happened to cells, of repeated e-mails, and of who must not be written to."""
 
 LINTS: Final = frozenset({"role", "typo", "timezone", "date", "zip", "text", "cells", "repeat"})
 """Checks that only warn with the setting `error` for all checks, because they may report values that the service accepts."""
@@ -465,7 +449,7 @@ class CheckPolicy:
         requested: set[str] = set()
         for text in texts:
             name, level = _parse_setting(text)
-            names = {name} if name else CHECKS.keys() - {"consent"}
+            names = {name} if name else {*CHECKS} - {"consent"}
             requested = requested | names if level != "off" else requested - names
             if not name and level in {"error", "drop"}:
                 strictest = DROPS if level == "drop" else names - LINTS

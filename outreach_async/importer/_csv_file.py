@@ -12,7 +12,7 @@ import attrs
 
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._csv_dialect import UNCLOSED_MESSAGE, Dialect, detect_dialect, parse_records, require_header
-from outreach_async.importer._rows import Block, cut_text
+from outreach_async.importer._rows import PLAIN, Block, Oddity, Record, cut_text, group_records
 from outreach_async.importer._source import ByteSource, open_text, read_lines
 from outreach_async.importer._table import File, with_header
 from outreach_async.importer._workbook_reader import MAX_ROW_SIZE
@@ -67,45 +67,30 @@ class CsvFile(File):
         selection = f"above {above}" if above else ""
         above += dialect.skip
         bare = cls(source=source, dialect=dialect, encoding=codec, above=above, pads=pads, selection=selection)
-        header = next((block.cells[0] for block in bare._read_all(1, 0)), ())
+        header = next((cells for _, cells, _, _ in bare._read_records()), ())
         if header_row is None and delimiter is None and not dialect.skip:
             require_header(source.name, sample, dialect)
         return with_header(bare, header, *encoding_notes, *dialect.notes)
 
     def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
-        return islice(self._read_all(size, max_length), 1, None)
+        return group_records(islice(self._read_records(), 1, None), size, max_length)
 
-    def _read_all(self, size: int, max_length: int) -> Iterator[Block]:
-        """Yield a block with the header alone, and the blocks below it."""
-        block, length, limit = Block.of(), 0, 1
+    def _read_records(self) -> Iterator[Record]:
+        """Yield the header and the records below it."""
         reader = self.dialect.parse(islice(read_lines(self.source, self.encoding), self._above, None))
         end = above = self._above
         with closing(read_lines(self.source, self.encoding)) as again:
             find_text = _LineFinder(again).find
-            try:
-                for record in parse_records(reader):
-                    line, end = end + 1, reader.line_num + above
-                    cells = [] if isinstance(record, csv.Error) else record
-                    text = "".join(cells)
-                    if cells is not record or len(cells) > _MAX_CELLS or len(text) > MAX_ROW_SIZE:
-                        at = len(block.lines)
-                        text = block.texts[at] = cut_text(find_text(line, end))
-                        block.faults[at] = self._describe_fault(record, line, end, text)
-                        cells = cells[:_MAX_CELLS] if len(cells) > _MAX_CELLS else []
-                    elif not text or text.isspace():  # spreadsheet programs save blank rows above and below a table
-                        continue
-                    block.lines.append(line)
-                    block.cells.append(cells)
-                    length += len(text)
-                    if length > max_length or len(block.lines) == limit:
-                        yield block
-                        block, length, limit = Block.of(), 0, size
-            except InvalidRequest:  # an unreadable part follows
-                if block.lines:
-                    yield block
-                raise
-        if block.lines:
-            yield block
+            for record in parse_records(reader):
+                line, end = end + 1, reader.line_num + above
+                cells = [] if isinstance(record, csv.Error) else record
+                text = "".join(cells)
+                if cells is not record or len(cells) > _MAX_CELLS or len(text) > MAX_ROW_SIZE:
+                    whole = cut_text(find_text(line, end))
+                    fault = self._describe_fault(record, line, end, whole)
+                    yield line, cells[:_MAX_CELLS] if len(cells) > _MAX_CELLS else [], Oddity(fault, text=whole), len(text)
+                elif text and not text.isspace():  # spreadsheet programs save blank rows above and below a table
+                    yield line, cells, PLAIN, len(text)
 
     def _describe_fault(self, cells: Sequence[str] | csv.Error, line: int, last: int, text: str) -> str:
         if isinstance(cells, csv.Error):

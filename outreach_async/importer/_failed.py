@@ -173,7 +173,7 @@ class FailedRows:
             self._reader = RowReader(file.columns, file.checks, file.people, finds_all=True)
         padded = [_pad(row, file.columns) for row, _ in self._rows]
         cells = [row.cells if each is None else each for (row, _), each in zip(self._rows, padded, strict=True)]
-        read = self._reader.read(Block([row.line for row, _ in self._rows], cells, {}, {}, {}))
+        read = self._reader.read(Block([row.line for row, _ in self._rows], cells, {}))
         for at, (row, outcome) in enumerate(self._rows):
             findings = read.findings.get(at, ())
             if padded[at] is None:

@@ -132,7 +132,7 @@ class ImportJob:
             else:
                 columns = await columns_for(client, headers, overrides, ignore_unknown=self.ignore_unknown, samples=samples)
         except UnmappedColumns as error:
-            error.explain(doubts)
+            error.columns = tuple(attrs.evolve(each, doubt=doubts.get(clean_name(each.header), "")) for each in error.columns)
             raise
         lost = [column for column in self.lacking if self.mapping[column] in CONSENT_CODES]
         if lost and not columns.consent and self.checks.levels["consent"] == "error":

@@ -12,9 +12,9 @@ import attrs
 
 from outreach_async._plumbing import Change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rows import Block, CellChange, Record, cut_text
+from outreach_async.importer._rows import PLAIN, Block, CellChange, Oddity, Record, cut_text, group_records
 from outreach_async.importer._source import ByteSource, open_text, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, File, group_records, with_header
+from outreach_async.importer._table import MAX_COLUMNS, File, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
@@ -56,7 +56,7 @@ class JsonLinesFile(File):
         places = {name: at for at, name in enumerate(self._keys)}
         for line, text, members in _read_objects(self.source, self.encoding):
             if isinstance(members, str):
-                yield Record(line, (), members, text=cut_text(text))
+                yield line, (), Oddity(members, text=cut_text(text)), 0
             else:
                 yield _build_record(line, text, members, places)
 
@@ -149,4 +149,5 @@ def _build_record(line: int, text: str, members: _Members, places: dict[str, int
             issues.append((at, Change("nested", message, message, damaged=True)))
     text = cut_text(text) if any(change.damaged for _, change in issues) else ""
     absent = {*places.values()}.difference(places[key] for key, _ in members) if len(members) < len(places) else ()
-    return Record(line, tuple(cells), None, tuple(issues), text, absent)
+    odd = Oddity(None, tuple(issues), text, absent) if issues or absent else PLAIN
+    return line, tuple(cells), odd, sum(map(len, cells))

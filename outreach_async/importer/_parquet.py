@@ -17,9 +17,9 @@ from outreach_async._plumbing import Change, cell_kind, to_strings
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import CONSENT_CODES
-from outreach_async.importer._rows import Block, CellChange, Record
+from outreach_async.importer._rows import PLAIN, Block, CellChange, Oddity, Record, group_records
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._table import File, group_records, with_header
+from outreach_async.importer._table import File, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 
@@ -130,10 +130,11 @@ class ParquetFile(File):
             may_exceed = _longest_row(batch) > MAX_ROW_SIZE
             for row, values in enumerate(zip(*texts, strict=True)):
                 line += 1
-                if may_exceed and sum(map(len, values)) > MAX_ROW_SIZE:
+                length = sum(map(len, values))
+                if may_exceed and length > MAX_ROW_SIZE:
                     limit = f"{MAX_ROW_SIZE:,} characters"
                     raise InvalidRequest(f"{self.name}: row {line} is longer than {limit}; check that the file is a table")
-                yield Record(line, values, None, tuple(issues.get(row, ())))
+                yield line, values, Oddity(issues=tuple(issues[row])) if row in issues else PLAIN, length
 
 
 def _choose_batch_rows(reader: Any, group: int, names: Sequence[str]) -> int:

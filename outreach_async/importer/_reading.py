@@ -22,7 +22,7 @@ from outreach_async.importer._checks import (
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._consent import find_exclusion
 from outreach_async.importer._known_exports import fold_name
-from outreach_async.importer._rows import Block, Remark, Row, RowFinding, text_of
+from outreach_async.importer._rows import PLAIN, Block, Row, RowFinding, text_of
 
 
 class ReadBlock(NamedTuple):
@@ -36,13 +36,13 @@ class ReadBlock(NamedTuple):
     def row(self, at: int) -> Row:
         if at in self.odd:
             return self.odd[at]
-        cells = tuple(self.block.cells[at])
-        return Row(self.block.lines[at], cells, columns=self.columns, sent=cells, absent=self.block.absent.get(at, ()))
+        cells, absent = tuple(self.block.cells[at]), self.block.odd.get(at, PLAIN).absent
+        return Row(self.block.lines[at], cells, columns=self.columns, sent=cells, absent=absent)
 
     def rows(self) -> Iterator[Row]:
         cells = [*map(tuple, self.block.cells)]
         rows = map(Row, self.block.lines, cells, repeat(None), repeat(None), repeat(()), repeat(self.columns), cells)
-        others = self.odd.keys() | self.block.absent.keys()
+        others = self.odd.keys() | self.block.odd.keys()
         return (self.row(at) if at in others else row for at, row in enumerate(rows)) if others else rows
 
 
@@ -52,9 +52,8 @@ class _Draft:
 
     cells: Sequence[Sequence[str]]
     columns: list[Sequence[str]]
-    edited: set[int] = attrs.Factory(set)
+    odd: set[int] = attrs.Factory(set)
     faults: dict[int, str] = attrs.Factory(dict)
-    warnings: defaultdict[int, list[Remark]] = attrs.Factory(lambda: defaultdict(list))
     findings: defaultdict[int, list[RowFinding]] = attrs.Factory(lambda: defaultdict(list))
 
     def put(self, column: int, values: Mapping[int, str]) -> None:
@@ -63,7 +62,7 @@ class _Draft:
         for row, value in values.items():
             texts[row] = value
         self.columns[column] = texts
-        self.edited.update(values)
+        self.odd.update(values)
 
 
 _MIN_PHONE_DIGITS: Final = 11  # of a whole number that may be a phone number
@@ -104,14 +103,14 @@ class RowReader:
 
     def read(self, block: Block) -> ReadBlock:
         """Return the rows of a block. The first value of each field counts, and is checked."""
-        draft, faults = self._draft(block)
+        draft, faults = self._draft(block.cells, block.faults)
         excluded = self._find_excluded(draft.cells, block, self.columns.consent) if self._levels["consent"] != "off" else {}
         issues = self._issues(block, faults)
         for code, places in self.columns.sources.items():
             self._read_field(draft, code, places, issues)
         for name, code, at in self._checks:
             self._check(draft, name, code, at)
-        self._require_sendable(draft, block)
+        self._require_sendable(draft, block, faults)
         if self._people:
             excluded |= self._find_people(draft, {row for row, finding in excluded.items() if finding.level == "error"})
         return self._assemble(block, draft, faults, excluded)
@@ -120,7 +119,7 @@ class RowReader:
         """Return the index and the e-mail of each row that a column excludes, also of rows that do not fit the header."""
         width = len(self.columns.headers)
         cells = [each if len(each) == width else [*each, *[""] * width][:width] for each in block.cells]
-        draft, faults = self._draft(block._replace(cells=cells, faults={}))
+        draft, faults = self._draft(cells, {})
         # A deleted record is often a duplicate of one that stays, so it says nothing about its person.
         consent = [(at, code) for at, code in self.columns.consent if "deleted" not in fold_name(self.columns.headers[at])]
         if not (excluded := self._find_excluded(draft.cells, block, consent)):
@@ -135,18 +134,18 @@ class RowReader:
         texts = draft.columns[self.columns.sources["email"][0]]
         return [read_value("email", text)[0] for text in texts] if self._levels["cells"] == "off" else texts
 
-    def _draft(self, block: Block) -> tuple[_Draft, Mapping[int, str]]:
-        """Return a draft of the rows of a block, without the cells of faulty rows, and the faults."""
-        faults, width, cells = block.faults, len(self.columns.headers), block.cells
+    def _draft(self, cells: Sequence[Sequence[str]], faults: Mapping[int, str]) -> tuple[_Draft, Mapping[int, str]]:
+        """Return a draft of rows, without the cells of faulty rows, and the faults."""
+        width = len(self.columns.headers)
         if {*map(len, cells)} != {width}:
-            faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | faults
+            faults = {at: describe_misfit(width, len(each)) for at, each in enumerate(cells) if len(each) != width} | {**faults}
         if faults:
             cells = [("",) * width if at in faults else each for at, each in enumerate(cells)]
         columns = [*zip(*cells, strict=True)]
         return _Draft(columns, [*columns]), faults
 
     def _issues(self, block: Block, faults: Mapping[int, str]) -> _Issues:
-        return _by_column(block, faults) if block.issues and self._levels["cells"] != "off" else {}
+        return _by_column(block, faults) if block.odd and self._levels["cells"] != "off" else {}
 
     def _find_excluded(
         self, columns: Sequence[Sequence[str]], block: Block, consent: Sequence[tuple[int, str]]
@@ -163,7 +162,8 @@ class RowReader:
                 else {}
             )
             unread = dict[int, str]()
-            for row, change in ((row, change) for row, issues in block.issues.items() for place, change in issues if place == at):
+            issues = ((row, issue) for row, odd in block.odd.items() for issue in odd.issues)
+            for row, change in ((row, change) for row, (place, change) in issues if place == at):
                 if change.kind in {"error", "nested", "bytes"}:
                     unread[row] = f"{name}: {change.message}"
             for row, reason in {**said, **unread}.items():
@@ -231,31 +231,31 @@ class RowReader:
                 level = "error"
             message = change.loss if level == "drop" else change.message
             value = "" if change.damaged else change.value
-            draft.warnings[row].append(Remark(change.kind, self.columns.headers[at], code, message, value, change.damaged))
             name = change.kind if change.kind == "phone" else "cells"
-            draft.findings[row].append(RowFinding(name, level, code, change.reason, f"{code}: {message}"))
+            changed = (self.columns.headers[at], change.kind, value, change.damaged)
+            draft.findings[row].append(RowFinding(name, level, code, change.reason, f"{code}: {message}", *changed))
+        draft.odd.add(row)
 
     def _check(self, draft: _Draft, name: str, code: str, at: int) -> None:
         texts, level, (country, *_) = draft.columns[at], self._levels[name], self.columns.sources.get("country", (None,))
         countries = [""] * len(texts) if country is None else draft.columns[country]
         problems = find_problems(name, texts, countries)
+        changed = (self.columns.headers[at], name, "") if level == "drop" else ()
         for row, problem in problems.items():
-            message = f"{show_name(texts[row].strip())}: {problem}"
+            message = f"{code}: {show_name(texts[row].strip())}: {problem}"
             reason = problem.partition(SUGGESTION)[0]
-            draft.findings[row].append(RowFinding(name, level, code, reason, f"{code}: {message}"))
-            if level == "drop":
-                draft.warnings[row].append(Remark(name, self.columns.headers[at], code, f"{message}; it is not sent", ""))
+            draft.findings[row].append(RowFinding(name, level, code, reason, message, *changed))
         if level == "drop" and problems:
             draft.put(at, dict.fromkeys(problems, ""))
 
-    def _require_sendable(self, draft: _Draft, block: Block) -> None:
+    def _require_sendable(self, draft: _Draft, block: Block, faults: Mapping[int, str]) -> None:
         """Note the faults of rows that the service can never accept."""
         emails = draft.columns[self.columns.sources["email"][0]]
         if blank := {email for email in {*emails} if not email or email.isspace()}:
             draft.faults |= {row: _BLANK_EMAIL for row, email in enumerate(emails) if email in blank}
         if self._levels["cells"] != "off":
             return
-        lost = _by_column(block, block.faults)
+        lost = _by_column(block, faults)
         for code, (first, *_) in self.columns.sources.items():
             for row, text in enumerate(draft.columns[first]):
                 try:
@@ -273,9 +273,9 @@ class RowReader:
         odd: dict[int, Row] = {}
         codes = self.columns.codes
         ignored = {at for at, code in enumerate(codes) if code is None}
-        for row in {*faults, *draft.edited, *draft.warnings, *draft.faults, *errors}:
-            line, cells = block.lines[row], tuple(block.cells[row])
-            text = text_of(block.record(row), len(codes), ignored)
+        for row in {*faults, *draft.odd, *draft.faults, *errors}:
+            line, cells, found = block.lines[row], tuple(block.cells[row]), block.odd.get(row, PLAIN)
+            text = text_of(cells, found, len(codes), ignored)
             if row in faults:
                 odd[row] = Row(line, cells, faults[row], text=text)
                 continue
@@ -284,8 +284,8 @@ class RowReader:
                 first = min((each for each in errors[row] if each.level == "error"), key=lambda each: each.code != "email")
                 fault, reason = (None, first.message) if first.check == "consent" else (first.message, None)
             sent = tuple(column[row] for column in draft.columns)
-            warnings, absent = tuple(draft.warnings.get(row, ())), block.absent.get(row, ())
-            odd[row] = Row(line, cells, fault, reason, warnings, self.columns, sent, text, absent=absent)
+            warnings = tuple(finding for finding in draft.findings.get(row, ()) if finding.kind)
+            odd[row] = Row(line, cells, fault, reason, warnings, self.columns, sent, text, absent=found.absent)
         return ReadBlock(block, self.columns, odd, draft.findings)
 
 
@@ -298,8 +298,8 @@ def describe_misfit(width: int, count: int) -> str:
 
 def _by_column(block: Block, faults: Mapping[int, str]) -> _Issues:
     found: defaultdict[int, defaultdict[int, list[Change]]] = defaultdict(lambda: defaultdict(list))
-    for row, issues in block.issues.items():
-        for column, change in issues if row not in faults else ():
+    for row, odd in block.odd.items():
+        for column, change in odd.issues if row not in faults else ():
             found[column][row].append(change)
     return found
 

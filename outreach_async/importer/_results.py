@@ -36,7 +36,7 @@ from outreach_async.importer._groups import find_field
 from outreach_async.importer._job import MappedFile
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping_file import IGNORE
-from outreach_async.importer._rows import Record, Row, RowFinding, join_cells, text_of
+from outreach_async.importer._rows import PLAIN, Row, RowFinding, join_cells, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.models import FAILED_OUTCOMES
 
@@ -155,9 +155,7 @@ class RowOutcome:
         return {**place, self.unit: self.number, "email": self.email, **described}
 
 
-def _locate(
-    outcome: ContactOutcome, file: File, row: Row | Record, find_place: FindPlace, email_at: Sequence[int] = ()
-) -> RowOutcome:
+def _locate(outcome: ContactOutcome, file: File, row: Row, find_place: FindPlace, email_at: Sequence[int] = ()) -> RowOutcome:
     # Alone in a rejects file, a repeat would replace the values of the row that counts, so it has its text there.
     text = row.text or (join_cells(row.cells) if outcome.repeats is not None else "")
     message = describe_error(outcome, find_place)
@@ -233,12 +231,12 @@ def results_of(
         yield _locate(outcome, file, row, name, email_at)
 
 
-def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, Row | Record, Sequence[int]]]:
+def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, Row, Sequence[int]]]:
     names = [*map(clean_name, file.headers)]
     emails = [names.index(name) for name, code in mapping.items() if code.split(" ")[0] == "email" and name in names]
     ignored = {at for at, name in enumerate(names) if mapping.get(name) == IGNORE}
-    for record in read_records(file):
-        yield file, record._replace(text=text_of(record, len(names), ignored)), emails
+    for line, cells, odd in read_records(file):
+        yield file, Row(line, cells, text=text_of(cells, odd, len(names), ignored)), emails
 
 
 def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
@@ -395,7 +393,7 @@ class RejectsFile(_OutputFile):
             ```
         """
         width, message = len(self._headers), found.message
-        text = found.text or text_of(Record(found.number, tuple(found.cells)), width)
+        text = found.text or text_of(found.cells, PLAIN, width)
         if text and "_text" not in message:
             message += "; when the cells are right, clear _text"
         reasons = (str(found.number), found.outcome.status.value, find_field(found.outcome), message, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -20,9 +19,9 @@ CellChange: TypeAlias = tuple[int, Change]
 """What a reader found in the column with this index."""
 
 
-class Record(NamedTuple):
-    line: int
-    cells: tuple[str, ...]
+class Oddity(NamedTuple):
+    """What few records have: a fault, or what their cells do not show."""
+
     fault: str | None = None
     issues: tuple[CellChange, ...] = ()
     text: str = ""
@@ -31,46 +30,60 @@ class Record(NamedTuple):
     """The empty cells that are not blank, because the file does not have them: they say nothing, and clear no field."""
 
 
+PLAIN: Final = Oddity()
+
+Record: TypeAlias = tuple[int, Sequence[str], Oddity, int]
+"""The line of a record, its cells, what is odd about it, and the number of characters of the cells."""
+
+
 class Block(NamedTuple):
-    """Records of a file, in order. Few have a fault, issues, a text or absent cells, stored by the index of the record."""
+    """Records of a file, in order, and what is odd about some of them, by the index of the record."""
 
     lines: list[int]
     cells: list[Sequence[str]]
-    faults: dict[int, str]
-    issues: dict[int, tuple[CellChange, ...]]
-    texts: dict[int, str]
-    absent: Mapping[int, Collection[int]] = MappingProxyType({})
-
-    @classmethod
-    def of(cls, records: Sequence[Record] = ()) -> Block:
-        return cls(
-            lines=[record.line for record in records],
-            cells=[record.cells for record in records],
-            faults={at: record.fault for at, record in enumerate(records) if record.fault},
-            issues={at: record.issues for at, record in enumerate(records) if record.issues},
-            texts={at: record.text for at, record in enumerate(records) if record.text},
-            absent={at: record.absent for at, record in enumerate(records) if record.absent},
-        )
+    odd: dict[int, Oddity]
 
     def choose(self, flags: Sequence[int]) -> Block:
         """Return the records whose flag is set."""
         kept = [at for at, flag in enumerate(flags) if flag]
         if len(kept) == len(self.lines):
             return self
-        places = {at: place for place, at in enumerate(kept)}
-        rest: Any = ({places[at]: value for at, value in each.items() if at in places} for each in self[2:])
-        return Block([self.lines[at] for at in kept], [self.cells[at] for at in kept], *rest)
+        odd = {place: self.odd[at] for place, at in enumerate(kept) if at in self.odd}
+        return Block([self.lines[at] for at in kept], [self.cells[at] for at in kept], odd)
 
-    def record(self, at: int) -> Record:
-        cells = tuple(self.cells[at])
-        return Record(self.lines[at], cells, self.faults.get(at), self.issues.get(at, ()), self.texts.get(at, ""))
+    @property
+    def faults(self) -> dict[int, str]:
+        return {at: odd.fault for at, odd in self.odd.items() if odd.fault is not None}
 
 
-def text_of(record: Record, width: int, ignored: Collection[int] = ()) -> str:
+def group_records(records: Iterable[Record], size: int, max_length: int) -> Iterator[Block]:
+    """Yield the records in blocks of at most `size`, and fewer if the rows are long."""
+    lines, all_cells, odd = block = Block([], [], {})
+    length = 0
+    try:
+        for line, cells, oddity, characters in records:
+            if oddity is not PLAIN:
+                odd[len(lines)] = oddity
+            lines.append(line)
+            all_cells.append(cells)
+            length += characters
+            if length > max_length or len(lines) == size:
+                yield block
+                lines, all_cells, odd = block = Block([], [], {})
+                length = 0
+    except InvalidRequest:  # an unreadable part follows
+        if lines:
+            yield block
+        raise
+    if lines:
+        yield block
+
+
+def text_of(cells: Sequence[str], odd: Oddity, width: int, ignored: Collection[int] = ()) -> str:
     """Return the text of a row for its rejects; empty if the cells, read again, have the same faults as the row."""
-    is_damaged = any(change.damaged for at, change in record.issues if at not in ignored)
-    is_shown = not (record.fault or is_damaged) and len(record.cells) == width
-    return "" if is_shown else record.text or join_cells(record.cells)
+    is_damaged = any(change.damaged for at, change in odd.issues if at not in ignored)
+    is_shown = not (odd.fault or is_damaged) and len(cells) == width
+    return "" if is_shown else odd.text or join_cells(cells)
 
 
 def join_cells(cells: Sequence[str]) -> str:
@@ -84,34 +97,6 @@ def cut_text(text: str) -> str:
     """Return the text of a row, cut to a length that a cell of a spreadsheet holds."""
     length = len(text)
     return text if length <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... (the first {_MAX_TEXT:,} of {length:,} characters)"
-
-
-@attrs.frozen
-class Remark:
-    r"""A warning about one cell. The row can still be sent.
-
-    Attributes:
-        kind: The kind of problem, in one word, such as `"mojibake"`.
-        column: Name of the column.
-        code: Field code that the column maps to.
-        message: The problem and its remedy.
-        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
-        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
-        file = open_file("people.csv")
-        print([remark.kind for row in file.rows(map_columns(file.headers)) for remark in row.warnings])  # -> ['mojibake']
-        ```
-    """
-
-    kind: str
-    column: str
-    code: str
-    message: str
-    value: str | None = None
-    damaged: bool = False
 
 
 @attrs.frozen(slots=False)  # without slots, creating a frozen object takes half the time
@@ -143,7 +128,7 @@ class Row(Mapping[str, Any]):
     cells: tuple[str, ...]
     fault: str | None = None
     excluded: str | None = None
-    warnings: tuple[Remark, ...] = ()
+    warnings: tuple[RowFinding, ...] = ()
     _columns: Columns | None = attrs.field(default=None, eq=False, repr=False)
     sent: Sequence[str] = attrs.field(default=(), eq=False, repr=False)
     text: str = attrs.field(default="", eq=False, repr=False)
@@ -184,7 +169,7 @@ class Row(Mapping[str, Any]):
         if columns is None or not self.sent or self.fault is not None or self.excluded is not None:
             return ()
         known = {*members, *members.get("extra", ()), *TARGET_FIELDS}
-        known.update(remark.code for remark in self.warnings if remark.damaged)  # a damaged value may have no text
+        known.update(found.code for found in self.warnings if found.damaged)  # a damaged value may have no text
         return tuple(code for code, places in columns.sources.items() if code not in known and self._is_blank(code, places))
 
     def _is_blank(self, code: str, places: Iterable[int]) -> bool:
@@ -241,7 +226,7 @@ class Row(Mapping[str, Any]):
 
 
 class RowFinding(NamedTuple):
-    """What a check says about a value of a row.
+    r"""What a check says about a value of a row, or what the cells of a row become.
 
     Attributes:
         check: Name of the check, such as `"phone"`.
@@ -249,11 +234,16 @@ class RowFinding(NamedTuple):
         code: The code of the field; empty if the finding is about the whole row.
         reason: The part of the message that rows with the same problem have in common.
         message: The problem and its remedy.
+        column: Name of the column, if a cell was changed, left out, or looks damaged.
+        kind: The kind of problem of such a cell, in one word, such as `"mojibake"`.
+        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
+        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
 
     Example:
         ```python
-        finding = RowFinding("zip", "warn", "zip", "expected at most 12 letters", "zip: '#1': expected at most 12 letters")
-        print(finding.check, finding.level)  # -> zip warn
+        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
+        file = open_file("people.csv")
+        print([found.kind for row in file.rows(map_columns(file.headers)) for found in row.warnings])  # -> ['mojibake']
         ```
     """
 
@@ -262,3 +252,7 @@ class RowFinding(NamedTuple):
     code: str
     reason: str
     message: str
+    column: str = ""
+    kind: str = ""
+    value: str | None = None
+    damaged: bool = False

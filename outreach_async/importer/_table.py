@@ -17,7 +17,7 @@ from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._reading import RowReader, describe_misfit
-from outreach_async.importer._rows import Block, Record, Row, RowFinding, join_cells
+from outreach_async.importer._rows import PLAIN, Block, Oddity, Row, RowFinding, join_cells
 from outreach_async.importer._source import ByteSource
 from outreach_async.importer._unmapped import is_address
 
@@ -191,7 +191,7 @@ class File(ABC):
             print(list(open_file("people.csv").records()))  # -> [(2, ('ann@company.example', 'Lyon'), None)]
             ```
         """
-        return ((record.line, record.cells, record.fault) for record in read_records(self))
+        return ((line, cells, odd.fault) for line, cells, odd in read_records(self))
 
     def column(self, at: int) -> Iterator[str]:
         r"""Yield the cell of the column with the index `at` for each row; an empty string for a row without this cell.
@@ -246,21 +246,20 @@ class File(ABC):
             if self.rejects or max(map(len, block.cells)) > width:
                 trimmed = [trim_cells(cells, width) for cells in block.cells]
                 for at, cells in enumerate(trimmed) if self.rejects else ():
+                    odd = block.odd.get(at, PLAIN)
                     if len(cells) > width:  # a comma without quotes has moved the cells
-                        block.faults[at], block.texts[at] = describe_misfit(width, len(cells)), join_cells(cells)
+                        block.odd[at] = odd._replace(fault=describe_misfit(width, len(cells)), text=join_cells(cells))
                     elif len(cells) == width and self._has_text and cells[-1].strip():
-                        block.faults[at], block.texts[at] = _TEXT_FAULT, unescape_formula(cells[-1])
+                        block.odd[at] = odd._replace(fault=_TEXT_FAULT, text=unescape_formula(cells[-1]))
                 block.cells[:] = [[*map(unescape_formula, cells[:kept])] for cells in trimmed] if self.rejects else trimmed
-                for at, issues in block.issues.items():
-                    block.issues[at] = tuple(issue for issue in issues if issue[0] < kept)
-            if self._pads:
-                short = {at: len(cells) for at, cells in enumerate(block.cells) if len(cells) < kept and at not in block.faults}
-                for at, length in short.items():
-                    block.cells[at] = [*block.cells[at], *[""] * (kept - length)]
-                # The file does not have these cells: they are not blank, and clear no field.
-                yield block._replace(absent={at: range(length, kept) for at, length in short.items()})
-            else:
-                yield block
+                for at, odd in block.odd.items():
+                    block.odd[at] = odd._replace(issues=tuple(issue for issue in odd.issues if issue[0] < kept))
+            for at, cells in enumerate(block.cells) if self._pads else ():
+                if len(cells) < kept and at not in block.odd:
+                    block.cells[at] = [*cells, *[""] * (kept - len(cells))]
+                    # The file does not have these cells: they are not blank, and clear no field.
+                    block.odd[at] = Oddity(absent=range(len(cells), kept))
+            yield block
 
 
 def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
@@ -268,9 +267,11 @@ def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:
     return file._read_mapped(columns, size, _MAX_CHUNK_LENGTH)  # noqa: SLF001 - of this module
 
 
-def read_records(file: File) -> Iterator[Record]:
-    blocks = file._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD)  # noqa: SLF001 - of this module
-    return (block.record(at) for block in blocks for at in range(len(block.lines)))
+def read_records(file: File) -> Iterator[tuple[int, tuple[str, ...], Oddity]]:
+    """Yield the line and the cells of each record, and what is odd about it."""
+    for block in file._read_trimmed(_CHUNK_SIZE, _MAX_READ_AHEAD):  # noqa: SLF001 - of this module
+        for at, (line, cells) in enumerate(zip(block.lines, block.cells, strict=True)):
+            yield line, tuple(cells), block.odd.get(at, PLAIN)
 
 
 def scan_people(file: File, columns: Columns, policy: CheckPolicy, found: dict[int, str], *, place: str = "") -> Iterator[None]:
@@ -282,25 +283,6 @@ def scan_people(file: File, columns: Columns, policy: CheckPolicy, found: dict[i
         for at, email in reader.find_excluded(block):
             found.setdefault(hash(contact_key(email)), f"{place}{file.unit} {block.lines[at]}")
         yield
-
-
-def group_records(records: Iterable[Record], size: int, max_length: int) -> Iterator[Block]:
-    """Yield the records in blocks of at most `size`, and fewer if the rows are long."""
-    chunk: list[Record] = []
-    length = 0
-    try:
-        for record in records:
-            chunk.append(record)
-            length += sum(map(len, record.cells))
-            if len(chunk) == size or length > max_length:
-                yield Block.of(chunk)
-                chunk, length = [], 0
-    except InvalidRequest:  # an unreadable part follows
-        if chunk:
-            yield Block.of(chunk)
-        raise
-    if chunk:
-        yield Block.of(chunk)
 
 
 def trim_cells(cells: Sequence[str], width: int) -> Sequence[str]:

@@ -99,7 +99,8 @@ class UnmappedColumns(InvalidRequest):
     """Raised if columns of a file are unknown or ambiguous.
 
     Attributes:
-        columns: These columns, each with `header`, `sample`, and the codes that it may have in `proposals`, the best one first.
+        columns: These columns, each with `header`, `sample`, and the codes that it may have in `proposals`, the best one first:
+            `CODE` for a column that resembles no field.
         draft: The mapping file that `save` has written, for the user to complete.
 
     Example:
@@ -107,7 +108,7 @@ class UnmappedColumns(InvalidRequest):
         try:
             map_columns(["E-mail", "Qqq"])
         except UnmappedColumns as error:
-            print(error.proposals())  # -> {'Qqq': 'CODE'}
+            print(error.columns[0].header, error.columns[0].proposals)  # -> Qqq ('CODE', 'ignore')
         ```
     """
 
@@ -117,36 +118,6 @@ class UnmappedColumns(InvalidRequest):
     _decisions: tuple[Decision | None, ...] = ()
     _order: tuple[int, ...] = ()  # of the columns: those of one field are in order of preference
     _draft_existed: bool = False
-
-    def explain(self, doubts: Mapping[str, str]) -> None:
-        """Say of columns, by name, why they are not recognised by their values."""
-        self.columns = tuple(attrs.evolve(each, doubt=doubts.get(clean_name(each.header), "")) for each in self.columns)
-
-    def proposals(self) -> dict[str, str]:
-        """Return the best code of each column by its name; `CODE` for a column that resembles no field.
-
-        Example:
-            ```python
-            try:
-                map_columns(["E-mail", "Titel"])
-            except UnmappedColumns as error:
-                print(error.proposals())  # -> {'Titel': 'title'}
-            ```
-        """
-        return {column.header: column.proposals[0] for column in self.columns}
-
-    def more_options(self, most: int) -> str:
-        """Return the options for the columns that the message does not list, in one line, but at most `most` of them.
-
-        Example:
-            ```python
-            try:
-                map_columns(["E-mail", *(f"Answer {at}" for at in range(1, 9))])
-            except UnmappedColumns as error:
-                print(error.more_options(100))  # -> --map 'Answer 8=CODE'
-            ```
-        """
-        return " ".join(column.option() for column in self.columns[_MAX_SHOWN : _MAX_SHOWN + most])
 
     def save(self, path: Path, name: str) -> None:
         """Write the mapping of the file `name`, for the user to complete. A file that exists is left as it is.

@@ -19,9 +19,9 @@ from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._mapping_file import IGNORE
-from outreach_async.importer._rows import Block, Record
+from outreach_async.importer._rows import PLAIN, Block, Oddity, Record, group_records
 from outreach_async.importer._source import ByteSource, StreamCopy
-from outreach_async.importer._table import MAX_TITLE, File, group_records, title_error, with_header
+from outreach_async.importer._table import MAX_TITLE, File, title_error, with_header
 from outreach_async.importer._unmapped import find_meanings, is_address, map_option
 from outreach_async.importer._workbook_reader import SheetOptions
 
@@ -92,7 +92,7 @@ class WorkbookFile(File):
         if options.header_row is None:
             _require_no_title(source.name, first)
         try:
-            file = with_header(bare, first[0].cells if first else ())
+            file = with_header(bare, first[0][1] if first else ())
         except InvalidRequest as error:  # the sheet may be a cover
             raise InvalidRequest("; ".join(filter(None, (str(error), result.note)))) from None
         notes = result.list_notes(file.headers, skips_hidden=options.skips_hidden)
@@ -104,14 +104,14 @@ class WorkbookFile(File):
 
 def _require_no_title(name: str, first: Sequence[Record]) -> None:
     """Check that the first row is not a title above a table."""
-    named = [[cell for cell in record.cells if cell.strip()] for record in first]
+    named = [[cell for cell in cells if cell.strip()] for _, cells, _, _ in first]
     if not named or len(named[0]) != 1:
         return
     for record, cells in zip(first[:-1], named[:-1], strict=True):  # a header has a row below it
         if any(map(is_address, cells)):
             return
         if len(cells) > 1:
-            raise title_error(name, named[0][0], record.line, len(cells))
+            raise title_error(name, named[0][0], record[0], len(cells))
 
 
 def read_in_subprocess(
@@ -145,4 +145,4 @@ def _decode_records(spool: StreamCopy) -> Iterator[Record]:
             line, cells, errors, numbers = _ROW_DECODER.decode(text)
             issues = [(at, Change.of_error()) for at in errors]
             issues += [(at, Change.of_number(cells[at])) for at in numbers]
-            yield Record(line, cells, None, tuple(issues))
+            yield line, cells, Oddity(issues=tuple(issues)) if issues else PLAIN, sum(map(len, cells))

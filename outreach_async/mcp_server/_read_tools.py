@@ -173,7 +173,7 @@ class ReadTools:
         try:
             mapped = await columns_for(self._client.with_options(workspace=space), file.headers, columns)
         except UnmappedColumns as error:
-            proposed = {**(columns or {}), **error.proposals()}
+            proposed = {**(columns or {}), **{column.header: column.proposals[0] for column in error.columns}}
             named = "; ".join(
                 f"{column.header!r} {column.remark}" for column in error.columns if column.remark.startswith("looks")
             )

@@ -60,7 +60,6 @@ T = TypeVar("T")
 
 REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
 _CHUNK_SIZE: Final = 1000  # e-mails that are compared at a time
-_MAX_OPTIONS: Final = 100  # for unknown columns, in an error
 
 
 @attrs.frozen(kw_only=True)
@@ -525,8 +524,7 @@ def _map_columns(job: ImportJob, targets: Targets, fields: tuple[WorkspaceField,
     try:
         return _run_here(job.map(targets=targets, fields=fields)).columns
     except UnmappedColumns as error:
-        rest = error.more_options(_MAX_OPTIONS)
-        error.args = (f"{job.file.name}: {error}{rest and f'; the others: {rest}'}",)
+        error.args = (f"{job.file.name}: {error}",)
         raise
     except InvalidRequest as error:
         raise InvalidRequest(f"{job.file.name}: {error}") from None

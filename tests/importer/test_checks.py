@@ -35,7 +35,7 @@ def test_a_setting_is_for_one_check_or_all_and_the_later_wins() -> None:
         "consent": "error",
     }
     dropped = {check for check, level in CheckPolicy.of(["drop"]).levels.items() if level == "drop"}
-    assert dropped == CHECKS.keys() - {"email", "role", "typo", "cells", "repeat", "consent"}
+    assert dropped == {*CHECKS} - {"email", "role", "typo", "cells", "repeat", "consent"}
     assert set(CheckPolicy.of(["email=error", "off", "consent=off"]).levels.values()) == {"off"}
 
 
@@ -381,7 +381,7 @@ def test_what_is_wrong_in_a_cell_has_the_level_of_the_check_of_cells() -> None:
     columns = map_columns(["email", "custom_1"])
     odd = ("a@a.example", "OrlÃ©ans")
     (found,) = find(odd, columns=columns)[0]
-    assert found == ("cells", "warn", "custom_1", "was read in the wrong encoding; export the file again as UTF-8", found.message)
+    assert found[:4] == ("cells", "warn", "custom_1", "was read in the wrong encoding; export the file again as UTF-8")
     assert find(odd, columns=columns, checks=["off"]) == {}
     guarded, plain = read_cells(columns, odd, ("a@a.example", ""), checks=["off", "cells=error"]).rows()
     assert (guarded.fault, plain.fault) == (found.message, None)
@@ -433,7 +433,9 @@ def test_a_row_of_a_person_who_opted_out_is_excluded_and_has_no_other_finding() 
     read = read_cells(columns, *rows, checks=["error"])
     out, sent = read.rows()
     assert (out.excluded, out.fault, sent.excluded) == ("column 'Unsubscribed' says 'true'", None, None)
-    assert dict(read.findings) == {0: [("consent", "error", "opt_out", "column 'Unsubscribed'", out.excluded)]}
+    assert [(at, *found[:5]) for at, findings in read.findings.items() for found in findings] == [
+        (0, "consent", "error", "opt_out", "column 'Unsubscribed'", out.excluded)
+    ]
     with pytest.raises(Excluded, match="Unsubscribed"):
         out.items()
     assert out.plain is None

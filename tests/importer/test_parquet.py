@@ -83,7 +83,7 @@ def test_bytes_that_are_not_text_are_not_sent() -> None:
     _, rows = read(saved(pa.table({"email": ["a@b.example"] * 3, "City": pa.array([b"x", b"\xff", None], pa.binary())})))
     assert [row.get("city") for row in rows] == ["x", None, None]
     (remark,) = rows[1].warnings
-    assert remark.message == "the cell contains bytes that are not UTF-8, so it is not sent; store it as text"
+    assert remark.message == "city: the cell contains bytes that are not UTF-8, so it is not sent; store it as text"
 
 
 @pytest.mark.parametrize(

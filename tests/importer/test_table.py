@@ -62,7 +62,9 @@ def test_what_only_looks_garbled_causes_no_warning(text: str) -> None:
 def test_a_number_in_scientific_form_is_not_sent_as_a_phone_but_elsewhere(cell: str) -> None:
     (remark,) = row(cell, "work_phone").warnings
     assert (remark.kind, remark.value, "work_phone" in row(cell, "work_phone")) == ("scientific", "", False)
-    assert remark.message.startswith(f"{cell!r} is a long number that a spreadsheet shortened, and its digits are lost")
+    assert remark.message.startswith(
+        f"work_phone: {cell!r} is a long number that a spreadsheet shortened, and its digits are lost"
+    )
     elsewhere = row(cell, "custom_1")
     assert (elsewhere.fault, elsewhere.warnings[-1].kind) == (None, "scientific")
     assert dict(elsewhere)["custom_1"] == cell.strip()
@@ -72,7 +74,7 @@ def test_a_number_in_scientific_form_is_not_sent_as_a_phone_but_elsewhere(cell: 
 @pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "a lone surrogate (half a character)")])
 def test_a_cell_with_invalid_characters_is_not_sent_unless_it_is_ignored(cell: str, what: str) -> None:
     (remark,) = row(cell, "city").warnings
-    message = f"{cell!r} contains {what}, so it is not sent; remove it"
+    message = f"city: {cell!r} contains {what}, so it is not sent; remove it"
     assert (remark.message, "city" in row(cell, "city")) == (message, False)
     assert row(cell, "ignore").warnings == ()
 
@@ -87,7 +89,9 @@ def seen(cell: str, code: str) -> tuple[list[str], object, str | None]:
 def test_an_error_of_a_spreadsheet_is_not_sent_and_causes_a_warning(cell: str) -> None:
     assert seen(cell, "first_name") == (["error"], None, None)
     (remark,) = row(cell, "first_name").warnings
-    assert remark.message == (f"{cell!r} is an error of a program, so it is not sent; fix the formula, or clear the cell")
+    assert remark.message == (
+        f"first_name: {cell!r} is an error of a program, so it is not sent; fix the formula, or clear the cell"
+    )
     assert remark.value == ""
 
 
@@ -120,7 +124,7 @@ def test_only_the_first_of_several_values_in_a_cell_is_sent(cell: str) -> None:
     sent = read_row(columns, cell, "")
     (remark,) = sent.warnings
     assert (sent["email"], remark.kind) == ("a@b.example", "several")
-    assert remark.message == f"{cell!r} has several values and is sent as 'a@b.example'; keep one value in a cell"
+    assert remark.message == f"email: {cell!r} has several values and is sent as 'a@b.example'; keep one value in a cell"
     assert seen("+1 206 555 0100 ::: 5", "work_phone") == (["several"], "+1 206 555 0100", None)
     assert seen("Lyon ::: Paris", "city") == (["several"], "Lyon", None)
     assert seen("Lyon ::: Paris", "personal_note") == ([], "Lyon ::: Paris", None)

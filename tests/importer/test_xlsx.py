@@ -93,7 +93,7 @@ def test_a_number_mapped_to_a_phone_or_postal_code_is_sent_with_a_warning(code: 
     row = seen(ADDRESS, text("x"), number(80013333), code=code)
     (warning,) = row.warnings
     assert (row[code], warning.kind, warning.column, warning.code) == ("80013333", "number", "x", code)
-    assert warning.message == f"80013333 {LOST}"
+    assert warning.message == f"{code}: 80013333 {LOST}"
 
 
 def test_a_number_as_long_as_a_phone_number_causes_a_warning_in_any_field() -> None:
@@ -114,7 +114,9 @@ def test_a_cell_that_shows_an_error_is_left_out_with_a_warning_unless_ignored(sh
     row = seen(ADDRESS, text("x"), error(shown))
     (warning,) = row.warnings
     assert (warning.kind, warning.value, "zip" in row) == ("error", "", False)
-    assert warning.message == "the cell's value is an error such as #N/A, so it is not sent; fix the formula, or clear the cell"
+    assert (
+        warning.message == "zip: the cell's value is an error such as #N/A, so it is not sent; fix the formula, or clear the cell"
+    )
     assert seen(ADDRESS, text("x"), error(shown), code="ignore").warnings == ()
 
 

@@ -167,13 +167,6 @@ def test_columns_are_mapped_for_each_file(tmp_path: Path) -> None:
     ]
 
 
-def test_the_options_for_all_unknown_columns_are_in_the_error(tmp_path: Path) -> None:
-    path = tmp_path / "people.csv"
-    path.write_text(",".join(["email", *(f"Odd {at}" for at in range(9))]), encoding="utf-8")
-    with pytest.raises(InvalidRequest, match=r"2 more columns; .*; the others: --map 'Odd 7=CODE' --map 'Odd 8=CODE'$"):
-        plan([path])
-
-
 def test_the_first_of_several_columns_that_has_an_email_decides_the_part(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("Home,Work\nann@x.example,\nbo@x.example, ann@x.example\ncy@x.example,di@x.example\n", encoding="utf-8")

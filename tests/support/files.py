@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns, File, Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._reading import ReadBlock, RowReader
-from outreach_async.importer._rows import Block, Record
+from outreach_async.importer._rows import Block
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._workbook import ReaderResult, WorkbookFile
 from outreach_async.importer._workbook_reader import SheetOptions, read_workbook, run_reporting_errors
@@ -58,7 +58,7 @@ def old_workbook() -> bytes:
 
 def read_cells(columns: Columns, *cells: Sequence[str], checks: Iterable[str] = ()) -> ReadBlock:
     """Read rows of these cells, the first of which is in line 2, with every finding."""
-    block = Block.of([Record(at, tuple(each)) for at, each in enumerate(cells, 2)])
+    block = Block([*range(2, len(cells) + 2)], [*map(tuple, cells)], {})
     return RowReader(columns, CheckPolicy.of(checks), finds_all=True).read(block)
 
 
