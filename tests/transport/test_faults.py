@@ -23,7 +23,17 @@ from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, h
 from support.time import MOVABLE, jump
 from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
 
-from outreach_async import NewContact, Outcome, OutreachClient, Progress, Request, RetryPolicy, Transport, TransportError
+from outreach_async import (
+    BulkSuspended,
+    NewContact,
+    Outcome,
+    OutreachClient,
+    Progress,
+    Request,
+    RetryPolicy,
+    Transport,
+    TransportError,
+)
 
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 ENCODED: Final = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 9\r\n\r\n"
@@ -410,3 +420,20 @@ async def test_a_request_is_not_sent_if_its_progress_refuses(make: Make) -> None
             assert not caught.value.maybe_sent
             assert (await transport.send(POST, Progress())).status == 200
         assert len(listener.requests) == 2
+
+
+@pytest.mark.thorough
+@pytest.mark.covers
+@over("httpx", "aiohttp", "httptools")
+async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
+    dead = OutreachClient(
+        transport=make("http://127.0.0.1:1"), owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=2)
+    )
+    async with dead:
+        with pytest.raises(TransportError) as caught:
+            await dead.contacts.create(email="ann@company.example")
+        assert (caught.value.maybe_sent, caught.value.maybe_applied, caught.value.attempts) == (False, False, 2)
+        with pytest.raises(BulkSuspended, match="service unreachable") as ended:
+            await dead.contacts.create_many([{"email": "ann@company.example"}])
+        assert ended.value.report is not None
+        assert ended.value.report["outcomes"]["not_applied"] == 1

@@ -19,7 +19,6 @@ from outreach_async.transport._httptools_pool import (
     ProtocolConnection,
     ProtocolPool,
 )
-from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -177,83 +176,6 @@ async def test_requests_of_tasks_that_resume_together_are_sent_in_a_row() -> Non
             await asyncio.gather(*map(work, names))
     # The first exchange never waits for the others. In the second round, the connections are already open.
     assert log[6:] == ["d", "sent", "e", "f", "sent", "sent"]
-
-
-class StagedPool(ProtocolPool):
-    """A pool whose connections are stages. The test sets the time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.stages: list[Stage] = []
-        super().__init__(Origin("localhost", 1, None), 3, 1_000, lambda: self.now)
-
-    async def _open(self) -> ProtocolConnection:
-        self.stages.append(Stage())
-        return self.stages[-1].connection
-
-    async def use(self, count: int = 1) -> list[int]:
-        """Send requests at once, answer all of them, and return the numbers of the connections that carried them."""
-        before = [stage.wire.written for stage in self.stages]
-        running = [asyncio.create_task(self.send(b"request", "POST", Progress())) for _ in range(count)]
-        for _ in range(5):
-            await asyncio.sleep(0)
-        used = [number for number, stage in enumerate(self.stages) if stage.wire.written not in before[number : number + 1]]
-        for number in used:
-            self.stages[number].receive(RESPONSE)
-        await asyncio.gather(*running)
-        return used
-
-    @property
-    def closed(self) -> list[int]:
-        return [number for number, stage in enumerate(self.stages) if stage.wire.is_closed]
-
-    def close(self) -> None:
-        for stage in self.stages:
-            stage.close()
-
-
-@on_asyncio
-async def test_the_most_recently_used_connection_is_used_first() -> None:
-    pool = StagedPool()
-    assert await pool.use(3) == [0, 1, 2]
-    assert [await pool.use() for _ in range(3)] == [[2], [2], [2]]
-    assert pool.closed == []
-    pool.close()
-
-
-@on_asyncio
-async def test_connections_idle_too_long_are_closed_at_the_next_request() -> None:
-    pool = StagedPool()
-    await pool.use(3)
-    pool.now += KEEPALIVE_EXPIRY / 2
-    assert await pool.use() == [2]
-    pool.now += KEEPALIVE_EXPIRY / 2 + 0.001
-    assert await pool.use() == [2]
-    assert pool.closed == [0, 1]
-    pool.now += KEEPALIVE_EXPIRY + 0.001
-    assert await pool.use() == [3]
-    assert pool.closed == [0, 1, 2]
-    pool.close()
-
-
-@on_asyncio
-async def test_dropped_connections_are_closed_at_once() -> None:
-    pool = StagedPool()
-    await pool.use(2)
-    pool.drop_idle()
-    assert pool.closed == [0, 1]
-    assert await pool.use() == [2]
-    pool.close()
-
-
-@on_asyncio
-async def test_a_connection_with_unexpected_bytes_is_closed_and_the_next_one_used() -> None:
-    pool = StagedPool()
-    await pool.use(3)
-    pool.stages[2].sockets[1].send(b"H")
-    assert await pool.use() == [1]
-    assert pool.closed == [2]
-    pool.close()
 
 
 class LatePool(ProtocolPool):

@@ -1,22 +1,26 @@
 """Values that belong to one event loop, the limit of concurrent exchanges, and pooled connections.
 
-An exchange in a cancelled scope never starts, and waiting exchanges start in order. The connection that was used last is
-reused first. A connection serves one request at a time, and is closed after anything except a complete response.
+An exchange in a cancelled scope never starts, and waiting exchanges start in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import pytest
+from support.listener import OK, PATIENCE, Listener, Peer, serve
+from support.transports import EVERY_LOOP, POST, Make, connected, over
 
 from outreach_async import Progress, Response
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool, InFlight, LoopLocal, discard_all_after_fork
+from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, InFlight, LoopLocal, discard_all_after_fork
 
 pytestmark = pytest.mark.anyio
 
@@ -115,92 +119,81 @@ async def test_closing_waits_until_every_exchange_has_ended() -> None:
         assert ended == [1, 9]
 
 
-class Spy:
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.closed = False
-        self.open_elsewhere = True
-
-    def is_reusable(self) -> bool:
-        return self.open_elsewhere
-
-    async def aclose(self) -> None:
-        await anyio.lowlevel.checkpoint()
-        self.closed = True
+# Pools of connections.
 
 
-class PoolHarness:
-    """A pool of spies with a clock that the test advances."""
+class Pool:
+    """A transport with a pool of its own, whose clock the test advances."""
 
-    def __init__(self, most: int) -> None:
-        self.spies: list[Spy] = []
-        self.now = 1000.0
-        self.pool = ConnectionPool(most, self._build, lambda: self.now)
+    def __init__(self, transport: Any, listener: Listener) -> None:
+        self.now = 0.0
+        self._transport, self._listener = transport, listener
+        transport._senders.get()._clock = lambda: self.now
 
-    def _build(self) -> Spy:
-        self.spies.append(Spy(len(self.spies)))
-        return self.spies[-1]
-
-    async def send(self, exchange: Callable[[Spy], Awaitable[Response]] | None = None) -> int:
-        used = []
-
-        async def noted(connection: Spy) -> Response:
-            used.append(connection.number)
-            return ANSWER if exchange is None else await exchange(connection)
-
-        assert await self.pool.run_on_connection(noted, Progress()) is ANSWER
-        return used[0]
+    async def send(self) -> int:
+        """Send a request, and return the number of the connection that carried it."""
+        before = [len(peer.received) for peer in self._listener.peers]
+        await self._transport.send(POST, Progress())
+        sizes = [len(peer.received) for peer in self._listener.peers]
+        return next(number for number, size in enumerate(sizes) if [size] != before[number : number + 1])
 
     async def send_together(self, count: int) -> None:
-        together = anyio.Event()
-        started = []
-
-        async def wait(connection: Spy) -> Response:
-            started.append(connection)
-            if len(started) == count:
-                together.set()
-            await together.wait()
-            return ANSWER
-
         async with anyio.create_task_group() as group:
             for _ in range(count):
-                group.start_soon(self.send, wait)
+                group.start_soon(self._transport.send, POST, Progress())
 
-    @property
-    def closed(self) -> list[int]:
-        return [spy.number for spy in self.spies if spy.closed]
-
-
-async def test_the_most_recently_used_connection_is_used_first() -> None:
-    harness = PoolHarness(3)
-    await harness.send_together(3)
-    last = await harness.send()
-    assert [await harness.send() for _ in range(3)] == [last] * 3
+    async def wait_until_left(self, most: int) -> None:
+        await anyio.to_thread.run_sync(self._listener.wait_idle, most)
 
 
-async def test_connections_idle_too_long_are_closed_at_the_next_request() -> None:
-    harness = PoolHarness(3)
-    await harness.send_together(3)
-    harness.now += KEEPALIVE_EXPIRY / 2
-    last = await harness.send()
-    harness.now += KEEPALIVE_EXPIRY / 2 + 0.001
-    assert await harness.send() == last
-    assert harness.closed == [number for number in range(3) if number != last]
-    harness.now += KEEPALIVE_EXPIRY + 0.001
-    assert await harness.send() == 3
-    assert harness.closed == [0, 1, 2]
+@asynccontextmanager
+async def pooled(make: Make, count: int) -> AsyncIterator[Pool]:
+    """Yield a pool with `count` connections that are idle."""
+    barrier = threading.Barrier(count)
+
+    def answer_together(peer: Peer) -> None:
+        peer.request()
+        if len(listener.peers) <= count:
+            barrier.wait(PATIENCE)
+        peer.send(OK)
+        serve()(peer)
+
+    async with connected(make, answer_together, max_in_flight=3) as (transport, listener):
+        pool = Pool(transport, listener)
+        await pool.send_together(count)
+        yield pool
 
 
-async def test_dropped_connections_are_closed_at_the_next_request_or_at_the_end() -> None:
-    harness = PoolHarness(3)
-    await harness.send_together(2)
-    harness.pool.drop_idle()
-    assert harness.closed == []
-    assert await harness.send() == 2
-    assert harness.closed == [0, 1]
-    harness.pool.drop_idle()
-    await harness.pool.aclose()
-    assert harness.closed == [0, 1, 2]
+@over("httpx", "httptools", loops=EVERY_LOOP)
+async def test_the_most_recently_used_connection_is_used_first(make: Make) -> None:
+    async with pooled(make, 3) as pool:
+        last = await pool.send()
+        assert [await pool.send() for _ in range(3)] == [last] * 3
+        await pool.wait_until_left(3)
+
+
+@over("httpx", "httptools", loops=EVERY_LOOP)
+async def test_connections_idle_too_long_are_closed_at_the_next_request(make: Make) -> None:
+    async with pooled(make, 3) as pool:
+        pool.now += KEEPALIVE_EXPIRY / 2
+        last = await pool.send()
+        pool.now += KEEPALIVE_EXPIRY / 2 + 0.001
+        assert await pool.send() == last
+        await pool.wait_until_left(1)
+        pool.now += KEEPALIVE_EXPIRY + 0.001
+        assert await pool.send() == 3
+        await pool.wait_until_left(1)
+
+
+@over("httpx", "httptools", loops=EVERY_LOOP)
+async def test_dropped_connections_are_closed_at_the_latest_by_the_next_request_or_the_end(make: Make) -> None:
+    async with pooled(make, 2) as pool:
+        pool._transport.drop_idle()
+        assert await pool.send() == 2
+        await pool.wait_until_left(1)
+        pool._transport.drop_idle()
+        await pool._transport.aclose()
+        await pool.wait_until_left(0)
 
 
 class Value:
