@@ -271,20 +271,6 @@ async def test_a_run_whose_journal_fails_during_a_pause_ends_at_once(tmp_path: P
     assert anyio.current_time() - started < 60.0
 
 
-async def test_a_throttled_run_counts_as_running_after_a_quiet_second() -> None:
-    async def slow() -> Any:
-        for row in rows(12):
-            yield row
-            await anyio.sleep(5.0)
-
-    script = Script(added(), status(429, retry_after="1"), added(), added(), status(429, retry_after="1"), added())
-    spy = await run(script, slow(), concurrency=2)
-    assert spy.states[0] == "running"
-    assert spy.states.count("paused") == 2
-    assert spy.states[-2:] == ["running", "finished"]
-    assert all(event.state != event.before for event in spy.of(BulkStateChanged))
-
-
 async def test_a_run_that_is_suspended_or_stopped_says_why() -> None:
     waiting = status(503, retry_after="5000", x_request_id="req_5")
     last = (await run(Script(added(), waiting), rows(3), error=BulkSuspended)).events[-1]

@@ -287,16 +287,6 @@ def learned() -> RateLimiter:
     return limits
 
 
-def test_attempts_that_started_before_the_limit_was_cut_do_not_cut_it_again() -> None:
-    limits = learned()
-    cut = limits.limit
-    for _ in range(20):
-        limits.on_failure(FailedAttempt(REFUSED, FailureKind.REFUSED, started=0.5, ended=1.6))
-    assert limits.limit == cut
-    limits.on_failure(refused(1.6))
-    assert limits.limit != cut
-
-
 @pytest.mark.parametrize(
     ("code", "named_wait", "cuts"), [(503, None, False), (503, 0.0, True), (403, None, True), (400, 5.0, True)]
 )

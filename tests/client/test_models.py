@@ -122,32 +122,19 @@ def test_the_repr_of_an_undecodable_item_does_not_show_its_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seen"),
+    ("kind", "words"),
     [
-        (CampaignStatus, ["draft", "live", "paused"]),
-        (MailboxStatus, ["active"]),
-        (MailboxType, ["Google", "SMTP & IMAP"]),
-        (StepStatus, ["live"]),
-        (StepType, ["auto_email"]),
-        (TemplateStatus, ["live"]),
-        (
-            Outcome,
-            [
-                "added",
-                "skipped",
-                "overwriten",
-                "updated_missing_fields",
-                "rejected",
-                "not_applied",
-                "unknown",
-                "unchanged",
-                "excluded",
-            ],
-        ),
+        (CampaignStatus, "draft live paused"),
+        (MailboxStatus, "active"),
+        (MailboxType, "Google SMTP_&_IMAP"),
+        (StepStatus, "live"),
+        (StepType, "auto_email"),
+        (TemplateStatus, "live"),
+        (Outcome, "added skipped overwriten updated_missing_fields rejected not_applied unknown unchanged excluded"),
     ],
 )
-def test_an_enumeration_has_the_words_of_the_interface(kind: type[StrEnum], seen: list[str]) -> None:
-    assert [member.value for member in kind] == seen
+def test_an_enumeration_has_the_words_of_the_interface(kind: type[StrEnum], words: str) -> None:
+    assert [member.value for member in kind] == [word.replace("_&_", " & ") for word in words.split()]
 
 
 def test_the_guide_of_words_explains_every_outcome_of_a_row() -> None:

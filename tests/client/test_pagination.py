@@ -260,11 +260,6 @@ async def test_pages_omits_the_page_that_only_ends_the_list() -> None:
     assert service.answered == [1, 2, 0]
 
 
-@pytest.mark.parametrize("walk", [pages, linked])
-async def test_the_last_page_is_cut_at_max_items(walk: Walker) -> None:
-    assert await walk(campaigns(PagingService(9), display=2, max_items=3)) == ["camp_0", "camp_1", "camp_2"]
-
-
 async def test_an_item_repeated_on_one_page_is_returned_once() -> None:
     service = PagingService(2)
     service.ids = ["camp_0", "camp_0", "camp_1"]

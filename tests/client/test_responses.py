@@ -109,17 +109,6 @@ async def test_the_reason_of_any_bytes_is_at_most_one_line(body: bytes) -> None:
     assert "\n" not in reason
 
 
-@pytest.mark.parametrize("status", [300, 301, 307, 400, 422, 500, 503])
-async def test_a_status_error_has_what_the_service_answered(status: int) -> None:
-    error = await error_of(status, b'{"error": "no"}', {"x-request-id": "req_1", "content-type": "application/json"})
-    assert type(error) is StatusError
-    assert str(error).startswith(f"list_fields: the service answered {status}: no")
-    assert (error.operation, error.status_code, error.request_id) == ("list_fields", status, "req_1")
-    assert error.body == b'{"error": "no"}'
-    assert error.headers == {"x-request-id": "req_1", "content-type": "application/json"}
-    assert (error.maybe_sent, error.attempts) == (True, 1)
-
-
 @pytest.mark.parametrize("status", [400, 422])
 async def test_data_that_the_service_refuses_has_a_class_of_its_own_for_contacts_only(status: int) -> None:
     body = b'{"message": "zip: too long"}'

@@ -129,7 +129,9 @@ def test_httptools_refuses_a_proxy_of_the_environment(variable: str, scheme: str
     ("url", "shown"),
     [
         ("https://user:secret@api.example:8443/v1", "https://api.example:8443/v1"),
-        ("http://API.example", "http://api.example"),
+        ("http://API.example/", "http://api.example"),
+        ("https://user@api.example:443/v1/", "https://api.example/v1"),
+        ("http://api.example:8080/~c", "http://api.example:8080/~c"),
         ("http://[::1]:80/a%2Fb", "http://[::1]/a%2Fb"),
     ],
 )

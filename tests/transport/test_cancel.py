@@ -9,7 +9,7 @@ from support.certificates import certificates
 from support.examples import scaled
 from support.listener import OK, Behaviour, Listener, answer_once, drip, hang, hang_after, ignore_greeting, over_tls, serve
 from support.stress import bursts, points, storm
-from support.transports import ALL, EVERY_LOOP, GET, OWN, POST, Make, connected, over
+from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Make, connected, over
 
 from outreach_async import Progress, Request
 
@@ -49,7 +49,7 @@ async def test_a_request_waiting_for_a_connection_is_certainly_not_sent(make: Ma
         assert len(listener.requests) == 1
 
 
-@over(*OWN, loops=EVERY_LOOP)
+@over(*OWN, "httpx_client", "httpx2_client", loops=EVERY_LOOP)
 async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: Make) -> None:
     with Listener(ignore_greeting) as listener:
         transport = make(f"https://localhost:{listener.port}", tls=certificates().client)
@@ -58,7 +58,8 @@ async def test_a_request_cancelled_while_connecting_is_certainly_not_sent(make: 
             group.start_soon(transport.send, POST, progress)
             await anyio.to_thread.run_sync(listener.wait_asked)
             group.cancel_scope.cancel()
-        assert progress.sent is False
+        # A client of the user cannot prove it.
+        assert progress.sent is (False if make in [MAKERS[name] for name in OWN] else None)
         await anyio.to_thread.run_sync(listener.wait_idle)  # before `aclose`: the handshake's socket is closed at once
         await transport.aclose()
 

@@ -74,17 +74,6 @@ class Stage:
 
 
 @on_asyncio
-async def test_bytes_that_arrive_while_idle_close_the_connection() -> None:
-    stage = Stage()
-    stage.receive(b"H")
-    assert stage.wire.is_closed
-    assert not stage.connection.is_silent()
-    with pytest.raises(ConnectionResetError, match="the server closed the connection"):
-        stage.connection.require_open()
-    stage.close()
-
-
-@on_asyncio
 async def test_a_response_before_the_whole_request_was_sent_ends_the_connection() -> None:
     stage = Stage()
     running = await stage.exchange()

@@ -10,8 +10,6 @@ import anyio.to_thread
 import httpx
 import httpx2
 import pytest
-from support.certificates import certificates
-from support.listener import Listener, ignore_greeting
 from support.transports import GET, NOWHERE, POST, fail
 
 from outreach_async import HttpxTransport, Progress
@@ -123,20 +121,6 @@ async def test_timeouts_and_redirects_of_a_client_are_disabled(library: Any) -> 
     assert (await transport.send(POST, Progress())).status == 307
     await transport.aclose()
     assert [request.extensions["timeout"] for request in seen] == [dict.fromkeys(("connect", "read", "write", "pool"))]
-
-
-@both_libraries
-async def test_a_cancelled_tls_handshake_leaves_no_connection(library: Any) -> None:
-    with Listener(ignore_greeting) as listener:
-        transport = HttpxTransport(
-            library.AsyncClient(base_url=f"https://localhost:{listener.port}", verify=certificates().client)
-        )
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.send, POST, Progress())
-            await anyio.to_thread.run_sync(listener.wait_asked)
-            group.cancel_scope.cancel()
-        await anyio.to_thread.run_sync(listener.wait_idle)  # before `aclose`
-        await transport.aclose()
 
 
 @both_libraries

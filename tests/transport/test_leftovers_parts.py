@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -23,51 +21,12 @@ from support.transports import LOOPS, NOWHERE
 from outreach_async import HttpxTransport, Progress, Request
 from outreach_async.errors import TransportError
 from outreach_async.transport._httpx_pool import HttpxPool, _HttpxConnection, warn_of_unknown_state
-from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
+from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
 
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 # In the kernel.
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
-        far, _ = listener.accept()
-        with far:
-            yield near, far
-
-
-def test_peeking_leaves_the_bytes_and_finds_the_end_of_the_stream(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    near.settimeout(10)
-    probe = SocketProbe(near)
-    assert (probe.is_readable(), probe.peek()) == (False, None)
-    far.sendall(b"xyz")
-    assert near.recv(3, socket.MSG_PEEK | socket.MSG_WAITALL) == b"xyz"
-    assert (probe.is_readable(), probe.peek()) == (True, b"x")
-    assert near.recv(3) == b"xyz"
-    far.shutdown(socket.SHUT_WR)
-    assert near.recv(1, socket.MSG_PEEK) == b""
-    assert (probe.is_readable(), probe.peek()) == (True, b"")
-
-
-def test_a_closed_socket_has_no_bytes_and_does_not_block(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, _ = pair
-    before = SocketProbe(near)
-    near.close()
-    for probe in (before, SocketProbe(near)):
-        assert probe.is_readable()
-        assert probe.peek() == b""
-
-
-def test_a_closed_descriptor_has_no_waiting_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, _ = pair
-    probe = SocketProbe(near)
-    os.close(near.fileno())
-    assert probe.peek() == b""
-    near.detach()
 
 
 # In h11.
@@ -118,29 +77,6 @@ def beneath(machine: Machine, count: int) -> object:
     return SimpleNamespace(_connection=SimpleNamespace(_request_count=count, _h11_state=machine))
 
 
-def test_bytes_in_the_kernel_make_a_later_response_ambiguous(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    link = ConnectionMonitor(Network(socket=near))
-    assert link.check_leftovers(beneath(Machine(), 2), closing=False)
-    assert link.is_silent()
-    far.sendall(b"H")
-    assert near.recv(1, socket.MSG_PEEK) == b"H"
-    assert not link.is_silent()
-    assert link.check_leftovers(beneath(Machine(), 1), closing=False)  # it is closed instead of being reused
-    for closing in (False, True):
-        with pytest.raises(TransportError):
-            link.check_leftovers(beneath(Machine(), 2), closing=closing)
-
-
-def test_the_end_of_the_stream_closes_the_connection_without_an_error(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    far.shutdown(socket.SHUT_WR)
-    assert near.recv(1, socket.MSG_PEEK) == b""
-    machine = Machine()
-    assert not ConnectionMonitor(Network(socket=near)).check_leftovers(beneath(machine, 2), closing=False)
-    assert machine.failed
-
-
 # In TLS.
 
 
@@ -161,13 +97,6 @@ class Tls:
         return ConnectionMonitor(Network(ssl_object=self.client, **parts))
 
 
-def test_an_undecrypted_record_makes_a_later_response_ambiguous() -> None:
-    tls = Tls()
-    tls.server.write(RESPONSE)
-    with pytest.raises(TransportError):
-        tls.link().check_leftovers(beneath(Machine(), 2), closing=False)
-
-
 @pytest.mark.parametrize("how", ["closed", "broken"])
 def test_a_connection_whose_tls_has_ended_is_closed_without_an_error(how: str) -> None:
     tls = Tls()
@@ -179,16 +108,6 @@ def test_a_connection_whose_tls_has_ended_is_closed_without_an_error(how: str) -
     machine = Machine()
     assert not tls.link().check_leftovers(beneath(machine, 2), closing=False)
     assert machine.failed
-
-
-def test_the_end_of_tls_after_a_last_response_is_not_a_response(pair: tuple[socket.socket, socket.socket]) -> None:
-    near, far = pair
-    far.sendall(b"\x17")
-    assert near.recv(1, socket.MSG_PEEK) == b"\x17"
-    link = Tls().link(socket=near)
-    assert link.check_leftovers(beneath(Machine(), 2), closing=True)
-    with pytest.raises(TransportError):
-        link.check_leftovers(beneath(Machine(), 2), closing=False)
 
 
 # In anyio.

@@ -26,34 +26,6 @@ PROXY = "http://proxy.example:3128"
 
 
 @pytest.mark.parametrize(
-    ("text", "shown", "path"),
-    [
-        ("https://api.example", "https://api.example", ""),
-        ("HTTPS://API.Example:443/", "https://api.example", ""),
-        ("http://api.example:80/v1/", "http://api.example/v1", "/v1"),
-        ("http://api.example:8080/a%2Fb/~c", "http://api.example:8080/a%2Fb/~c", "/a%2Fb/~c"),
-        ("http://[::1]:8080", "http://[::1]:8080", ""),
-        ("https://user:pass%40word@api.example/v1", "https://api.example/v1", "/v1"),
-        ("https://bücher.example", "https://bücher.example", ""),
-    ],
-)
-def test_a_base_url_is_parsed_and_shown_without_its_credentials(text: str, shown: str, path: str) -> None:
-    base = parse_base_url(text)
-    assert (str(base), base.path) == (shown, path)
-    assert parse_base_url(shown) == parse_base_url(str(parse_base_url(shown)))
-
-
-@pytest.mark.parametrize(
-    ("user", "field"),
-    [("", None), ("user:pass%40word@", "Basic dXNlcjpwYXNzQHdvcmQ="), ("user@", "Basic dXNlcjo="), ("ü:ß@", "Basic w7w6w58=")],
-)
-def test_credentials_become_basic_authorization_and_are_shown_nowhere(user: str, field: str | None) -> None:
-    base = parse_base_url(f"https://{user}api.example")
-    assert base.headers.get("authorization") == field
-    assert "pass" not in repr(base)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         *(
