@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         WHOLE_INPUT,  # policies for repeats that read the whole input first
         RecentEmails,  # rows with the e-mail of a recent row
         rejection_message,  # the error of a repeated row
+        require_fitting,  # options of a run that conflict, or need others
     )
     from outreach_async.bulk._run import (
         with_names,  # record the names of campaigns in a run
@@ -186,7 +187,7 @@ _HOMES: Final = {
     "bulk._outcomes": "add_reports affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_pace",
     "bulk._row_index": "RowIndex",
-    "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message",
+    "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message require_fitting",
     "bulk._run": "with_names",
     "bulk._source": "ReadRows Source",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",

@@ -34,7 +34,16 @@ from outreach_async._cli.process import (
 )
 from outreach_async._cli.run_files import RunState, WriteOutcome, open_output, settle_partial_files, settled
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
-from outreach_async._plumbing import WHOLE_INPUT, Targets, partial_path, require_id, show_name, trim, unsent_outcome
+from outreach_async._plumbing import (
+    WHOLE_INPUT,
+    Targets,
+    partial_path,
+    require_fitting,
+    require_id,
+    show_name,
+    trim,
+    unsent_outcome,
+)
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
 from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count, shorten
 from outreach_async.importer import (
@@ -109,7 +118,7 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
     open_input, dry_run = input_opener(settings), settings["dry_run"]
     if not isinstance(file, Path):
         raise click.UsageError("FILE: a URL requires --dask; pass --dask local, or download the file first.")
-    require_fitting(settings)
+    _require_fitting(settings)
     settings["resume"] |= settings["earlier"] == "unknown"
     require_files([file], settings)
     if not dry_run:  # a dry run creates and records nothing
@@ -138,34 +147,25 @@ def read_campaign(value: str | None) -> str | None:
     return require_id("--campaign", value, "campaign", "pass the id or the name of a campaign, or omit the option")
 
 
-def require_fitting(settings: ImportSettings) -> None:
+def _require_fitting(settings: ImportSettings) -> None:
     """Check that no option conflicts with another, and that each has those that it needs."""
-    journal, ledger, repeats, dry_run = settings["journal"], settings["ledger"], settings["repeats"], settings["dry_run"]
-    unknown, ignores, no_ledger = settings["earlier"] == "unknown", settings["changed"] == "ignore", settings["ledger"] is None
-    policies = "pass --duplicates overwrite or --duplicates update_missing_fields, or --changed ignore to send only new contacts"
-    of_results = "with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results"
-    faults = {
-        "--max-age: needs a ledger; pass --ledger PATH": no_ledger and settings["max_age"] is not None,
-        "--changed: needs a ledger; pass --ledger PATH": no_ledger and ignores,
-        NO_RESULTS.removesuffix("."): settings["keeps"] and settings["results"] is None,
-        f"--results: {of_results}": no_ledger and dry_run and settings["results"] is not None,
-        f"--duplicates skip: with --ledger, the service would ignore each changed row; {policies}": (
-            ledger and settings["duplicates"] == "skip" and not ignores
-        ),
-        "--journal: conflicts with --ledger, which has a journal of its own; omit --journal": ledger and journal,
-        "--resume: conflicts with --ledger, which has a journal of its own; omit --resume": ledger and settings["resume"],
-        "--earlier unknown: conflicts with --ledger; to send every row again, pass --max-age 0": ledger and unknown,
-        "--repeats coalesce: conflicts with --ledger; pass --repeats last, first, serial or error": (
-            ledger and repeats == "coalesce"
-        ),
-        "--earlier unknown: needs --journal; pass the path of the damaged or lost journal": journal is None and unknown,
-        "--resume: needs the journal of the run; pass --journal PATH": journal is None and settings["resume"],
-        f"--repeats {repeats}: needs a journal to store all rows before sending; pass --journal PATH": (
-            journal is None and not ledger and repeats in WHOLE_INPUT and not dry_run
-        ),
-    }
-    for text in (text for text, found in faults.items() if found):
-        raise click.UsageError(f"{text}.")
+    without_ledger = settings["dry_run"] and settings["ledger"] is None
+    if settings["keeps"] and settings["results"] is None:
+        raise click.UsageError(NO_RESULTS)
+    if without_ledger and settings["results"] is not None:
+        text = "--results: with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results."
+        raise click.UsageError(text)
+    require_fitting(
+        spool=False,
+        journal=settings["journal"],
+        ledger=settings["ledger"],
+        max_age=settings["max_age"],
+        changed=settings["changed"],
+        resume=settings["resume"],
+        earlier=settings["earlier"],
+        repeats="serial" if without_ledger else settings["repeats"],  # a dry run stores no rows
+        duplicates=settings["duplicates"],
+    )
 
 
 def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:

@@ -347,6 +347,48 @@ Example:
 WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 """Policies that require the whole input to be read before the first row is sent."""
 
+
+def require_fitting(
+    *,
+    journal: object,
+    ledger: object,
+    max_age: object,
+    changed: str,
+    resume: bool,
+    earlier: str,
+    spool: bool,
+    repeats: str,
+    duplicates: str,
+) -> None:
+    """Check that no option of a run about its store conflicts with another, and that each has those that it needs."""
+    has_ledger, ignores, forgets = ledger is not None, changed == "ignore", earlier == "unknown"
+    has_none = not has_ledger and journal is None
+    given = {"journal": journal is not None, "resume": resume, "spool": spool}
+    needing = {"resume": resume, "spool": spool, "earlier": forgets}
+    faults = {
+        'max_age: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and max_age is not None,
+        'changed: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and ignores,
+        'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'
+        ' duplicates="update_missing_fields", or changed="ignore" to send only new contacts': (
+            has_ledger and duplicates == "skip" and not ignores
+        ),
+        **{
+            f"{name}: conflicts with a ledger, which has a journal of its own; omit it": has_ledger and is_given
+            for name, is_given in given.items()
+        },
+        "earlier: conflicts with a ledger; to send every row again, pass max_age=0": has_ledger and forgets,
+        'repeats: "coalesce" conflicts with a ledger; pass repeats="last", "first", "serial" or "error"': (
+            has_ledger and repeats == "coalesce"
+        ),
+        f"repeats: {repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal": (
+            has_none and repeats in WHOLE_INPUT
+        ),
+        **{f'{name}: needs a journal, got None; pass journal="run.db"': has_none and needs for name, needs in needing.items()},
+    }
+    for text in (text for text, found in faults.items() if found):
+        raise InvalidRequest(text)
+
+
 _HISTORY_SIZE: Final = 10_000  # number of recent rows whose e-mails are stored
 
 

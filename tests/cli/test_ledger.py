@@ -300,15 +300,21 @@ def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) 
     [
         (
             ("--ledger", "l"),
-            "--duplicates skip: with --ledger, the service would ignore each changed row; pass --duplicates overwrite",
+            '--duplicates: with a ledger and "skip", the service would ignore each changed row; pass --duplicates overwrite',
         ),
-        (("--ledger", "l", *OVERWRITE, "--journal", "j"), "--journal: conflicts with --ledger, which has a journal of its own"),
-        (("--ledger", "l", *OVERWRITE, "--resume"), "--resume: conflicts with --ledger"),
-        (("--ledger", "l", *OVERWRITE, "--earlier", "unknown"), "--earlier unknown: conflicts with --ledger"),
-        (("--ledger", "l", *OVERWRITE, "--repeats", "coalesce"), "--repeats coalesce: conflicts with --ledger"),
+        (("--ledger", "l", *OVERWRITE, "--journal", "j"), "--journal: conflicts with a ledger, which has a journal of its own"),
+        (("--ledger", "l", *OVERWRITE, "--resume"), "--resume: conflicts with a ledger"),
+        (
+            ("--ledger", "l", *OVERWRITE, "--earlier", "unknown"),
+            "--earlier: conflicts with a ledger; to send every row again, pass --max-age 0",
+        ),
+        (
+            ("--ledger", "l", *OVERWRITE, "--repeats", "coalesce"),
+            '--repeats: "coalesce" conflicts with a ledger; pass --repeats last',
+        ),
         (("--ledger", "l", *OVERWRITE, "--dask", "local"), "--ledger: conflicts with --dask"),
-        (("--max-age", "30d"), "--max-age: needs a ledger; pass --ledger PATH."),
-        (("--changed", "ignore"), "--changed: needs a ledger; pass --ledger PATH."),
+        (("--max-age", "30d"), "--max-age: needs a ledger, got nothing; pass --ledger contacts.ledger"),
+        (("--changed", "ignore"), "--changed: needs a ledger, got nothing; pass --ledger contacts.ledger"),
         (("--ledger", __file__, *OVERWRITE), f"--ledger: {__file__} is not a ledger"),
         (("--ledger", "l", *OVERWRITE, "--max-age", "old"), "Invalid value for '--max-age': expected a number and a unit"),
         (

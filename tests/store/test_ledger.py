@@ -354,11 +354,11 @@ async def test_changes_can_be_ignored(fake: FakeService, file: Ledger) -> None:
     ("options", "message"),
     [
         ({"duplicates": "skip"}, 'duplicates: with a ledger and "skip", the service would ignore each changed row'),
-        ({"journal": "run.db"}, "journal: conflicts with ledger"),
-        ({"resume": True}, "resume: conflicts with ledger"),
-        ({"spool": True}, "spool: conflicts with ledger"),
-        ({"earlier": "unknown"}, "earlier: conflicts with ledger; to send every row again, pass max_age=0"),
-        ({"repeats": "coalesce"}, 'repeats: "coalesce" conflicts with ledger; pass "serial", "last", "first" or "error"'),
+        ({"journal": "run.db"}, "journal: conflicts with a ledger"),
+        ({"resume": True}, "resume: conflicts with a ledger"),
+        ({"spool": True}, "spool: conflicts with a ledger"),
+        ({"earlier": "unknown"}, "earlier: conflicts with a ledger; to send every row again, pass max_age=0"),
+        ({"repeats": "coalesce"}, 'repeats: "coalesce" conflicts with a ledger; pass repeats="last", "first"'),
         (
             {"repeats": "last", "rows": iter([ANN])},
             "repeats: with a ledger, 'last' needs rows that can be read twice",
