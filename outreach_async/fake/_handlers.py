@@ -21,9 +21,9 @@ import attrs
 from outreach_async.fake._arguments import check_id, read_table, suggest_similar
 from outreach_async.fake._clock import DAY, format_age, format_date
 from outreach_async.fake._messages import ParsedRequest, Query, Refusal, require_parameter, sanitize_name
-from outreach_async.fake._simulation import COUNT_NAMES, NO_STATS, CampaignFlow, ListKind, World
-from outreach_async.fake._stored_records import (
+from outreach_async.fake._records import (
     CAMPAIGN_HEADERS,
+    COUNT_NAMES,
     CUSTOM_CODE,
     MAILBOX_HEADERS,
     RESERVED_MEMBERS,
@@ -37,6 +37,7 @@ from outreach_async.fake._stored_records import (
     Workspace,
     custom_number,
 )
+from outreach_async.fake._simulation import NO_STATS, CampaignFlow, ListKind, World
 from outreach_async.fake.behaviour import Behaviour, RateLimit
 
 

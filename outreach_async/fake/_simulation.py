@@ -33,7 +33,8 @@ import msgspec
 
 from outreach_async.fake._arguments import draw, generate_id, require_count
 from outreach_async.fake._clock import DAY
-from outreach_async.fake._stored_records import (
+from outreach_async.fake._records import (
+    COUNT_NAMES,
     FORTNIGHT,
     PERSONALIZED,
     WINDOWS,
@@ -173,9 +174,6 @@ def _remaining(total: int, window: int, age: int, passed: int, *, up: bool) -> i
 def _sum_window(counts: Counter[int], last: int, days: int) -> int:
     return sum(count for day, count in counts.items() if last - days < day <= last)
 
-
-# The order of a template's counts in `CampaignFlow.counts`.
-COUNT_NAMES: Final = ("sent", "opened_num", "clicked_num", "replied_num", "unsubscribed_num")
 
 # The place in `COUNT_NAMES` of the count that an event of each `EventKind` increments. A bounce increments none (rule T10).
 COUNT_INDEXES: Final = (0, 1, 2, 3, 3, 4)

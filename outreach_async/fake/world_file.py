@@ -31,10 +31,9 @@ from typing import Any, Final, get_origin
 import attrs
 import msgspec
 
-from outreach_async.fake._arguments import check_known, convert, require_field, suggest_similar
-from outreach_async.fake._builder import WorldBuilder
+from outreach_async.fake._arguments import convert, suggest_similar
 from outreach_async.fake._clock import parse_time
-from outreach_async.fake._seeds import MAILBOX_ARGUMENTS, CampaignFields
+from outreach_async.fake._records import Share, Workspace
 from outreach_async.fake._simulation import (
     KIND_NAMES,
     SECOND_US,
@@ -50,7 +49,6 @@ from outreach_async.fake._simulation import (
     World,
     to_microseconds,
 )
-from outreach_async.fake._stored_records import Contact, Enrolment, Share, Workspace
 
 # The state of the simulation.
 
@@ -129,10 +127,12 @@ def _look_up(id_: str, table: Mapping[str, Any]) -> Any:
 
 VERSION: Final = 1  # of the file format
 
-_SCRIPT_MEMBERS: Final = ("contact", "step", "campaign", *SPAN_NAMES.values(), "interested")
+SCRIPT_MEMBERS: Final = ("contact", "step", "campaign", *SPAN_NAMES.values(), "interested")
 
 
-class _EnrolmentDocument(msgspec.Struct, forbid_unknown_fields=True):
+class EnrolmentDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A campaign of a contact in a world file, and when the contact joined it, in Unix seconds."""
+
     id: str
     at: float | None = None
 
@@ -143,7 +143,7 @@ class _ContactDocument(msgspec.Struct, forbid_unknown_fields=True):
     owner: str = ""
     created: Count | None = None
     fields: dict[str, Any] = {}
-    campaigns: list[str | _EnrolmentDocument] = []
+    campaigns: list[str | EnrolmentDocument] = []
 
 
 class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -157,7 +157,9 @@ class WorkspaceDocument(msgspec.Struct, forbid_unknown_fields=True):
     contacts: list[_ContactDocument] = []
 
 
-class _WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
+class WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The object of a world file. Scripts have the arguments of `SimulationControl.script`."""
+
     version: int = VERSION
     now: str | None = None
     workspaces: list[WorkspaceDocument] = []
@@ -169,10 +171,10 @@ class _WorldDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 # The class of an object, by the last key of its path.
 _KINDS: Final[Mapping[str, Any]] = {
-    "$": _WorldDocument,
+    "$": WorldDocument,
     "workspaces": WorkspaceDocument,
     "contacts": _ContactDocument,
-    "campaigns": _EnrolmentDocument,
+    "campaigns": EnrolmentDocument,
     "simulation": SimulationDocument,
 }
 
@@ -253,11 +255,11 @@ def _script_document(key: ScriptKey, plan: ResponsePlan) -> dict[str, Any]:
 # Reading.
 
 
-def read_document(source: str | Path | Mapping[str, Any]) -> _WorldDocument:
+def read_document(source: str | Path | Mapping[str, Any]) -> WorldDocument:
     """Read a world file, and check the types of its values."""
     if isinstance(source, str) and not source.lstrip().startswith("{"):
         source = Path(source)
-    with _name_place("$"):
+    with name_place("$"):
         if isinstance(source, Path):
             try:
                 source = source.read_text(encoding="utf-8")
@@ -267,7 +269,7 @@ def read_document(source: str | Path | Mapping[str, Any]) -> _WorldDocument:
         if isinstance(parsed, Mapping) and (version := parsed.get("version", VERSION)) != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {version!r}; use a release that reads the file's version")
     try:
-        document = convert("$", parsed, _WorldDocument, _read_collection)
+        document = convert("$", parsed, WorldDocument, _read_collection)
         if document.now is not None:
             parse_time("$.now", document.now)
     except ValueError as error:
@@ -279,49 +281,8 @@ def read_document(source: str | Path | Mapping[str, Any]) -> _WorldDocument:
     return document
 
 
-def load_world(document: _WorldDocument, fake: WorldBuilder) -> World:
-    """Load a document into a fake, which must be empty, and return the world."""
-    world = fake._world  # noqa: SLF001 - loading is part of the builder
-    world.counters |= document.made_up
-    for number, item in enumerate(document.workspaces):
-        _load_workspace(f"$.workspaces[{number}]", item, fake)
-    with _name_place("$.owner_keys"):
-        for key, workspaces in document.owner_keys.items():
-            fake.add_owner_key(*workspaces, key=key)
-    for number, script in enumerate(document.scripts):
-        with _name_place(f"$.scripts[{number}]"):
-            check_known(script, _SCRIPT_MEMBERS, "a script")
-            fake.sim.script(**{"contact": None, **script})
-    if document.simulation is not None:
-        with _name_place("$.simulation"):
-            load_simulation(document.simulation, world, to_microseconds(fake.now))
-    return world
-
-
-def _load_workspace(path: str, item: WorkspaceDocument, fake: WorldBuilder) -> None:
-    with _name_place(path):
-        id_ = fake.add_workspace(item.id, custom_fields=item.custom_fields, extra_fields=item.extra_fields)
-    # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
-    for number, mailbox in enumerate(item.mailboxes):
-        with _name_place(f"{path}.mailboxes[{number}]"):
-            check_known(mailbox, MAILBOX_ARGUMENTS, "a mailbox")
-            fake.add_mailbox(id_, **mailbox)
-    for number, campaign in enumerate(item.campaigns):
-        with _name_place(f"{path}.campaigns[{number}]"):
-            check_known(campaign, CampaignFields.__annotations__, "a campaign")
-            fake.add_campaign(id_, **campaign)
-    for number, contact in enumerate(item.contacts):
-        with _name_place(f"{path}.contacts[{number}]"):
-            fields = {code: require_field(code, value) for code, value in contact.fields.items()}
-            places = [_EnrolmentDocument(place) if isinstance(place, str) else place for place in contact.campaigns]
-            enrolments = tuple(Enrolment(place.id, fake.now if place.at is None else place.at) for place in places)
-            created = int(fake.now) if contact.created is None else contact.created
-            record = Contact(contact.id or "", contact.email, contact.owner, created, fields, enrolments)
-            fake._store_contacts(id_, [record])  # noqa: SLF001 - as above
-
-
 @contextmanager
-def _name_place(path: str) -> Iterator[None]:
+def name_place(path: str) -> Iterator[None]:
     """Re-raise errors of the `with` block as `WorldError`, with the path of the value in the file."""
     try:
         yield

@@ -15,7 +15,7 @@ from outreach_async.conformance import Access, Calibration, calibrate
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._target import Requests, secrets_of
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, Snapshot
-from outreach_async.fake._seeds import StepSeed
+from outreach_async.fake._records import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
 from outreach_async.fake.faults import Exchange, Service
 
