@@ -101,6 +101,7 @@ class Reader:
             self.check_step(item, step, was)
         for name in ("out_of", "already_sent"):
             assert [step[name] for step in data] == sorted((step[name] for step in data), reverse=True)
+        assert item["steps"] == len(data)
         assert item["opens_num"] == sum(template["opened_num"] for template in templates)
         assert item["replies_num"] == sum(template["replied_num"] for template in templates)
         for name, kind in (("interested_num", "interested"), ("bounces_num", "bounced")):
@@ -317,6 +318,23 @@ def test_invariants_1_to_8_and_10_to_14_hold() -> None:
     assert totals["runs that sent"] >= 0.9 * totals["runs"] >= 30
     assert totals["sent"] > 20 * totals["runs"]
     assert min(totals[kind] for kind in ("opened", "clicked", "replied", "interested", "unsubscribed", "bounced")) > 20
+
+
+STEPS = st.lists(
+    st.fixed_dictionaries({"sent": st.integers(0, 30), "templates": st.sampled_from(["A", "A|B", "A|B|PER"])}), max_size=4
+)
+
+
+@settings(max_examples=scaled(60), deadline=None)
+@given(STEPS, st.integers(0, 30), st.integers(0, 5))
+def test_t10_and_t4_counts_agree_in_every_seeded_campaign(arguments: list[dict[str, Any]], waiting: int, joining: int) -> None:
+    fake = quiet_world(steps=[])
+    arguments.sort(key=lambda step: -step["sent"])
+    first = arguments[0]["sent"] + waiting if arguments else None
+    camp = fake.add_campaign(SPACE, steps=arguments, contacts=first, rates=BUSY)
+    reader = Reader.of(fake)
+    fake.add_contacts(SPACE, joining, campaign=camp)
+    reader.check()
 
 
 ALONE = st.fixed_dictionaries(
