@@ -15,13 +15,13 @@ import click
 
 from outreach_async import Outcome, Target
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
-from outreach_async._cli.files import explain_write_errors
 from outreach_async._cli.importing import (
     AFTER_FINDINGS,
     FAILED_ROWS,
     NO_RESULTS,
     end_dry_run,
     input_opener,
+    mapping_options,
     note_report,
     print_columns,
     print_failed,
@@ -30,6 +30,7 @@ from outreach_async._cli.importing import (
     print_remedies,
     print_report,
     require_files,
+    saved_mapping,
 )
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows, run_async
@@ -44,10 +45,7 @@ from outreach_async.importer import (
     RejectsFile,
     ResultsFile,
     RowOutcome,
-    UnmappedColumns,
     is_reject,
-    parse_overrides,
-    read_mapping,
 )
 from outreach_async.models import ID_PREFIXES, Campaign, WorkspaceField
 from outreach_async.parts import (
@@ -139,18 +137,16 @@ def _plan(
     settings: ImportSettings,
 ) -> ImportPlan:
     """Plan the import, and write the mapping of the columns, or a draft if some of them are unknown."""
-    refused, saved, path = refused_workspaces(options), settings["mapping"], settings["save_mapping"]
-    try:
+    refused = refused_workspaces(options)
+    with saved_mapping(settings["save_mapping"]) as save:
         made = plan(
             locations,
-            overrides=parse_overrides(settings["maps"]),
-            mapping=read_mapping(saved) if saved else {},
+            **mapping_options(settings),
             fields=_read_fields(options),
             checks=settings["checks"],
             workspace=options.workspace,
             workspaces={name: id_ for id_, name in options.config.names.items() if id_ not in refused},
             list_campaigns=list_campaigns,
-            ignore_unknown=settings["ignore_unknown"],
             duplicates=settings["duplicates"],
             strict_validation=settings["strict"],
             campaign=_find_campaign(options, settings["campaign"]),
@@ -158,14 +154,7 @@ def _plan(
             blank=settings["blank"] or "keep",
             **file_options,
         )
-    except UnmappedColumns as error:
-        if path is not None:
-            with explain_write_errors("--save-mapping", path):
-                error.save(path, str(error).partition(":")[0])
-        raise
-    if path is not None:
-        with explain_write_errors("--save-mapping", path):
-            made.save_mapping(path)
+        save(made.save_mapping)
     return made
 
 

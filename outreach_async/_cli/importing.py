@@ -71,7 +71,7 @@ from outreach_async.importer import (
 from outreach_async.models import ID_PREFIXES
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.imports import ImportSettings
+    from outreach_async._cli.commands.imports import FileSettings, ImportSettings
     from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
@@ -339,8 +339,7 @@ def _create_run(
     workspaces: Mapping[str, str],
     refused: Mapping[str, str],
 ) -> ImportRun:
-    policy, overrides, keeps = CheckPolicy.of(settings["checks"]), parse_overrides(settings["maps"]), settings["keeps"]
-    saved = read_mapping(settings["mapping"]) if settings["mapping"] else {}
+    given, policy, keeps = mapping_options(settings), CheckPolicy.of(settings["checks"]), settings["keeps"]
     create = partial(
         ImportRun,
         options={
@@ -359,11 +358,18 @@ def _create_run(
         report = empty.read_earlier_report()
         if report is not None and report.spooled is not None and _is_in_journal(empty, report, keeps):
             names = [*(report.mapping or ())]
-            known = {column: code for column, code in saved.items() if column in names and column not in overrides}
-            return attrs.evolve(empty, job=attrs.evolve(empty.job, overrides={**overrides, **known}), spooled=True)
-    ignores = settings["ignore_unknown"]
-    job = ImportJob(file=open_input(path), overrides=overrides, mapping=saved, ignore_unknown=ignores, checks=policy)
-    return create(job=job, keeps=keeps)
+            known = {column: code for column, code in given["mapping"].items() if column in names}
+            return attrs.evolve(empty, job=attrs.evolve(empty.job, overrides={**known, **given["overrides"]}), spooled=True)
+    return create(job=ImportJob(file=open_input(path), checks=policy, **given), keeps=keeps)
+
+
+def mapping_options(settings: FileSettings) -> dict[str, Any]:
+    """Return the options of an import that say which fields the columns are."""
+    return {
+        "overrides": parse_overrides(settings["maps"]),
+        "mapping": read_mapping(settings["mapping"]) if settings["mapping"] else {},
+        "ignore_unknown": settings["ignore_unknown"],
+    }
 
 
 def _is_in_journal(run: ImportRun, report: JournalReport, keeps: Sequence[str]) -> bool:
@@ -380,6 +386,22 @@ def _is_in_journal(run: ImportRun, report: JournalReport, keeps: Sequence[str]) 
     return True
 
 
+@contextmanager
+def saved_mapping(path: Path | None, name: str | None = None) -> Iterator[Callable[[Callable[[Path], object]], None]]:
+    """Yield what writes the mapping of the columns to the file of `--save-mapping`; if some are unknown, write a draft."""
+
+    def save(write: Callable[[Path], object]) -> None:
+        if path is not None:
+            with files.explain_write_errors("--save-mapping", path):
+                write(path)
+
+    try:
+        yield save
+    except UnmappedColumns as error:
+        save(partial(error.save, name=name or str(error).partition(":")[0]))
+        raise
+
+
 async def prepare(
     client: OutreachClient | None,
     run: ImportRun,
@@ -392,16 +414,9 @@ async def prepare(
     print_notes(screen, [] if run.spooled else job.notes)  # first, because a note may explain why the rest fails
     if run.spooled:
         job = attrs.evolve(job, overrides={})
-    try:
+    with saved_mapping(run.save_mapping, job.file.name) as save:
         mapped = await job.map(client, targets=run.create_targets(client))
-    except UnmappedColumns as error:
-        if run.save_mapping is not None:
-            with files.explain_write_errors("--save-mapping", run.save_mapping):
-                error.save(run.save_mapping, job.file.name)
-        raise
-    if run.save_mapping is not None:
-        with files.explain_write_errors("--save-mapping", run.save_mapping):
-            mapped.save(run.save_mapping)
+        save(mapped.save)
     failed.file = mapped
     failed.found = preflight = await _check_rows(run, mapped, screen, on_unsent)
     if not run.spooled:

@@ -16,7 +16,7 @@ import click
 
 from outreach_async import Target
 from outreach_async._cli import files
-from outreach_async._cli.importing import NO_RESULTS, list_outcomes, print_ledger, print_outcomes
+from outreach_async._cli.importing import NO_RESULTS, list_outcomes, mapping_options, print_ledger, print_outcomes
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
@@ -42,8 +42,6 @@ from outreach_async.importer import (
     Row,
     RowOutcome,
     is_reject,
-    parse_overrides,
-    read_mapping,
     results_of,
     spooled_rejects,
 )
@@ -191,13 +189,7 @@ def _look_up(
 ) -> tuple[int, LedgerCounts]:
     """Write what a ledger knows about each row of a file, and return the counts. Nothing is sent."""
     file, settings = wanted.open_input(source), wanted.settings
-    job = ImportJob(
-        file=file,
-        overrides=parse_overrides(settings["maps"]),
-        mapping=read_mapping(settings["mapping"]) if settings["mapping"] else {},
-        ignore_unknown=settings["ignore_unknown"],
-        checks=CheckPolicy.of(settings["checks"]),
-    )
+    job = ImportJob(file=file, checks=CheckPolicy.of(settings["checks"]), **mapping_options(settings))
     columns = anyio.run(job.map).columns
     target = _choose_target(known, settings["workspace"], settings["campaign"], named="campaign" in columns.codes)
     results_file = ResultsFile(results, wanted.settings["keeps"], [file.headers])
