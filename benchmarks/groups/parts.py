@@ -24,7 +24,7 @@ from benchmarks.results import Table
 from benchmarks.service import FAKE_KEY, FAKE_WORKSPACE, serving_fake
 from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
 from outreach_async.importer import Row, map_columns, open_file
-from outreach_async.parts import Connection, ImportPlan, Part, PartReport, import_part, merge_reports, plan
+from outreach_async.parts import Connection, ImportPlan, ImportReport, Part, import_part, merge_reports, plan
 
 _PARTS: Final = 2
 _PROCESSES: Final = 2
@@ -78,7 +78,7 @@ def _in_one_process(journal: str) -> _Run:
     return measure_one
 
 
-def _timed_part(part: Part, folder: Path, connection: Connection) -> tuple[PartReport, float]:
+def _timed_part(part: Part, folder: Path, connection: Connection) -> tuple[ImportReport, float]:
     """Import a part in a process of the pool, and return its report and the CPU time in seconds."""
     with spending() as spent:
         report = import_part(part, folder, connection)

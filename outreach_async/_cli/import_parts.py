@@ -52,7 +52,6 @@ from outreach_async.parts import (
     Connection,
     ImportPlan,
     ImportReport,
-    PartReport,
     RejectsTable,
     check,
     find_files,
@@ -166,7 +165,7 @@ class _PartsRun:
     made: ImportPlan
     settings: ImportSettings
     failed: FailedRows = attrs.field(factory=FailedRows)
-    reports: list[PartReport] = attrs.field(factory=list)
+    reports: list[ImportReport] = attrs.field(factory=list)
     started_at: float = attrs.field(factory=monotonic)
     table: RejectsTable = attrs.field(init=False)
     results: ResultsFile | None = attrs.field(init=False)
@@ -229,8 +228,9 @@ class _PartsRun:
         with show_progress(self.screen, "Importing", self.made.rows) as show, run:
             for report in run:
                 self.reports.append(report)
-                progress = run.progress
-                show(progress.finished_rows, str(progress))
+                rows, parts = sum(each.rows for each in self.reports), len(self.made.parts)
+                again = f", {run.resubmitted:,} resubmitted" if run.resubmitted else ""
+                show(rows, f"{rows:,} of {self.made.rows:,} rows, {len(self.reports):,} of {parts:,} parts{again}")
         return run.report
 
     @contextmanager
@@ -246,7 +246,7 @@ class _PartsRun:
     def _write(self, state: RunState) -> None:
         rejects = self._rejects()
         # A part of which every row was sent has nothing to tell but its results.
-        clean = {report.part for report in self.reports if not (report.failed or report.outcomes.get(Outcome.EXCLUDED))}
+        clean = {report.parts[0] for report in self.reports if not (report.failed or report.outcomes.get(Outcome.EXCLUDED))}
         with (
             open_output("--results", self.results, state) as add_result,
             open_output("--rejects", rejects, state) as add_reject,

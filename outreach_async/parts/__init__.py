@@ -140,7 +140,7 @@ from outreach_async.parts._check import check
 from outreach_async.parts._folder import RejectsTable, find_part, results_of
 from outreach_async.parts._planning import ImportPlan, Part, plan
 from outreach_async.parts._stored_files import find_files
-from outreach_async.parts._task import Connection, FailedRow, ImportReport, PartReport, import_part, merge_reports
+from outreach_async.parts._task import Connection, FailedRow, ImportReport, import_part, merge_reports
 
 __all__ = [
     "Connection",
@@ -148,7 +148,6 @@ __all__ = [
     "ImportPlan",
     "ImportReport",
     "Part",
-    "PartReport",
     "RejectsTable",
     "check",
     "find_files",

@@ -68,21 +68,16 @@ class PlanOptions:
     strict_validation: bool = True
     campaign: str | None = None
     repeats: Repeats = "serial"
-    format: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    header_row: int | None = None
-    delimiter: str | None = None
-    short_rows: str | None = None
-    hidden: str | None = None
     workspaces: Mapping[str, str] = attrs.field(factory=dict)
     """Ids of the workspaces that rows may name, by name."""
     blank: Blank = "keep"
     checks: tuple[str, ...] = ()
+    file_options: Mapping[str, str | int | None] = attrs.field(factory=dict)
+    """As for `open_file`."""
 
     def open(self, location: str, version: FileVersion) -> File:
-        names = ("format", "encoding", "sheet", "header_row", "delimiter", "short_rows", "hidden")
-        return open_file(open_location(location, version), **{name: getattr(self, name) for name in names})
+        options: Any = self.file_options
+        return open_file(open_location(location, version), **options)
 
 
 @attrs.frozen
@@ -374,19 +369,13 @@ def plan(
     strict_validation: bool = True,
     campaign: str | None = None,
     repeats: Repeats = "serial",
-    format: str | None = None,  # noqa: A002 - the usual name of such an argument
-    encoding: str | None = None,
-    sheet: str | None = None,
-    header_row: int | None = None,
-    delimiter: str | None = None,
-    short_rows: str | None = None,
-    hidden: str | None = None,
     blank: Blank = "keep",
     mapping: Mapping[str, str] = MappingProxyType({}),
     checks: Iterable[str] = (),
     workspace: str | None = None,
     workspaces: Mapping[str, str] = MappingProxyType({}),
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
+    **file_options: str | int | None,
 ) -> ImportPlan:
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
@@ -399,11 +388,11 @@ def plan(
         mapping: More field codes by column name, of a mapping file. A column that a file lacks is told in `notes`.
         checks: Levels of the checks, as for `File.rows`. Workers need the extra `validate` for the checks that need it here.
         duplicates, strict_validation, campaign, repeats, blank: As for `create_many`.
-        format, encoding, sheet, header_row, delimiter, short_rows, hidden: As for `open_file`.
         workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
         workspaces: Ids of workspaces by the names that rows may use.
         list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
             called only if a column may have names of campaigns.
+        file_options: As for `open_file`, such as `delimiter="tab"`.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
@@ -425,15 +414,9 @@ def plan(
         strict_validation=strict_validation,
         campaign=campaign,
         repeats=repeats,
-        format=format,
-        encoding=encoding,
-        sheet=sheet,
-        header_row=header_row,
         blank=blank,
-        delimiter=delimiter,
-        short_rows=short_rows,
-        hidden=hidden,
         checks=tuple(checks),
+        file_options={name: value for name, value in file_options.items() if value is not None},
     )
     policy = CheckPolicy.of(options.checks)
     targets = create_targets(options, workspace, workspaces, list_campaigns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, get_args
 
 import anyio
@@ -39,6 +39,8 @@ from outreach_async.rates import Rate
 from outreach_async.store.journal import JournalStore
 
 _MAX_FAILURES: Final = 100  # failed rows that a report lists; `results_of` has all of them
+_SUMS: Final = ("rows", "uncertain", "repeats", "seconds")
+_JOINED: Final = ("parts", "fingerprints", "failures")
 _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 
 
@@ -141,7 +143,24 @@ class FailedRow:
 
 
 @attrs.frozen(kw_only=True)
-class _RowsReport(BulkReport):
+class ImportReport(BulkReport):
+    """The report of parts of an import. Importing a finished part again returns the same report.
+
+    Attributes:
+        parts: The ids of the parts, sorted. The rows are in this order.
+        fingerprints: Digest of each part; see `Part.fingerprint`.
+        failures: The first 100 failed rows of each part, in order.
+
+    Example:
+        ```python
+        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2, Outcome.REJECTED: 1}
+        report = ImportReport(parts=("00000",), fingerprints=("4f",), rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        print(report.failed)  # -> 1
+        ```
+    """
+
+    parts: tuple[str, ...]
+    fingerprints: tuple[str, ...]
     failures: tuple[FailedRow, ...] = ()
 
     @property
@@ -158,44 +177,7 @@ class _RowsReport(BulkReport):
             ```
         """
         values = attrs.asdict(self, filter=lambda field, _: field.name not in _COUNTS)
-        return {**super().to_dict(), **{name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}}
-
-
-@attrs.frozen(kw_only=True)
-class PartReport(_RowsReport):
-    """The report of one part. Importing a finished part again returns the same report.
-
-    Attributes:
-        part: Id of the part.
-        fingerprint: Digest of the part; see `Part.fingerprint`.
-        failures: The first 100 failed rows, in order.
-
-    Example:
-        ```python
-        outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2, Outcome.REJECTED: 1}
-        report = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
-        print(report.failed)  # -> 1
-        ```
-    """
-
-    part: str
-    fingerprint: str
-
-
-@attrs.frozen(kw_only=True)
-class ImportReport(_RowsReport):
-    """The combined report of the parts of an import, with the failed rows of each `PartReport`.
-
-    Attributes:
-        parts: The ids of the parts, sorted. The rows are in this order.
-
-    Example:
-        ```python
-        print(merge_reports([]).parts)  # -> ()
-        ```
-    """
-
-    parts: tuple[str, ...]
+        return {**super().to_dict(), **{name: [*value] for name, value in values.items()}}
 
 
 def import_part(
@@ -206,7 +188,7 @@ def import_part(
     earlier: Earlier = "known",
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], object] | None = None,
-) -> PartReport:
+) -> ImportReport:
     r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
     Any engine can run this function as a task, any number of times: it is synchronous, its arguments and result can be pickled,
@@ -281,21 +263,21 @@ def import_part(
     return _build_report(part, record, report)
 
 
-def _build_report(part: Part, record: JournalStore, report: BulkReport) -> PartReport:
+def _build_report(part: Part, record: JournalStore, report: BulkReport) -> ImportReport:
     failed = filter(is_reject, record.outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
         FailedRow(str(each.file), each.number, each.outcome.status.value, each.message, *each.outcome.target)
         for each in part.locate(failed)
     )
-    return PartReport(
-        part=part.id,
-        fingerprint=part.fingerprint(),
+    return ImportReport(
+        parts=(part.id,),
+        fingerprints=(part.fingerprint(),),
         failures=tuple(islice(failures, _MAX_FAILURES)),
         **{name: getattr(report, name) for name in _COUNTS},
     )
 
 
-def merge_reports(reports: Iterable[PartReport]) -> ImportReport:
+def merge_reports(reports: Iterable[ImportReport]) -> ImportReport:
     """Merge the reports of parts, in any order; a report may occur more than once. Compare the `rows` with those of the plan.
 
     Raises:
@@ -304,21 +286,17 @@ def merge_reports(reports: Iterable[PartReport]) -> ImportReport:
     Example:
         ```python
         outcomes = dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3}
-        report = PartReport(part="00000", fingerprint="4f", rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
+        report = ImportReport(parts=("00000",), fingerprints=("4f",), rows=3, outcomes=outcomes, uncertain=0, seconds=0.5)
         print(merge_reports([report, report]).rows)  # -> 3
         ```
     """
-    by_id: dict[str, PartReport] = {}
+    by_id: dict[str, ImportReport] = {}
     for report in reports:
-        if by_id.setdefault(report.part, report) != report:
-            what = "different plans" if by_id[report.part].fingerprint != report.fingerprint else "different journals"
-            raise InvalidRequest(f"reports: part {report.part} has two reports, from {what}; pass the reports of one import")
-    ordered = [by_id[name] for name in sorted(by_id)]
-    summed = "rows", "uncertain", "repeats", "seconds"
-    sums: dict[str, Any] = {name: sum(getattr(report, name) for report in ordered) for name in summed}
-    return ImportReport(
-        parts=tuple(sorted(by_id)),
-        **add_reports(ordered),
-        failures=tuple(row for report in ordered for row in report.failures),
-        **sums,
-    )
+        for name in report.parts:
+            if (known := by_id.setdefault(name, report)) != report:
+                what = "different plans" if known.fingerprints != report.fingerprints else "different journals"
+                raise InvalidRequest(f"reports: part {name} has two reports, from {what}; pass the reports of one import")
+    ordered = [report for name, report in sorted(by_id.items()) if name == report.parts[0]]
+    sums: dict[str, Any] = {name: sum(getattr(each, name) for each in ordered) for name in _SUMS}
+    joined: dict[str, Any] = {name: tuple(chain.from_iterable(getattr(each, name) for each in ordered)) for name in _JOINED}
+    return ImportReport(**add_reports(ordered), **sums, **joined)

@@ -23,7 +23,7 @@ if __name__ == "__main__":
         create_many(cluster, made, connection, journal=journal, rate=100.0) as run,
     ):
         for report in run:
-            print(report.rows, "rows;", run.progress.finished_rows, "of", run.progress.rows)
+            print(report.rows, "rows;", run.report.rows, "of", made.rows)
     # -> 2 rows; 2 of 4
     # -> 2 rows; 4 of 4
     print(run.report.outcomes["added"], "added,", run.report.uncertain, "uncertain")
@@ -73,7 +73,7 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
-from outreach_async.parts._task import Connection, ImportReport, PartReport, import_part, merge_reports
+from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 
 require_module("distributed", "outreach_async[dask]")
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 _LOGGER: Final = logging.getLogger("outreach_async")
-__all__ = ["DaskImport", "DaskProgress", "create_many"]
+__all__ = ["DaskImport", "create_many"]
 
 _TIMEOUT: Final = 1.0  # of a request to the scheduler, in seconds: shorter than the lifetime of a share
 _CHECK_INTERVAL: Final = 2.0  # seconds without a finished part until the driver checks whether the scheduler has workers
@@ -170,40 +170,10 @@ class LeasedRate:
         return RateShare(rate=1.0, expires_in=RateCoordinator.LIFETIME, hold=RateCoordinator.LIFETIME)
 
 
-def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> PartReport:
+def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> ImportReport:
     worker = get_worker()
     rate = LeasedRate(worker, str(worker.get_current_task()), service)
     return import_part(part, journal, connection, rate=rate, on_start=rate.on_start, **options)
-
-
-@attrs.frozen(kw_only=True)
-class DaskProgress:
-    """Progress of an import on a Dask cluster.
-
-    Attributes:
-        parts: Number of parts.
-        finished_parts: Number of finished parts.
-        rows: Number of rows.
-        finished_rows: Number of rows of the finished parts.
-        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or its journal was taken.
-
-    Example:
-        ```python
-        print(DaskProgress(parts=4, finished_parts=1, rows=400, finished_rows=100, resubmitted=0))
-        # -> 100 of 400 rows, 1 of 4 parts
-        ```
-    """
-
-    parts: int
-    finished_parts: int
-    rows: int
-    finished_rows: int
-    resubmitted: int
-
-    def __str__(self) -> str:
-        again = [f"{self.resubmitted:,} resubmitted"] if self.resubmitted else []
-        rows, parts = f"{self.finished_rows:,} of {self.rows:,} rows", f"{self.finished_parts:,} of {self.parts:,} parts"
-        return ", ".join([rows, parts, *again])
 
 
 class DaskImport:
@@ -212,40 +182,32 @@ class DaskImport:
     `create_many` returns the import, and a `with` statement starts it. If the block ends before all parts have finished, the
     remaining parts are cancelled.
 
+    Attributes:
+        plan: The plan.
+        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or its journal was taken.
+
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
         connection = Connection(base_url="https://api.example", workspace="space_1")
         run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
-        print(run.report.rows, "of", run.progress.rows)  # -> 0 of 1
+        print(run.report.rows, "of", run.plan.rows)  # -> 0 of 1
         ```
     """
 
     def __init__(self, cluster: Any, made: ImportPlan, arguments: Mapping[str, Any], limit: float | None) -> None:
         self._cluster = cluster
-        self._plan = made
-        self._parts = made.parts
+        self.plan = made
         self._arguments = arguments
         self._limit = limit
         self._client: distributed.Client | None = None
         self._owns_client = False
         # For each task, its part, and how often the part has been submitted.
-        self._submissions: dict[distributed.Future[PartReport], tuple[Part, int]] = {}
-        self._finished: SimpleQueue[distributed.Future[PartReport]] = SimpleQueue()
+        self._submissions: dict[distributed.Future[ImportReport], tuple[Part, int]] = {}
+        self._finished: SimpleQueue[distributed.Future[ImportReport]] = SimpleQueue()
         self._has_workers = True
-        self._reports: list[PartReport] = []
-        self._resubmitted = 0
-
-    @property
-    def progress(self) -> DaskProgress:
-        """The progress of the import, based on the reports that the iterator has returned so far."""
-        return DaskProgress(
-            parts=len(self._parts),
-            finished_parts=len(self._reports),
-            rows=self._plan.rows,
-            finished_rows=sum(report.rows for report in self._reports),
-            resubmitted=self._resubmitted,
-        )
+        self._reports: list[ImportReport] = []
+        self.resubmitted = 0
 
     @property
     def report(self) -> ImportReport:
@@ -265,7 +227,7 @@ class DaskImport:
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
-        for part in self._parts:
+        for part in self.plan.parts:
             self._submit(part, 1)
         return self
 
@@ -274,7 +236,7 @@ class DaskImport:
         self.cancel()
         self._close()
 
-    def __iter__(self) -> Iterator[PartReport]:
+    def __iter__(self) -> Iterator[ImportReport]:
         """Yield the report of each part when the part finishes."""
         while self._submissions:
             try:
@@ -329,7 +291,7 @@ class DaskImport:
         self._submissions[future] = (part, number)
         future.add_done_callback(self._finished.put)
 
-    def _take(self, future: distributed.Future[PartReport], part: Part, number: int) -> PartReport | None:
+    def _take(self, future: distributed.Future[ImportReport], part: Part, number: int) -> ImportReport | None:
         """Return the report of a completed task; `None` if the part was submitted again."""
         # This method releases the task. Otherwise, Dask would run the task again if the worker that stores the result died.
         try:
@@ -338,7 +300,7 @@ class DaskImport:
             # A worker that was suspended just before it opened the journal takes the journal from the current worker.
             if number >= _MAX_SUBMISSIONS:
                 raise
-            self._resubmitted += 1
+            self.resubmitted += 1
             self._submit(part, number + 1)
             return None
         except (CancelledError, OSError) as error:
@@ -380,7 +342,7 @@ def create_many(
         Path("people.csv").write_text("E-mail\nann@company.example\n")
         connection = Connection(base_url="https://api.example", workspace="space_1")
         run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/june", rate=100.0)
-        print(run.progress.parts)  # -> 1
+        print(len(run.plan.parts))  # -> 1
         ```
     """
     if not isinstance(cluster, str | distributed.Client) and not hasattr(cluster, "scheduler_address"):

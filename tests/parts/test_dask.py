@@ -52,9 +52,9 @@ def test_parts_report_as_they_finish_and_again_without_a_request(
 ) -> None:
     made, journal = planned(tmp_path), f"file://{tmp_path}/journals"
     with create_many(cluster, made, connection, journal=journal) as run:
-        seen = [(report.rows, run.progress.finished_parts, run.progress.finished_rows) for report in run]
+        seen = [(report.rows, len(run.report.parts), run.report.rows) for report in run]
     assert seen == [(20, 1, 20), (20, 2, 40), (20, 3, 60)]
-    assert (run.report.rows, run.progress.rows, run.progress.parts) == (made.rows, 60, 3)
+    assert (run.report.rows, run.plan.rows, len(run.plan.parts)) == (made.rows, 60, 3)
     sent = service.requests
     with Client(cluster) as client, create_many(client, made, connection, journal=journal) as again:
         assert len(list(again)) == 3
@@ -159,7 +159,7 @@ def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connecti
         pytest.raises(TakenOverError),
     ):
         list(run)
-    assert run.progress.resubmitted == 49
+    assert run.resubmitted == 49
 
 
 @pytest.mark.covers

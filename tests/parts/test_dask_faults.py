@@ -101,7 +101,7 @@ def test_a_part_that_dask_gives_up_is_submitted_again(
     service.kills = {30, 90, 150}
     with create_many(cluster, made, connection, journal=journal, rate=400.0) as run:
         list(run)
-    assert (service.killed, run.progress.resubmitted) == (3, 1)
+    assert (service.killed, run.resubmitted) == (3, 1)
     assert list(find_violations(service, made, journal)) == []
 
 

@@ -21,9 +21,9 @@ from outreach_async import CreatedContact, Journal, Ledger, NewContact, Outcome,
 from outreach_async.audit import audit
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeTransport
-from outreach_async.parts import PartReport, merge_reports
+from outreach_async.parts import ImportReport, merge_reports
 
-INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "_RowsReport", "SyncPage", "RowOutcome", "_ImportReport"}
+INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "SyncPage", "RowOutcome", "_ImportReport"}
 """Base classes, what only the command writes, and the lines of a results file, which leave out the row itself."""
 
 
@@ -51,7 +51,7 @@ async def reports(folder: Path) -> list[Any]:
         "uncertain": 0,
         "seconds": 0.5,
     }
-    part = PartReport(part="00000", fingerprint="4f", **counts)
+    part = ImportReport(parts=("00000",), fingerprints=("4f",), **counts)
     stored = [Journal(folder / "run.db").report(), Ledger(folder / "all.ledger").report()]
     return [
         *bulk,

@@ -24,7 +24,7 @@ from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service, inject, reset
 from outreach_async.fake.server import serve
-from outreach_async.parts import Connection, ImportPlan, Part, PartReport, import_part
+from outreach_async.parts import Connection, ImportPlan, ImportReport, Part, import_part
 from outreach_async.store.journal import Journal
 
 SPACE: Final = "space_parts"
@@ -120,7 +120,7 @@ class QuotingConnection(Connection):
         raise TransportError(f"lost, with {rate is not None}", maybe_sent=False) from RuntimeError(f"lost: {KEY}")
 
 
-def sign_and_import(part: Part, folder: Path, connection: Connection) -> PartReport:
+def sign_and_import(part: Part, folder: Path, connection: Connection) -> ImportReport:
     """Write the id of this process to a file, and import a part."""
     (folder / f"{part.id}.pid").write_text(str(os.getpid()), encoding="utf-8")
     os.environ["OUTREACH_OWNER_KEY"] = KEY  # a fork server started by an earlier test lacks it
@@ -138,11 +138,11 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
 
 def run_parts(
     service: KillingService, parts: Sequence[Part], folder: Path, connection: Connection
-) -> tuple[dict[str, PartReport], int]:
+) -> tuple[dict[str, ImportReport], int]:
     """Run parts on processes, repeatedly, until all parts are finished."""
     # Return the reports, and the number of rows that may have been sent without an outcome when processes died.
     service.pids = {number: folder / f"{part.id}.pid" for part in parts for number in numbers_of(part)}
-    reports: dict[str, PartReport] = {}
+    reports: dict[str, ImportReport] = {}
     uncertain = 0
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])  # makes processes start faster
