@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from outreach_async._core.arguments import (
-        TARGET_FIELDS,  # names of the columns that name a target
         checked_contact,  # a contact from a mapping, checked
         read_rate,  # the rate that the environment sets
         require_choice,  # one of several words
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     )
     from outreach_async._core.responses import (
         mask_string,  # a text without the given secrets
-        parse_date,  # the date of a response
         parse_retry_after,  # how long a response asks to wait
         secret_parts,  # the secrets in header fields
     )
@@ -164,13 +162,13 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "_core.arguments": (
-        "TARGET_FIELDS checked_contact read_rate require_choice require_encodable require_headers require_id "
+        "checked_contact read_rate require_choice require_encodable require_headers require_id "
         "require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
         "show_name similar_names trim type_name"
     ),
     "_core.logs": "configure_logging",
     "_core.operations": "order_fields",
-    "_core.responses": "mask_string parse_date parse_retry_after secret_parts",
+    "_core.responses": "mask_string parse_retry_after secret_parts",
     "_core.retry": "is_denied is_permanent_rejection",
     "_core.value_rules": "PHONE_EXTENSION",
     "_core.values": "Change find_odd find_suspects read_value",

@@ -23,7 +23,6 @@ from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.run_files import RunState, open_output, settled
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
-    TARGET_FIELDS,
     Targets,
     add_reports,
     count_changes,
@@ -198,7 +197,7 @@ def _look_up(
         rows = file.rows(columns, checks=job.checks)
         return (row.clear_blanks() if settings["blank"] == "clear" else row for row in rows)
 
-    if not {*columns.codes}.isdisjoint(TARGET_FIELDS):
+    if not {*columns.codes}.isdisjoint(Target._fields):
         _require_ids(read_all())
     with (
         settled(wanted.screen, {"--results": results}) as state,
@@ -213,8 +212,8 @@ def _look_up(
 
 def _require_ids(rows: Iterable[Row]) -> None:
     """Check that rows name their campaigns and workspaces by id: only the service knows the names."""
-    for named in dict.fromkeys(tuple(map(row.members.get, TARGET_FIELDS)) for row in rows if row.fault is None):
-        for code, name in zip(TARGET_FIELDS, named, strict=True):
+    for named in dict.fromkeys(tuple(map(row.members.get, Target._fields)) for row in rows if row.fault is None):
+        for code, name in zip(Target._fields, named, strict=True):
             if name and not name.startswith(ID_PREFIXES[code]):
                 has = f"its rows name the {code} {show_name(name)}, and a ledger has only ids"
                 raise click.UsageError(f"--input: {has}; {_DRY_RUN}.")
@@ -372,7 +371,7 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
         columns.remove("email")
     columns.remove("certain")
     if len({(row["workspace"], row["campaign"]) for row in rows}) <= 1:
-        columns = [column for column in columns if column not in TARGET_FIELDS]
+        columns = [column for column in columns if column not in Target._fields]
     screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeVar
 import anyio
 import attrs
 
-from outreach_async._plumbing import RateEstimator, RunThrottle, describe_pace, is_denied, parse_date
+from outreach_async._plumbing import RateEstimator, RunThrottle, describe_pace, is_denied
 from outreach_async.audit._conditions import FieldNames, build_campaign_case, email_domain
 from outreach_async.audit._evaluation import AuditState, WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
@@ -245,10 +245,10 @@ class WorkspaceReader:
 
     def settle_time(self) -> float:
         """Return the time of the audit, which is settled when it is first needed, after the first response."""
-        dates = [dated for each in self.resources.values() if (dated := each.throttle.dated) is not None]
-        if self.may_follow_service and dates:
-            date, arrived = parse_date(dates[0][0]), dates[0][1]
-            if date is not None and abs(date - arrived) > MAX_CLOCK_DIFFERENCE:
+        clocks = [clocks for each in self.resources.values() if (clocks := each.throttle.read_clocks()) is not None]
+        if self.may_follow_service and clocks:
+            date, arrived = clocks[0]
+            if abs(date - arrived) > MAX_CLOCK_DIFFERENCE:
                 self.state.now, self.state.service_clock = date, True
         self.may_follow_service = False  # all mailboxes are checked at one time
         return self.state.now

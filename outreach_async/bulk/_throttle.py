@@ -18,6 +18,7 @@ import attrs
 
 from outreach_async._core.attempts import Throttle
 from outreach_async._core.limits import TOO_MANY_REQUESTS, RateLimiter, WaitingLine
+from outreach_async._core.responses import parse_date
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, retry_cost
 from outreach_async.errors import BulkStopped, BulkSuspended, OutreachError, StatusError, TransportError
 from outreach_async.transport._wire import Progress
@@ -200,7 +201,7 @@ class RunThrottle(Throttle):
         self.drained: OutreachError | None = None
         self.pause_reason = ""
         self.last_error: OutreachError | None = None
-        self.dated: tuple[str, float] | None = None
+        self._dated: tuple[str, float] | None = None
         """The first `Date` that the service sent, and the local time at which it arrived."""
         self.on_change: Callable[[float], None] = lambda _now: None
         self._max_outage = MAX_OUTAGE if max_outage is None else max_outage
@@ -316,11 +317,16 @@ class RunThrottle(Throttle):
         self._limiter.on_cancelled(now)
         self._paused.wake_first(self._breaker.opens_at)
 
+    def read_clocks(self) -> tuple[float, float] | None:
+        """Return the time of the service's first `Date`, and the local time at which it arrived; `None` without a valid one."""
+        date = None if self._dated is None else parse_date(self._dated[0])
+        return None if self._dated is None or date is None else (date, self._dated[1])
+
     def on_success(self, now: float, started: float, headers: Mapping[str, str], _budget_spent: int = 0, /) -> None:
         self._failure_window.record_success()
         self._succeeded_at = now
-        if self.dated is None and "date" in headers:
-            self.dated = headers["date"], self._limiter.wall_clock()
+        if self._dated is None and "date" in headers:
+            self._dated = headers["date"], self._limiter.wall_clock()
         paused_at = None
         if not self._fast_path:
             self._is_reached = True

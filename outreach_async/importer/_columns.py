@@ -13,7 +13,6 @@ import attrs
 from outreach_async import Target
 from outreach_async._plumbing import (
     CUSTOM_CODE,
-    TARGET_FIELDS,
     order_fields,
     similar_names,
 )
@@ -354,15 +353,15 @@ def _find_code(header: str, tiers: Iterable[_Tier], samples: Mapping[str, str]) 
 
 def is_contact_member(code: str) -> bool:
     """Return whether a code belongs to a target, or a standard or custom field. Values of all others are sent in `extra`."""
-    return code in _STANDARD_CODES or code in TARGET_FIELDS or code.startswith("custom_")
+    return code in _STANDARD_CODES or code in Target._fields or code.startswith("custom_")
 
 
 def _is_sendable(code: str) -> bool:
-    return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *TARGET_FIELDS, *CONSENT_CODES})
+    return bool(code) and (code in _STANDARD_CODES or code not in {*RESERVED_FIELDS, *Target._fields, *CONSENT_CODES})
 
 
 def _is_known(code: str, fields: Iterable[WorkspaceField]) -> bool:
-    if code in {"", IGNORE, *_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES} or CUSTOM_CODE.fullmatch(code):
+    if code in {"", IGNORE, *_STANDARD_CODES, *Target._fields, *CONSENT_CODES} or CUSTOM_CODE.fullmatch(code):
         return True
     return any(field.code == code for field in fields if _is_sendable(code))
 
@@ -380,7 +379,7 @@ def _resolve_overrides(
             similar = similar_names(column, names, text=" (similar: {})")
             raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
         if not _is_known(code, fields):
-            known = [*_STANDARD_CODES, *TARGET_FIELDS, *CONSENT_CODES, *(field.code for field in fields)]
+            known = [*_STANDARD_CODES, *Target._fields, *CONSENT_CODES, *(field.code for field in fields)]
             similar = similar_names(code, known, text=" (similar: {})")
             raise InvalidRequest(
                 f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
@@ -462,7 +461,7 @@ async def recognise_targets(
     If a value is unknown, return no codes, and for the columns what is wrong with the first such value.
     """
     chosen = {clean_name(column): code for column, code in overrides.items()}
-    places: dict[str, list[int]] = {code: [] for code in TARGET_FIELDS}
+    places: dict[str, list[int]] = {code: [] for code in Target._fields}
     for at, header in enumerate(headers):
         # The table of common names takes time to load, and most files need no name of it.
         meanings = None if fold_name(header) in _FIELD_NAMES else find_ambiguous(header)
@@ -473,7 +472,7 @@ async def recognise_targets(
     found = {column: code for column, code in found.items() if column not in chosen}
     if not found or any(len(several) > 1 for several in places.values()):
         return {}, {}
-    columns = [next(iter(places[code]), None) for code in TARGET_FIELDS]
+    columns = [next(iter(places[code]), None) for code in Target._fields]
     seen: set[tuple[str, ...]] = set()
     for line, cells, fault in read_records():
         pair = tuple("" if at is None or at >= len(cells) else cells[at] for at in columns)

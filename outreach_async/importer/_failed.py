@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from outreach_async import Outcome
-from outreach_async._plumbing import TARGET_FIELDS, affects_every_row, is_url
+from outreach_async import Outcome, Target
+from outreach_async._plumbing import affects_every_row, is_url
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
@@ -96,7 +96,7 @@ class FailedRows:
             place = {"file": found.file} if self.names_files else {}
             email = {"email": found.email} if found.email else {}
             example: dict[str, Any] = {**place, found.unit: found.number, **email, "message": found.message}
-            if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in TARGET_FIELDS):
+            if isinstance(outcome.contact, Row) and any(name in outcome.contact.members for name in Target._fields):
                 example |= outcome.target._asdict()
             return example
 

@@ -13,7 +13,6 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async import Target, store
 from outreach_async._plumbing import (
-    TARGET_FIELDS,
     WHOLE_INPUT,
     ListingNeeded,
     RecentEmails,
@@ -98,7 +97,7 @@ class ImportJob:
     def needs_client(self) -> bool:
         """Whether only the service knows a field or a campaign that a column or an override names."""
         decided = self.decided
-        return not can_map_all(self.file.headers, decided) or not {*TARGET_FIELDS}.isdisjoint(decided.values())
+        return not can_map_all(self.file.headers, decided) or not {*Target._fields}.isdisjoint(decided.values())
 
     async def map(
         self, client: OutreachClient | None = None, *, targets: Targets | None = None, fields: Iterable[WorkspaceField] = ()
@@ -203,7 +202,7 @@ class MappedFile:
     @property
     def names_targets(self) -> bool:
         """Whether a column names the campaign or the workspace of each row."""
-        return not {*self.columns.codes}.isdisjoint(TARGET_FIELDS)
+        return not {*self.columns.codes}.isdisjoint(Target._fields)
 
     def save(self, path: Path) -> None:
         r"""Write the mapping to a file that `read_mapping` reads.
@@ -507,7 +506,7 @@ def _named_target(row: Row) -> Target:
     members = row.members
     if "campaign" not in members and "workspace" not in members:
         return RUN_TARGET
-    return Target(*map(members.get, TARGET_FIELDS))
+    return Target(*map(members.get, Target._fields))
 
 
 async def _find_unknown_targets(named: Iterable[Target], targets: Targets) -> dict[Target, RowFinding]:

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import TARGET_FIELDS, Change, is_blank
+from outreach_async import Target
+from outreach_async._plumbing import Change, is_blank
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.importer._columns import Columns, is_contact_member
 
@@ -168,7 +169,7 @@ class Row(Mapping[str, Any]):
         members, columns = self.members, self._columns
         if columns is None or not self.sent or self.fault is not None or self.excluded is not None:
             return ()
-        known = {*members, *members.get("extra", ()), *TARGET_FIELDS}
+        known = {*members, *members.get("extra", ()), *Target._fields}
         known.update(found.code for found in self.warnings if found.damaged)  # a damaged value may have no text
         return tuple(code for code, places in columns.sources.items() if code not in known and self._is_blank(code, places))
 

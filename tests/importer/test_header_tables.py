@@ -13,7 +13,7 @@ from support.exports import APOLLO, EXPORTS, HUBSPOT, MAILCHIMP, OUTLOOK, SALESF
 from support.files import read_row
 from support.tables import check_rows
 
-from outreach_async._plumbing import TARGET_FIELDS
+from outreach_async import Target
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import UnmappedColumns, map_columns, open_file, parse_overrides
 from outreach_async.importer._consent import CONSENT_CODES, find_exclusion, guess_kinds, is_about_telephones, load_consent_headers
@@ -399,7 +399,7 @@ def test_no_name_of_the_table_hides_a_field_of_that_name() -> None:
 def test_the_table_maps_to_existing_fields() -> None:
     assert {code for _, code in NAMED} <= CODES
     for header in MEANINGS:
-        assert set(header.may_be) <= {*CODES, *TARGET_FIELDS, *CONSENT_CODES, "ignore"}
+        assert set(header.may_be) <= {*CODES, *Target._fields, *CONSENT_CODES, "ignore"}
         assert len(set(header.may_be)) == len(header.may_be) >= 2
         for rule in header.rules:
             assert rule["field"] in header.may_be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -21,12 +22,22 @@ from support.transports import LOOPS, NOWHERE
 from outreach_async import HttpxTransport, Progress, Request
 from outreach_async.errors import TransportError
 from outreach_async.transport._httpx_pool import HttpxPool, _HttpxConnection, warn_of_unknown_state
-from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
+from outreach_async.transport._leftovers import ConnectionMonitor, SocketProbe, http11_state
 
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
 # In the kernel.
+
+
+def test_a_closed_socket_has_no_bytes_and_does_not_block() -> None:
+    near, far = socket.socketpair()
+    before = SocketProbe(near)
+    near.close()
+    far.close()
+    for probe in (before, SocketProbe(near)):
+        assert probe.is_readable()
+        assert probe.peek() == b""
 
 
 # In h11.
