@@ -7,9 +7,9 @@ yours is involved. Pass a converter of your own to a client to change how it rea
 import anyio
 from decimal import Decimal
 from outreach_async import NewContact, OutreachClient
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 
-converter = create_converter()
+converter = OutreachConverter()
 converter.register_structure_hook(int | float, lambda value, _: Decimal(str(value)))
 converter.register_unstructure_hook(NewContact, lambda contact: {**contact.to_dict(), "school": "unknown"})
 
@@ -67,7 +67,7 @@ from outreach_async.errors import InvalidRequest, drop_tracebacks
 from outreach_async.models import LOCAL_FIELDS, NewContact, Page, ResponseModel, ResponseWithInfo, Undecodable
 from outreach_async.models import T as ITEM
 
-__all__ = ["OutreachConverter", "create_converter"]
+__all__ = ["OutreachConverter"]
 
 T = TypeVar("T")
 
@@ -135,11 +135,11 @@ def _lists_of_models(kind: Any) -> dict[str, Any]:
 
 
 class OutreachConverter(Converter):
-    """A converter of cattrs for the models and reports of this library; `create_converter` makes one.
+    """A converter of cattrs for the models and reports of this library, which a client takes as `converter=`.
 
     Example:
         ```python
-        converter = create_converter()
+        converter = OutreachConverter()
         print(converter.unstructure(NewContact("ann@company.example")))  # -> {'email': 'ann@company.example'}
         ```
     """
@@ -176,7 +176,7 @@ class OutreachConverter(Converter):
 
         Example:
             ```python
-            upper = create_converter()
+            upper = OutreachConverter()
             upper.register_unstructure_hook(str, str.upper)
             print(upper.copy().unstructure(NewContact("ann@company.example")))  # -> {'email': 'ANN@COMPANY.EXAMPLE'}
             ```
@@ -199,7 +199,7 @@ class OutreachConverter(Converter):
 
         Example:
             ```python
-            converter = create_converter()
+            converter = OutreachConverter()
 
 
             @converter.use
@@ -219,7 +219,10 @@ class OutreachConverter(Converter):
             raise InvalidRequest(f"model: expected a subclass of a model, got {got}; derive it, for example from Mailbox")
         _members(cast("Any", model))  # an annotation that cannot be resolved is an error here, and not in the first call
         self._chosen = {**self._chosen, base: model}
-        self.register_structure_hook_factory(lambda kind: kind is base, lambda _, converter: _make_use_hook(converter, model))
+        # Of the converter that asks, which may be a copy.
+        self.register_structure_hook_factory(
+            lambda kind: kind is base, lambda _, converter: _own(lambda value, _: converter.structure(value, model))
+        )
         return model
 
     def loads(self, body: bytes | str, kind: type[T], *, keep: bool = False) -> T:
@@ -236,7 +239,7 @@ class OutreachConverter(Converter):
         Example:
             ```python
             mailbox = (await client.mailboxes.list()).data[0]
-            print(create_converter().loads(mailbox.to_json(), Mailbox) == mailbox)  # -> True
+            print(OutreachConverter().loads(mailbox.to_json(), Mailbox) == mailbox)  # -> True
             ```
         """
         body = body.encode() if isinstance(body, str) else body
@@ -556,20 +559,6 @@ class _ItemReader:
         return None
 
 
-def create_converter() -> OutreachConverter:
-    """Return a new converter, which a client takes as `converter=`.
-
-    Example:
-        ```python
-        converter = create_converter()
-        converter.register_structure_hook(bool, lambda value, _: "yes" if value else "no")
-        page = await client.with_options(converter=converter).mailboxes.list()
-        print(page.data[0].spf)  # -> yes
-        ```
-    """
-    return OutreachConverter()
-
-
 _REQUEST_MEMBERS: Final = {"owner_key", "workspace", "upload_options"}
 
 
@@ -581,10 +570,6 @@ def _is_report(kind: Any) -> bool:
 def _make_report_hook(kind: Any) -> Any:
     read = getattr(kind, "from_dict", None) or getattr(kind, "_from_dict", None) or partial(msgspec.convert, type=kind)
     return lambda value, _: read(value)
-
-
-def _make_use_hook(converter: Any, model: Any) -> Any:
-    return _own(lambda value, _: converter.structure(value, model))
 
 
 def _local(kind: Any) -> dict[str, Any]:

@@ -502,16 +502,16 @@ def _require_converter(converter: object) -> Callable[[], OutreachConverter]:
     from outreach_async.converters import OutreachConverter
 
     if not isinstance(converter, OutreachConverter):
-        remedy = "pass one of create_converter()"
+        remedy = "pass OutreachConverter()"
         raise InvalidRequest(f"converter: expected an OutreachConverter, got {type_name(converter)}; {remedy}")
     return lambda: converter
 
 
 @cache
 def _default_converter() -> OutreachConverter:
-    from outreach_async.converters import create_converter
+    from outreach_async.converters import OutreachConverter
 
-    return create_converter()
+    return OutreachConverter()
 
 
 def resolve_transport(base_url: str | None, transport: object, limit: int) -> Transport:

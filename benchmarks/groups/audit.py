@@ -14,7 +14,7 @@ from outreach_async.audit import check
 from outreach_async.audit._evaluation import AuditState, Judgement
 from outreach_async.audit._run import build_report
 from outreach_async.audit.policy import Policy
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.8
@@ -25,7 +25,7 @@ _WORKSPACE: Final = "space_1"
 
 def _works() -> dict[str, Callable[[], Any]]:
     """Return the work to measure on 10,000 mailboxes: decoding, checking each, and a complete audit."""
-    kind, loads = Page[Mailbox], create_converter().loads
+    kind, loads = Page[Mailbox], OutreachConverter().loads
     pages = Pages(BIG, _PAGES)
     bodies = [pages.body(number) for number in range(1, _PAGES + 1)]
     decoded: list[Page[Mailbox]] = [loads(body, kind) for body in bodies]

@@ -17,7 +17,7 @@ from benchmarks.results import Table
 from benchmarks.workload import BIG, OWNER_KEY, WORKSPACE, Pages, body_of
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._wire_words import MailboxStatus
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.models import Mailbox, Page
 
 _SECONDS: Final = 0.4
@@ -28,7 +28,7 @@ _GENERATED: Final = "openapi-python-client"
 def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
     page: Any = Page[Mailbox]
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
-    ours, hooked, own = create_converter(), create_converter(), create_converter()
+    ours, hooked, own = OutreachConverter(), OutreachConverter(), OutreachConverter()
     hooked.register_structure_hook(MailboxStatus, lambda value, kind: kind(value))
     own.use(_OwnMailbox)
     every = _vary_page(body, lambda box: box.update(region="eu", tags=["a", "b"]))
@@ -37,7 +37,7 @@ def _decoders(body: bytes) -> dict[str, Callable[[], Any]]:
         "msgspec, the same classes": lambda: decoder.decode(body),
         "converters.loads": lambda: ours.loads(body, page),
         "the same, two unknown fields in every mailbox": lambda: ours.loads(every, page),
-        "the same, for the first time": lambda: create_converter().loads(every, page),
+        "the same, for the first time": lambda: OutreachConverter().loads(every, page),
         "the same, a required null in every mailbox, kept": lambda: ours.loads(null, page, keep=True),
         "the same, a subclass with the two fields": lambda: own.loads(every, page),
         "the same, a hook for the status": lambda: hooked.loads(body, page),
@@ -64,7 +64,7 @@ def _encoders() -> dict[str, Callable[[], Any]]:
     creation = ContactRequests.from_options(
         OWNER_KEY,
         WORKSPACE,
-        RequestDefaults.from_headers({}, create_converter),
+        RequestDefaults.from_headers({}, OutreachConverter),
         duplicates="skip",
         strict_validation=False,
         campaign=None,

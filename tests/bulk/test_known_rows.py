@@ -17,14 +17,14 @@ from outreach_async._plumbing import RecentEmails, Targets, order_key
 from outreach_async.bulk._contact_keys import order_keys
 from outreach_async.bulk._rows import ParsedRow, RowParser, SpooledRow
 from outreach_async.bulk._source import approximate_size
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns
 
 REQUESTS = ContactRequests.from_options(
     "key_owner",
     "space_x",
-    RequestDefaults.from_headers({}, create_converter),
+    RequestDefaults.from_headers({}, OutreachConverter),
     duplicates="skip",
     strict_validation=False,
     campaign=None,

@@ -53,7 +53,7 @@ from outreach_async import (
     Undecodable,
     UnexpectedResponse,
 )
-from outreach_async.converters import OutreachConverter, create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.models import CreateContactResponse, MailboxStatus
 
 ANSWER: Wire = {"status": "added", "id": "contact_1", "details": None}
@@ -374,7 +374,7 @@ def test_items_with_the_same_fault_are_each_told_with_their_place_and_fields() -
 
 
 def converter_with(kind: Any, hook: Any) -> OutreachConverter:
-    converter = create_converter()
+    converter = OutreachConverter()
     if get_origin(kind) in {list, Page}:
         converter.register_structure_hook_func(lambda each: each == kind, hook)
     else:
@@ -405,14 +405,14 @@ def test_importing_the_client_and_the_help_of_the_command_import_no_cattrs() -> 
     ids=["enumeration", "str", "str or null", "number", "bool"],
 )
 async def test_a_hook_is_called_wherever_a_page_has_its_type(kind: Any, hook: Any, field: str, value: object) -> None:
-    converter = create_converter()
+    converter = OutreachConverter()
     assert getattr((await list_with(converter, page_of(MAILBOX))).data[0], field) != value
     converter.register_structure_hook(kind, hook)  # also after the first page
     for used in (converter, converter.copy()):
         for keep in ("raise", "keep"):
             page = await list_with(used, page_of({**MAILBOX, "new": [1]}), undecodable=keep)
             assert (getattr(page.data[0], field), page.data[0].extra) == (value, {"new": [1]})
-    assert getattr((await list_with(create_converter(), page_of(MAILBOX))).data[0], field) != value
+    assert getattr((await list_with(OutreachConverter(), page_of(MAILBOX))).data[0], field) != value
 
 
 async def test_a_hook_for_a_model_may_return_anything_in_a_list_but_not_in_its_place() -> None:
@@ -461,7 +461,7 @@ async def test_the_error_of_an_answer_that_a_hook_spoils_says_that_a_contact_may
 
 
 def test_threads_share_a_converter_that_learns_names_and_is_given_hooks() -> None:
-    shared = create_converter()
+    shared = OutreachConverter()
 
     def read(number: int) -> list[Any]:
         if number % 7 == 3:
@@ -498,7 +498,7 @@ class WithTemplate(Mailbox):
 
 
 async def test_a_subclass_takes_the_place_of_its_model() -> None:
-    converter = create_converter()
+    converter = OutreachConverter()
     before = await list_with(converter, page_of(MAILBOX | {"tags": ["a"]}))
     assert (type(before.data[0]), before.data[0].extra) == (Mailbox, {"tags": ["a"]})
     assert [converter.use(kind) for kind in (TaggedMailbox, OwnTemplate, OwnCreated)] == [TaggedMailbox, OwnTemplate, OwnCreated]
@@ -524,7 +524,7 @@ async def test_a_subclass_takes_the_place_of_its_model() -> None:
 
 
 async def test_a_field_of_a_subclass_can_be_a_model_and_of_a_type_with_a_hook() -> None:
-    converter = create_converter()
+    converter = OutreachConverter()
     converter.use(WithTemplate)
     body = page_of({**MAILBOX, "since": "1.5", "best": {**TEMPLATE, "new": 1}})
     with pytest.raises(UnexpectedResponse, match=r"\$: Unsupported type: .*Decimal.*Register a structure hook"):
@@ -539,7 +539,7 @@ def test_only_a_subclass_of_a_model_can_take_its_place(kind: Any) -> None:
     with pytest.raises(
         InvalidRequest, match=r"^model: expected a subclass of a model, got .*; derive it, for example from Mailbox$"
     ):
-        create_converter().use(type("Mine", (kind,), {}) if kind is Page else kind)
+        OutreachConverter().use(type("Mine", (kind,), {}) if kind is Page else kind)
 
 
 async def test_a_hook_that_raises_for_the_result_of_a_create_is_an_error() -> None:
@@ -573,19 +573,19 @@ async def sent_by(converter: OutreachConverter, row: Any, **options: Any) -> lis
 )
 async def test_hooks_for_contacts_and_strings_are_seen_in_what_is_sent(row: Any, options: Any, tmp_path: Any) -> None:
     options = {**options, "journal": str(tmp_path / "run.db")} if options else options
-    converter = create_converter()
+    converter = OutreachConverter()
     converter.register_unstructure_hook(NewContact, lambda contact: {**contact.to_dict(), "city": f"{contact.city}!"})
     expected = {"email": "a@b.example", "city": "Lyon!", "custom_1": "x"}
     assert await sent_by(converter, row, **options) == [expected, expected]
 
 
 async def test_a_hook_for_strings_and_a_field_of_a_subclass_are_seen_in_what_is_sent() -> None:
-    upper = create_converter()
+    upper = OutreachConverter()
     upper.register_unstructure_hook(str, str.upper)
     assert await sent_by(upper, {"email": "a", "city": None}) == [{"email": "A", "city": None}] * 2
     lead = Lead("a", linkedin="x", extra={"y": "z"})
-    assert await sent_by(create_converter(), lead) == [{"email": "a", "linkedin": "x", "y": "z"}] * 2
-    assert create_converter().structure(lead.to_dict(), Lead) == lead
+    assert await sent_by(OutreachConverter(), lead) == [{"email": "a", "linkedin": "x", "y": "z"}] * 2
+    assert OutreachConverter().structure(lead.to_dict(), Lead) == lead
 
 
 @pytest.mark.parametrize(
@@ -602,7 +602,7 @@ async def test_a_hook_for_contacts_can_set_no_other_part_of_a_request(returned: 
     def hook(_contact: NewContact) -> Any:
         return returned if returned is not LookupError else {**5}  # type: ignore[dict-item]
 
-    converter, transport = create_converter(), Records(b"{}")
+    converter, transport = OutreachConverter(), Records(b"{}")
     converter.register_unstructure_hook(NewContact, hook)
     async with client_of(transport, converter=converter) as client:
         with pytest.raises(InvalidRequest, match=f"^contact: expected a hook that returns {got}; correct the hook$"):
@@ -615,7 +615,7 @@ async def test_a_hook_that_needs_too_much_memory_ends_the_run() -> None:
     def hook(_contact: NewContact) -> Any:
         raise MemoryError
 
-    converter = create_converter()
+    converter = OutreachConverter()
     converter.register_unstructure_hook(NewContact, hook)
     with pytest.raises(MemoryError):
         await sent_by(converter, {"email": "a"})
@@ -623,18 +623,18 @@ async def test_a_hook_that_needs_too_much_memory_ends_the_run() -> None:
 
 async def test_a_string_subclass_is_sent_as_its_characters() -> None:
     contact = NewContact(Masked("a@b.example"), city=Masked("é"))
-    assert await sent_by(create_converter(), contact) == [{"email": "a@b.example", "city": "é"}] * 2
+    assert await sent_by(OutreachConverter(), contact) == [{"email": "a@b.example", "city": "é"}] * 2
 
 
 async def test_copies_of_a_client_have_its_converter_or_their_own() -> None:
     emails = converter_with(Mailbox, lambda value, _: value["email"])
     async with client_of(Says(Response(200, {}, page_of(MAILBOX))), converter=emails) as client:
         assert [str(item) for item in (await client.with_options(timeout=5).mailboxes.list()).data] == ["x"]
-        assert (await client.with_options(converter=create_converter()).mailboxes.list()).data == [MAILBOX_MODEL]
+        assert (await client.with_options(converter=OutreachConverter()).mailboxes.list()).data == [MAILBOX_MODEL]
 
 
 def test_a_client_refuses_what_is_not_one_of_our_converters() -> None:
     with pytest.raises(
-        InvalidRequest, match=r"^converter: expected an OutreachConverter, got dict; pass one of create_converter()"
+        InvalidRequest, match=r"^converter: expected an OutreachConverter, got dict; pass OutreachConverter\(\)"
     ):
         OutreachClient("https://api.example", converter={})  # type: ignore[arg-type]

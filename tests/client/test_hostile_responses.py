@@ -31,7 +31,7 @@ from outreach_async._core.responses import (
     build_status_error,
     mask_bytes,
 )
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.errors import BODY_LIMIT, OutreachError, TransportError, UnexpectedResponse, strip_invisible
 from outreach_async.models import CampaignSteps, Mailbox, Page
 
@@ -283,7 +283,7 @@ def test_too_many_values_in_unknown_members_are_refused_undecoded(keep: bool, pl
         faults_of(Page[Mailbox], body, keep=keep)
         == "$: expected at most 1,048,576 values in a body with unknown fields, got more"
     )
-    hooked = create_converter()
+    hooked = OutreachConverter()
     hooked.register_structure_hook(bool, lambda value, _: value)
     with pytest.raises(ValueError, match="expected at most 1,048,576 values"):
         hooked.loads(body, Page[Mailbox], keep=keep)

@@ -22,11 +22,11 @@ from outreach_async._core.operations import (
     list_fields,
 )
 from outreach_async._wire_words import DUPLICATE_OUTCOMES
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest, UnexpectedResponse
 from outreach_async.models import CreateContactResponse, CreatedContact, NewContact
 
-DEFAULTS = RequestDefaults.from_headers({}, create_converter)
+DEFAULTS = RequestDefaults.from_headers({}, OutreachConverter)
 FIRST, LATER = AttemptInfo(1, maybe_applied=False), AttemptInfo(3, maybe_applied=True)
 
 

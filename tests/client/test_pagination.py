@@ -31,7 +31,7 @@ from outreach_async import (
     RetryPolicy,
     Transport,
 )
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest, StatusError, TransportError, UnexpectedResponse
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import KNOB_VALUES
@@ -405,7 +405,7 @@ async def test_an_error_with_status_200_is_raised_if_the_page_is_not_past_the_en
 
 def test_an_error_with_status_200_is_raised_for_a_page_that_is_visited_again() -> None:
     def page(total: int, *ids: str) -> Page[Campaign]:
-        data = [create_converter().loads(json.dumps(campaign(name)), Campaign) for name in ids]
+        data = [OutreachConverter().loads(json.dumps(campaign(name)), Campaign) for name in ids]
         return Page(status="ok", headers=[], data=data, total_found=total, current_page=1, total_pages=total // 2)
 
     past_end, throttled = UnexpectedResponse("no page 2"), UnexpectedResponse("try again later")

@@ -19,7 +19,7 @@ from support.fake import JSON, KEY, OTHER, SPACE, creation_request, small_world
 from support.fake_transports import LEVELS, Connect
 
 from outreach_async import Progress, Request, Response
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.fake import Behaviour, FakeService
 from outreach_async.fake.request_log import Recorded
 from outreach_async.models import Campaign, CampaignSteps, CreateContactResponse, Mailbox, Page, WorkspaceFields
@@ -205,7 +205,7 @@ def test_every_successful_response_survives_decoding_and_encoding(behaviour: Beh
     for request in requests:
         response = fake.handle(request)
         if response.status < 300:
-            model = create_converter().loads(response.body, KINDS[fake.requests[-1].operation])
+            model = OutreachConverter().loads(response.body, KINDS[fake.requests[-1].operation])
             assert same(json.loads(model.to_json()), json.loads(response.body))
 
 

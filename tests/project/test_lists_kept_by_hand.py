@@ -12,7 +12,7 @@ from support.wire import KINDS, OF_EVERY_KIND
 
 import outreach_async.models
 from outreach_async import ContactFields, ContactRow
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.fake._messages import ANY_SEGMENT, ROUTES
 from outreach_async.fake.control._control_plane import OperationName
 from outreach_async.fake.faults import OPERATIONS
@@ -81,7 +81,7 @@ def test_every_model_is_covered_by_the_tests_of_decoding() -> None:
 
 
 def test_a_value_is_accepted_or_refused() -> None:
-    kinds, converter = sorted({*kinds_of_fields(), int, int | None}, key=str), create_converter()
+    kinds, converter = sorted({*kinds_of_fields(), int, int | None}, key=str), OutreachConverter()
 
     def check(value: object, kind: Any) -> None:
         try:

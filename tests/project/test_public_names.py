@@ -12,7 +12,7 @@ from support.tables import check_rows
 
 import outreach_async
 from outreach_async._core.operations import RequestDefaults
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 
 HEAVY = ["aiohttp", "anyio", "attrs", "cattrs", "httpcore", "httpx", "httpx2", "msgspec", "sniffio", "ssl", "trio"]
 
@@ -76,6 +76,6 @@ def test_the_version_is_the_installed_version_and_that_of_requests() -> None:
     assert outreach_async.__version__ == importlib.metadata.version("outreach_async")
     assert printed("import outreach_async\nprint(outreach_async.__version__)") == outreach_async.__version__
     assert (
-        RequestDefaults.from_headers({}, create_converter).read_headers["user-agent"]
+        RequestDefaults.from_headers({}, OutreachConverter).read_headers["user-agent"]
         == f"outreach_async/{outreach_async.__version__}"
     )

@@ -21,7 +21,7 @@ from outreach_async import NewContact, OutreachClient, OutreachError, Progress, 
 from outreach_async._core import operations as made
 from outreach_async._core.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 from outreach_async.audit import Report, audit
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 from outreach_async.fake.behaviour import dump_behaviour
 
@@ -213,7 +213,7 @@ answers = st.builds(Response, statuses, fields, bodies)
 @cache
 def every_operation() -> tuple[Operation[Any], ...]:
     """Return all operations as a client creates them."""
-    dialect = attrs.evolve(RequestDefaults.from_headers({}, create_converter), secrets=(KEY,))
+    dialect = attrs.evolve(RequestDefaults.from_headers({}, OutreachConverter), secrets=(KEY,))
     options = {"duplicates": "skip", "strict_validation": True, "campaign": None}
     creation = ContactRequests.from_options(KEY, "space_1", dialect, copy_detector=CopyDetector(), **options)
     return (

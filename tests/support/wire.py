@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.examples import scaled
 
 from outreach_async import Outcome
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.models import (
     Campaign,
     CampaignStatus,
@@ -36,7 +36,7 @@ from outreach_async.models import (
 
 Wire: TypeAlias = dict[str, Any]
 
-CONVERTER: Final = create_converter()
+CONVERTER: Final = OutreachConverter()
 
 
 def load(kind: Any, body: bytes, *, keep: bool = False) -> Any:

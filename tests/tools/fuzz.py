@@ -81,7 +81,7 @@ def request(data: bytes) -> None:
     from outreach_async._core import operations
     from outreach_async._core.operations import RequestDefaults
     from outreach_async._plumbing import require_headers
-    from outreach_async.converters import create_converter
+    from outreach_async.converters import OutreachConverter
     from outreach_async.errors import InvalidRequest
     from outreach_async.transport._sending import merge_headers as fields_to_send
     from outreach_async.transport._sending import require_origin_form
@@ -89,13 +89,13 @@ def request(data: bytes) -> None:
     parts = data.decode(errors="surrogateescape").split("\n", 3)
     method, target, name, value = [*parts, "", "", "", ""][:4]
     with suppress(InvalidRequest):
-        defaults = RequestDefaults.from_headers({}, create_converter)
+        defaults = RequestDefaults.from_headers({}, OutreachConverter)
         raw = operations.raw_request(method, target, b"", require_headers({name: value}), defaults).request
         assert require_origin_form(raw.target) == target
         assert fields_to_send(raw, {})[name.lower()] == value or name.lower() == "accept-encoding"
         assert re.fullmatch(r"[!-~]+", raw.method + raw.target)
     with suppress(InvalidRequest):
-        listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({}, create_converter)).request
+        listed = operations.list_steps(f"camp_{target}", RequestDefaults.from_headers({}, OutreachConverter)).request
         assert re.fullmatch(r"/campaigns/[A-Za-z0-9_.~%-]+/steps", listed.target)
 
 

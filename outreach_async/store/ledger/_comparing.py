@@ -20,7 +20,7 @@ from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_k
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, UnsentRows, unchanged_outcome, unfinished_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats, RowParser, email_of
 from outreach_async.bulk._targets import ListingNeeded, Targets
-from outreach_async.converters import create_converter
+from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store.ledger import Comparison, Ledger, open_entries, read_clock
@@ -324,7 +324,7 @@ def count_changes(
         requests = ContactRequests.from_options(
             "key_unused",
             workspace,
-            RequestDefaults.from_headers({}, create_converter),
+            RequestDefaults.from_headers({}, OutreachConverter),
             **options.request,
             campaign=campaign,
             copy_detector=CopyDetector(),
