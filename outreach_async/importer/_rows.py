@@ -100,6 +100,39 @@ def cut_text(text: str) -> str:
     return text if length <= _MAX_TEXT else f"{text[:_MAX_TEXT]}... (the first {_MAX_TEXT:,} of {length:,} characters)"
 
 
+class RowFinding(NamedTuple):
+    r"""What a check says about a value of a row, or what the cells of a row become.
+
+    Attributes:
+        check: Name of the check, such as `"phone"`.
+        level: What happens: `"error"` rejects or excludes the row, `"drop"` leaves the value out, `"warn"` changes nothing.
+        code: The code of the field; empty if the finding is about the whole row.
+        reason: The part of the message that rows with the same problem have in common.
+        message: The problem and its remedy.
+        column: Name of the column, if a cell was changed, left out, or looks damaged.
+        kind: The kind of problem of such a cell, in one word, such as `"mojibake"`.
+        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
+        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
+        file = open_file("people.csv")
+        print([found.kind for row in file.rows(map_columns(file.headers)) for found in row.warnings])  # -> ['mojibake']
+        ```
+    """
+
+    check: str
+    level: str
+    code: str
+    reason: str
+    message: str
+    column: str = ""
+    kind: str = ""
+    value: str | None = None
+    damaged: bool = False
+
+
 @attrs.frozen(slots=False)  # without slots, creating a frozen object takes half the time
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
@@ -224,36 +257,3 @@ class Row(Mapping[str, Any]):
         if self.fault is not None:
             raise InvalidRequest(self.fault)
         return self.members
-
-
-class RowFinding(NamedTuple):
-    r"""What a check says about a value of a row, or what the cells of a row become.
-
-    Attributes:
-        check: Name of the check, such as `"phone"`.
-        level: What happens: `"error"` rejects or excludes the row, `"drop"` leaves the value out, `"warn"` changes nothing.
-        code: The code of the field; empty if the finding is about the whole row.
-        reason: The part of the message that rows with the same problem have in common.
-        message: The problem and its remedy.
-        column: Name of the column, if a cell was changed, left out, or looks damaged.
-        kind: The kind of problem of such a cell, in one word, such as `"mojibake"`.
-        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
-        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail,City\nann@company.example,OrlÃ©ans\n", encoding="utf-8")
-        file = open_file("people.csv")
-        print([found.kind for row in file.rows(map_columns(file.headers)) for found in row.warnings])  # -> ['mojibake']
-        ```
-    """
-
-    check: str
-    level: str
-    code: str
-    reason: str
-    message: str
-    column: str = ""
-    kind: str = ""
-    value: str | None = None
-    damaged: bool = False
