@@ -297,27 +297,6 @@ def test_a_refusal_cuts_the_limit_unless_the_service_is_only_unavailable(code: i
     assert (limits.limit != cut) is cuts
 
 
-@virtual_time
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda limits, now: limits.on_success(now, now),
-        lambda limits, now: limits.on_failure(refused(now)),
-        RateLimiter.on_cancelled,
-    ],
-    ids=["success", "failure", "cancelled"],
-)
-async def test_an_attempt_that_ends_passes_its_slot_to_the_first_waiter(end: Any) -> None:
-    limits, now = limiter(max_in_flight=1), anyio.current_time()
-    assert limits.try_start(now)
-    async with anyio.create_task_group() as group:
-        group.start_soon(limits.waiters.wait, limits.start_if_due)
-        await anyio.wait_all_tasks_blocked()
-        end(limits, now)
-        assert limits.in_flight == 0
-    assert limits.in_flight == 1
-
-
 async def stand(line: WaitingLine, doomed: set[int], count: int) -> list[int]:
     """Queue many tasks for one start per second, cancel some of them, and return those that were served."""
     served: list[int] = []
@@ -466,13 +445,6 @@ async def test_a_refusal_of_an_attempt_older_than_a_lower_share_is_not_counted()
     limits.apply_share(100.0, math.inf)
     limits.on_failure(refused(started))
     assert limits.take_usage().refused == 0
-
-
-def test_a_client_that_needs_no_share_counts_no_usage() -> None:
-    limits = limiter()
-    assert limits.take_usage() == Usage()
-    assert limits.try_start(0.0)
-    assert limits.take_usage() == Usage()
 
 
 FORKING = """

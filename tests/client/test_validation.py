@@ -208,15 +208,6 @@ def test_no_error_shows_a_key_wherever_it_was_passed(call: Callable[[str], Any],
     assert repr(key)[1:-1] not in text
 
 
-@pytest.mark.parametrize("wrong", ["key_", "", "  ", "KEY_1", "space_1", "Bearer key_1", 5])
-def test_an_invalid_key_is_refused_without_being_shown(wrong: Any) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        require_id("owner_key", wrong, "owner_key", "pass owner_key=")
-    assert str(caught.value).startswith("owner_key: expected a string starting with 'key_', got ")
-    assert "key_1" not in str(caught.value)
-    assert KEY not in str(caught.value)
-
-
 AROUND = st.text("\n\r\t \ufeff\u00a0\u2028\u200b", max_size=3)
 
 
