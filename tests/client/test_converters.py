@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fuzz import KEY, Says, client_of
+from support.fuzz import KEY, client_of
 from support.tables import check_rows
+from support.transport import Script
 from support.wire import (
     CONVERTER,
     KINDS,
@@ -45,7 +46,6 @@ from outreach_async import (
     Outcome,
     OutreachClient,
     Page,
-    Request,
     Response,
     Template,
     Undecodable,
@@ -347,18 +347,6 @@ class Masked(str):
     __str__ = __repr__
 
 
-class Records(Says):
-    """A transport that answers every request alike, and keeps the bodies of the requests."""
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(Response(200, {}, body))
-        self.bodies: list[Any] = []
-
-    async def send(self, request: Request, progress: Any, /) -> Response:
-        self.bodies.append(json.loads(request.body or b"null"))
-        return await super().send(request, progress)
-
-
 def page_of(*items: Any, **members: Any) -> bytes:
     return json.dumps({**PAGE, "data": items, **members}).encode()
 
@@ -381,7 +369,7 @@ def converter_with(kind: Any, hook: Any) -> OutreachConverter:
 
 
 async def list_with(converter: OutreachConverter, body: bytes, **options: Any) -> Page[Any]:
-    async with client_of(Says(Response(200, {}, body)), converter=converter) as client:
+    async with client_of(Script(Response(200, {}, body)), converter=converter) as client:
         return await client.mailboxes.list(**options)
 
 
@@ -443,7 +431,7 @@ async def test_an_item_whose_hook_raises_is_kept_as_undecodable() -> None:
     ("kind", "hook"), [(Outcome, lambda _value, _kind: 1), (str | None, lambda _value, _kind: 1), (str | None, raises)]
 )
 async def test_the_error_of_an_answer_that_a_hook_spoils_says_that_a_contact_may_exis(kind: Any, hook: Any) -> None:
-    transport = Records(json.dumps(ANSWER).encode())
+    transport = Script(Response(200, {}, json.dumps(ANSWER).encode()))
     async with client_of(transport, converter=converter_with(kind, hook)) as client:
         with pytest.raises(UnexpectedResponse, match=r"\$\.(status|id|details): expected") as caught:
             await client.contacts.create(email="ann@company.example")
@@ -508,7 +496,7 @@ async def test_a_subclass_takes_the_place_of_its_model() -> None:
         )
         assert steps.data[0].templates[0] == OwnTemplate(**TEMPLATE, new=5)
         async with client_of(
-            Says(Response(200, {"x-request-id": "r"}, json.dumps({**ANSWER, "score": 7}).encode())), converter=used
+            Script(Response(200, {"x-request-id": "r"}, json.dumps({**ANSWER, "score": 7}).encode())), converter=used
         ) as client:
             created: Any = await client.contacts.create(email="ann@company.example")
         assert (type(created), created.score, created.extra, created.possible) == (OwnCreated, 7, {}, {Outcome.ADDED})
@@ -536,7 +524,7 @@ def test_only_a_subclass_of_a_model_can_take_its_place(kind: Any) -> None:
 
 async def test_a_hook_that_raises_for_the_result_of_a_create_is_an_error() -> None:
     async with client_of(
-        Says(Response(200, {}, json.dumps(ANSWER).encode())), converter=converter_with(CreatedContact, raises)
+        Script(Response(200, {}, json.dumps(ANSWER).encode())), converter=converter_with(CreatedContact, raises)
     ) as client:
         with pytest.raises(UnexpectedResponse, match=r"\$: expected a hook that reads the value, got KeyError"):
             await client.contacts.create(email="ann@company.example")
@@ -549,12 +537,17 @@ class Lead(NewContact):
 
 async def sent_by(converter: OutreachConverter, row: Any, **options: Any) -> list[Any]:
     """Return the fields that `create` and `create_many` send for a row, without the members that every request has."""
-    transport = Records(json.dumps(ANSWER).encode())
+    transport = Script(Response(200, {}, json.dumps(ANSWER).encode()))
     async with client_of(transport, converter=converter) as client:
         await client.contacts.create(row)
         await client.contacts.create_many([row], **options)
     return [
-        {name: body[name] for name in body.keys() - {"owner_key", "workspace", "upload_options"}} for body in transport.bodies
+        {
+            name: value
+            for name, value in json.loads(request.body).items()
+            if name not in {"owner_key", "workspace", "upload_options"}
+        }
+        for request in transport.requests
     ]
 
 
@@ -594,13 +587,13 @@ async def test_a_hook_for_contacts_can_set_no_other_part_of_a_request(returned: 
     def hook(_contact: NewContact) -> Any:
         return returned if returned is not LookupError else {**5}  # type: ignore[dict-item]
 
-    converter, transport = OutreachConverter(), Records(b"{}")
+    converter, transport = OutreachConverter(), Script(Response(200, {}, b"{}"))
     converter.register_unstructure_hook(NewContact, hook)
     async with client_of(transport, converter=converter) as client:
         with pytest.raises(InvalidRequest, match=f"^contact: expected a hook that returns {got}; correct the hook$"):
             await client.contacts.create(email="a")
         report = await client.contacts.create_many([{"email": "a"}])
-    assert (report.outcomes[Outcome.REJECTED], transport.bodies) == (1, [])
+    assert (report.outcomes[Outcome.REJECTED], transport.requests) == (1, [])
 
 
 async def test_a_hook_that_needs_too_much_memory_ends_the_run() -> None:
@@ -620,7 +613,7 @@ async def test_a_string_subclass_is_sent_as_its_characters() -> None:
 
 async def test_copies_of_a_client_have_its_converter_or_their_own() -> None:
     emails = converter_with(Mailbox, lambda value, _: value["email"])
-    async with client_of(Says(Response(200, {}, page_of(MAILBOX))), converter=emails) as client:
+    async with client_of(Script(Response(200, {}, page_of(MAILBOX))), converter=emails) as client:
         assert [str(item) for item in (await client.with_options(timeout=5).mailboxes.list()).data] == ["x"]
         assert (await client.with_options(converter=OutreachConverter()).mailboxes.list()).data == [MAILBOX_MODEL]
 

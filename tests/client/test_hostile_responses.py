@@ -19,9 +19,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fuzz import KEY, ODD_BODIES, OPERATIONS, Says, answers, client_of, ending, grows_by_at_most, operations
+from support.fuzz import KEY, ODD_BODIES, OPERATIONS, answers, client_of, ending, grows_by_at_most, operations
 from support.paging import mailbox
 from support.time import virtual_time
+from support.transport import Script
 from support.wire import KINDS, OF_EVERY_KIND, TABLES, faults_of, load, places, unhurried, wire, with_value, without_member
 
 from outreach_async import OutreachClient, Progress, Request, Response
@@ -42,7 +43,7 @@ LIST = b'{"status":"ok","headers":[],"total_found":1,"current_page":1,"total_pag
 @settings(unhurried, max_examples=scaled(60))
 @given(operations, answers)
 async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str, answer: Response) -> None:
-    async with client_of(Says(answer)) as client:
+    async with client_of(Script(answer)) as client:
         try:
             result = await OPERATIONS[operation](client)
         except OutreachError as error:
@@ -59,7 +60,7 @@ async def test_any_response_ends_in_a_result_or_an_error_of_ours(operation: str,
 async def test_the_strangest_bodies_end_in_a_result_or_an_error_of_ours(operation: str, anyio_backend_name: str) -> None:
     for status in (200, 400):
         for body in ODD_BODIES[anyio_backend_name == "trio" :: 2]:  # half of the bodies on each event loop
-            async with client_of(Says(Response(status, {}, body))) as client:
+            async with client_of(Script(Response(status, {}, body))) as client:
                 assert (await ending(client, operation)).kind in {
                     *("Response", "Page", "list", "FieldList", "CampaignSteps", "CreatedContact"),
                     *("UnexpectedResponse", "StatusError", "ContactRejected"),
@@ -113,7 +114,7 @@ def test_a_page_with_too_many_faults_is_itself_a_fault() -> None:
 @pytest.mark.parametrize("body", [b'{"status":"%b' % FLOODS["keys"], b'{"error":"%b"}' % FLOODS["keys"], b"\\" * MEGABYTE])
 async def test_an_error_is_built_from_the_beginning_of_a_large_response(status: int, body: bytes) -> None:
     response = Response(status, {f"x-{number}": "y" * MEGABYTE for number in range(3)}, body)
-    async with client_of(Says(response)) as client:
+    async with client_of(Script(response)) as client:
         await ending(client, "create_contact")  # imports what it needs
         with grows_by_at_most(1), pytest.raises(OutreachError) as caught:  # its parts have about 20 KB each
             await OPERATIONS["create_contact"](client)
@@ -124,7 +125,7 @@ async def test_an_error_is_built_from_the_beginning_of_a_large_response(status: 
 
 
 async def test_headers_beyond_what_any_backend_accepts_are_left_out() -> None:
-    async with client_of(Says(Response(400, {f"x-{number}": "y" for number in range(1_000)}, b""))) as client:
+    async with client_of(Script(Response(400, {f"x-{number}": "y" for number in range(1_000)}, b""))) as client:
         with pytest.raises(OutreachError) as caught:
             await client.workspaces.fields()
     assert len(caught.value.headers) == 256
@@ -266,7 +267,7 @@ async def test_the_status_of_a_large_object_is_read_whatever_else_is_wrong() -> 
         (b'["status"]', False, False),
         (b"", False, False),
     ):
-        async with client_of(Says(Response(200, {}, body + b" " * 2**20))) as client:
+        async with client_of(Script(Response(200, {}, body + b" " * 2**20))) as client:
             with pytest.raises(UnexpectedResponse) as caught:
                 await client.campaigns.steps("camp_1")
         assert (caught.value.states_error, caught.value.well_formed) == (states_error, well_formed)

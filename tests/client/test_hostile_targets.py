@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fuzz import KEY, Says, client_of
+from support.fuzz import KEY, client_of
 from support.listener import Listener, serve
 from support.tables import check_rows
+from support.transport import Script
 from support.transports import GET, LOOPS, MAKERS, OWN, Make
 from support.wire import unhurried
 
@@ -41,19 +42,9 @@ TARGET: Final = r"/(?!/)[!$%&-;=@A-Z\[\]_a-z~]*(?:\?[!$%&-;=?@A-Z\[\]_a-z~]+)?"
 """Characters that are sent unchanged, except for `.` and `..` segments."""
 
 
-class Seen(Says):
-    def __init__(self) -> None:
-        super().__init__(Response(404))
-        self.requests: list[Request] = []
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        self.requests.append(request)
-        return await super().send(request, progress)
-
-
 async def sent(call: Any) -> Request | None:
     """Return the one request that a call sent, or `None` if the call was refused before anything was sent."""
-    transport = Seen()
+    transport = Script(Response(404))
     async with client_of(transport) as client:
         try:
             await call(client)
@@ -166,7 +157,7 @@ async def test_a_raw_request_is_refused_or_sent_unchanged(method: str, target: s
             assert request.target in {target, "/a"}
             assert set(request.headers) <= {name.lower(), "accept", "accept-encoding", "user-agent"}
     try:
-        OutreachClient(transport=Seen(), headers={name: value})
+        OutreachClient(transport=Script(Response(404)), headers={name: value})
     except InvalidRequest:
         assert not field(name, value)
     else:

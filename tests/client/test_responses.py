@@ -11,8 +11,9 @@ from email.utils import formatdate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fuzz import OPERATIONS, Says, client_of
+from support.fuzz import OPERATIONS, client_of
 from support.tables import check_rows_async
+from support.transport import Script
 
 from outreach_async import ContactRejected, OutreachError, RateLimited, Response, StatusError, UnexpectedResponse
 
@@ -23,7 +24,7 @@ async def error_of(
     status: int, body: bytes = b"", headers: dict[str, str] | None = None, operation: str = "list_fields", word: str = "token"
 ) -> OutreachError:
     """Return the error of a call that the service answers with this response."""
-    async with client_of(Says(Response(status, headers or {}, body)), headers={"x-token": f"{word}_1"}) as client:
+    async with client_of(Script(Response(status, headers or {}, body)), headers={"x-token": f"{word}_1"}) as client:
         with pytest.raises(OutreachError) as caught:
             await OPERATIONS[operation](client)
     return caught.value
@@ -221,7 +222,8 @@ import anyio, errno, sys
 from outreach_async import OutreachClient, OutreachError
 from outreach_async._cli.messages import to_printable
 from outreach_async.bulk._contact_keys import order_key
-from support.fuzz import OPERATIONS, Says, client_of
+from support.fuzz import OPERATIONS, client_of
+from support.transport import Script
 from outreach_async import Response
 
 class NoDescriptor:
@@ -231,7 +233,7 @@ class NoDescriptor:
 async def main():
     dated = Response(401, {"retry-after": "Sun Nov  6 08:49:47 1994"}, b"no token_1")
     for response in (dated, Response(200, {}, b'{"status": "added", "id": 1}')):
-        client = client_of(Says(response), headers={"x-token": "token_1"})
+        client = client_of(Script(response), headers={"x-token": "token_1"})
         await anyio.lowlevel.checkpoint()
         sys.meta_path.insert(0, NoDescriptor())
         try:

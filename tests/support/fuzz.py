@@ -17,7 +17,7 @@ import attrs
 from hypothesis import strategies as st
 from tools.journal_child import open_journal, steps
 
-from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
+from outreach_async import NewContact, OutreachClient, OutreachError, Request, Response, RetryPolicy
 from outreach_async._core import operations as made
 from outreach_async._core.operations import ContactRequests, CopyDetector, Operation, RequestDefaults
 from outreach_async.audit import Report, audit
@@ -47,20 +47,6 @@ OPERATIONS: Final[dict[str, Callable[[OutreachClient], Awaitable[object]]]] = {
 """Every operation, by name."""
 
 operations = st.sampled_from(sorted(OPERATIONS))
-
-
-class Says:
-    """A transport that returns the same response to every request."""
-
-    def __init__(self, answer: Response) -> None:
-        self._answer = answer
-
-    async def send(self, _request: Request, progress: Progress, /) -> Response:
-        progress.sent = True
-        await anyio.lowlevel.checkpoint()
-        return self._answer
-
-    async def aclose(self) -> None: ...
 
 
 def client_of(transport: Any, **options: Any) -> OutreachClient:

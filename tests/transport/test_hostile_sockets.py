@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.fuzz import Says, bodies, client_of, ending, good_answers, grows_by_at_most, mutated, operations
+from support.fuzz import bodies, client_of, ending, good_answers, grows_by_at_most, mutated, operations
 from support.listener import Behaviour, Listener, Peer, answer_once
+from support.transport import Script
 from support.transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
 from support.wire import unhurried
 
@@ -126,7 +127,7 @@ async def test_a_call_ends_alike_over_every_transport(raw: bytes, operation: str
             transport = MAKERS["httpx"](listener.url)
             answers.append(await transport.send(POST, Progress()))
             await transport.aclose()
-        async with client_of(Says(answers[0])) as client:
+        async with client_of(Script(answers[0])) as client:
             expected = await ending(client, operation)
         for name in ALL:
             assert await carried(MAKERS[name], raw, operation) == expected
