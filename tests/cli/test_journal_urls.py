@@ -1,4 +1,4 @@
-"""Imports whose journal is at a URL: in a folder, and on S3."""
+"""Imports whose journal is a file, or at a URL: in a folder, and on S3."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from outreach_async.fake import FakeService
 from outreach_async.fake.faults import commit_then, ok, reset, status
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["file", "folder", "s3"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    if request.param == "folder":
-        yield f"file://{tmp_path}/journal"
+    if request.param != "s3":
+        yield f"file://{tmp_path}/journal" if request.param == "folder" else str(tmp_path / "run.db")
         return
     with serve_s3() as port:
         for name, value in environment(port).items():
@@ -26,16 +26,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.covers
 @pytest.mark.thorough
-def test_a_suspended_import_is_reported_and_resumed_from_its_url(served: Served, url: str) -> None:
+def test_a_suspended_import_is_reported_and_resumed(served: Served, url: str) -> None:
     path = served.save("email\n" + "".join(f"p{at}@a.example\n" for at in range(20)))
     served.service.faults.script("create_contact", ok, commit_then(reset()), ok, status(429, retry_after=7200))
     first = served("import", path, *served.options, "--journal", url, "--concurrency", "1")
-    assert first.code == 75
+    assert (first.code, "2 of 20 rows" in first.out, "asked to wait 7200 s" in first.err) == (75, True, True)
     assert f"Resume with the same command and --journal {url} --resume." in first.out
     code, value = served.json("report", url)
     assert (code, value["state"], value["rows"], value["source"]) == (75, "suspended", 2, path)
-    again = served("import", path, *served.options, "--journal", url)
-    assert (again.code, f"--journal {url}: the journal exists; resume its run with --resume" in again.err) == (2, True)
+    assert f"--journal {url}: the journal exists; resume its run with --resume" in served.refused(
+        "import", path, *served.options, "--journal", url
+    )
     rejects = str(served.folder / "rejects.csv")
     code, value = served.json("import", path, *served.options, "--journal", url, "--resume", "--rejects", rejects)
     assert (code, value["rows"], value["uncertain"]) == (0, 20, 1)
@@ -110,6 +111,7 @@ def parts(url: str, shell: Shell, service: FakeService, server_options: tuple[st
 
 @pytest.mark.covers
 @pytest.mark.thorough
+@pytest.mark.parametrize("url", ["folder", "s3"], indirect=True)
 def test_a_report_of_a_folder_adds_up_its_parts(served: Served, parts: str) -> None:
     code, value = served.json("report", parts)
     assert (code, value["state"], value["rows"], value["uncertain"]) == (75, "suspended", 5, 1)

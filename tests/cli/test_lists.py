@@ -68,13 +68,6 @@ def test_a_terminal_names_the_columns_that_it_hides(shell: Shell) -> None:
     assert f"{len(hidden)} more columns: {', '.join(hidden)}; --columns steps,bounces or --columns all shows them" in shown
 
 
-@pytest.mark.thorough
-def test_a_terminal_breaks_an_error_between_words_and_never_an_option() -> None:
-    err = on_terminal("steps", "space_1", *FAKE).err
-    assert all(len(line) <= 80 for line in err.splitlines())
-    assert " ".join(err.split()).endswith("as printed by the command 'campaigns'")
-
-
 def test_a_number_that_is_none_is_named_in_plain_words(shell: Shell) -> None:
     assert "--rate': 'x' is not a number." in shell("campaigns", *FAKE, "--rate", "x").err
     assert "--port': 'x' is not a whole number" in shell("serve", "--port", "x").err

@@ -119,6 +119,8 @@ FILES: Final = {
         ("serve --behaviour /", "--behaviour /: Is a directory; "),
         ("serve --behaviour knob.toml", "knob.toml: a behaviour has no field 'nope'"),
         ("report /no/run.db", "JOURNAL: "),
+        ("import people.csv {fake} --delimiter ::", "--delimiter: expected one character"),
+        ("import people.csv {fake} --header-row 3 --format jsonl", "--header-row: expected csv or xlsx"),
         ("import people.csv {fake} --rejects .", "--rejects .: expected a file, got a folder"),
         ("import people.csv {fake} --rejects no/r.csv", "the folder 'no' does not exist; create it first"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import signal
 import subprocess
 from pathlib import Path
@@ -29,12 +30,17 @@ def facts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 LEDGER = ("--ledger", "c.ledger", "--duplicates", "overwrite")
 
 
+def within(served: Served, *options: str) -> tuple[str, ...]:
+    """Return options whose files are in the folder of the command."""
+    return tuple(str(served.folder / each) if "." in each and "/" not in each else each for each in options)
+
+
 @pytest.mark.parametrize(
     ("place", "name"),
     [((), "out.csv"), ((), "out.parquet"), (("--journal", "run.db"), "out.jsonl"), (LEDGER, "out.csv"), (LEDGER, "out.parquet")],
 )
 def test_an_import_writes_the_outcome_of_every_row(served: Served, place: tuple[str, ...], name: str) -> None:
-    place = tuple(str(served.folder / each) if "." in each else each for each in place)
+    place = within(served, *place)
     path, people = served.folder / name, served.save(PEOPLE)
     done = served("import", people, *served.options, *place, "--results", str(path))
     assert (done.code, done.err) == (3, "")
@@ -75,7 +81,7 @@ def test_an_unfinished_import_writes_beside_the_files_of_a_finished_one(
     served: Served, place: tuple[str, ...], ending: str
 ) -> None:
     fault, code = UNFINISHED[ending]
-    place = tuple(str(served.folder / each) if "." in each else each for each in place)
+    place = within(served, *place)
     people = served.save("email,city\nann@x.example,Bern\n,Rome\nbo@x.example,Oslo\ncy@x.example,Lyon\n")
     results, rejects = served.folder / "out.jsonl", served.folder / "rejects.csv"
     options = (*served.options, *place, "--concurrency", "1", "--results", str(results), "--rejects", str(rejects))
@@ -254,3 +260,92 @@ def test_results_that_no_longer_fit_on_the_disk_name_their_option(served: Served
     assert f"--results {results}: File too large; free disk space, or pass another path" in done.err
     assert "; the rows of the run: " in done.err
     assert (results.read_bytes(), done.code) == (earlier, 3)
+
+
+# The option `--keep`: columns of the input in the results.
+
+LEADS = 'Lead Key,email,id,Note\n007,ann@x.example,c1,"a, b"\n008,bad,c2\n=9,bo@x.example,c3, x \n'
+UNSENT = ("--map", "Lead Key=ignore", "--map", "id=ignore", "--map", "Note=ignore")
+JOURNAL = ("--journal", "run.db")
+KEPT = [(2, "007", "c1", "a, b"), (3, "008", "c2", None), (4, "=9", "c3", " x ")]
+
+
+def kept(path: Path) -> list[tuple[int | str | None, ...]]:
+    names = ("Lead Key", "input_id", "Note")
+    return [(row["line"] or row["record"] + 1, *map(row.get, names)) for row in read_results(path)]
+
+
+@pytest.mark.parametrize("options", [(), JOURNAL, LEDGER], ids=["alone", "journal", "ledger"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
+def test_the_kept_cells_stand_beside_the_outcome_of_their_row(served: Served, options: tuple[str, ...], name: str) -> None:
+    people, path, options = served.save(LEADS), served.folder / name, within(served, *options)
+    wanted = ("--keep", "Lead Key", "--keep", "id", "--keep", "Note", "--results", str(path))
+    assert served("import", people, *UNSENT, *served.options, *options, *wanted).code == 3
+    assert kept(path) == KEPT
+    assert list(read_results(path)[0])[-3:] == ["Lead Key", "input_id", "Note"]
+
+
+def test_every_column_is_kept_under_a_name_that_clashes_with_none(served: Served) -> None:
+    people, path = served.save("Email,Input_Email,,-x\nann@x.example,a,b,=1\n"), served.folder / "out.csv"
+    options = ("--ignore-unknown", "--map", "=ignore", *served.options)
+    assert served("import", people, *options, "--results", str(path), "--keep", "all").code == 0
+    with path.open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert list(row.items())[13:] == [
+        ("input_input_Email", "ann@x.example"), ("Input_Email", "a"), ("column 3", "b"), ("'-x", "'=1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--keep", "lead key", "--results", "o.csv"), "--keep: the file has no column 'lead key' (similar: 'Lead Key')"),
+        (("--keep", "zzz", "--results", "o.csv"), "--keep: the file has no column 'zzz'; use a name from its header"),
+        (("--keep", "id"), "--keep: copies columns into a results file; pass --results FILE, too."),
+    ],
+)
+def test_a_column_that_cannot_be_kept_is_an_error(served: Served, options: tuple[str, ...], message: str) -> None:
+    people, journal = served.save(LEADS), str(served.folder / "run.db")
+    assert message in served.refused("import", people, *UNSENT, *served.options, *within(served, *options))
+    assert not served.service.contacts("space_1")
+    assert served("import", people, *UNSENT, *served.options, "--journal", journal).code == 3
+    assert message in served.refused("report", journal, *within(served, *options))
+
+
+def test_a_report_keeps_the_columns_of_the_input(served: Served) -> None:
+    people, path, journal = served.save(LEADS), served.folder / "out.jsonl", str(served.folder / "run.db")
+    served("import", people, *UNSENT, *served.options, "--journal", journal)
+    assert served("report", journal, "--keep", "all", "--results", str(path)).code == 3
+    assert [(row["Lead Key"], row["input_id"]) for row in read_results(path)] == [("007", "c1"), ("008", "c2"), ("=9", "c3")]
+
+
+@pytest.mark.parametrize("dry", [("--dry-run",), ()], ids=["dry run", "report"])
+def test_the_rows_of_a_ledger_keep_their_columns(served: Served, dry: tuple[str, ...]) -> None:
+    people, path, ledger = served.save(LEADS), served.folder / "out.jsonl", within(served, *LEDGER)
+    served("import", people, *UNSENT, *served.options, *ledger)
+    wanted = (*UNSENT, "--keep", "all", "--results", str(path))
+    if dry:
+        served("import", people, *served.options, *ledger, *wanted, *dry)
+    else:
+        assert served("report", ledger[1], "--input", people, *wanted).code == 0
+    assert kept(path) == KEPT
+
+
+def test_the_columns_of_standard_input_are_kept_while_it_can_be_read(served: Served) -> None:
+    path, journal = served.folder / "out.jsonl", str(served.folder / "run.db")
+    wanted = (*UNSENT, *served.options, "--keep", "all", "--results", str(path))
+    served.piped(LEADS, "import", "-", *wanted)
+    assert kept(path) == KEPT
+    for resume in ((), ("--resume",)):
+        path.unlink()
+        assert served.piped(LEADS, "import", "-", *wanted, "--journal", journal, *resume).code == 3
+        assert kept(path) == KEPT
+        assert [row["record"] for row in read_results(path)] == [1, 2, 3]
+    refused = served.piped("", "import", "-", *wanted, "--journal", journal, "--resume")
+    assert (refused.code, "--keep: " in refused.err, "pass the same rows to standard input again" in refused.err) == (
+        2,
+        True,
+        True,
+    )
+    message = served("report", journal, "--keep", "all", "--results", str(path)).err
+    assert "--keep: the journal records no input file, whose columns it could copy; omit --keep" in message

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-import anyio
 import duckdb
 import pytest
-from support.cli import KEY, Served, small_service
+from support.cli import KEY, Served
 
-from outreach_async import BulkStopped, InvalidRequest, OutreachClient
-from outreach_async.fake import FakeService, FakeTransport
+from outreach_async import BulkStopped, InvalidRequest
+from outreach_async.fake import FakeService
 from outreach_async.parts import Connection, import_part, merge_reports, plan
 
 Person = tuple[str, str]
@@ -72,19 +71,6 @@ def live(night: Night, service: FakeService, kind: Kind, position: Position, *, 
 SCENARIOS = pytest.mark.parametrize(
     ("kind", "position"), [(k, p) for k in ("unsent", "answered") for p in ("start", "middle", "end")]
 )
-
-
-@pytest.mark.thorough
-@SCENARIOS
-def test_five_nights_in_python(tmp_path: Path, kind: Kind, position: Position) -> None:
-    service = small_service()
-
-    async def send(rows: list[Person]) -> None:
-        members = [{"email": email, "first_name": name} for email, name in rows]
-        async with OutreachClient(transport=FakeTransport(service), workspace="space_1", owner_key=KEY) as client:
-            await client.contacts.create_many(members, ledger=tmp_path / "people.ledger", duplicates="overwrite")
-
-    live(lambda rows, _number: anyio.run(send, rows), service, kind, position)
 
 
 @pytest.mark.thorough
