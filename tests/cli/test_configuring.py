@@ -178,12 +178,6 @@ def test_a_wrong_name_in_the_environment_is_named_by_its_variable(
     assert KEY not in ended.err
 
 
-def test_a_profile_needs_a_file(shell: Shell, folder: Path) -> None:
-    del folder
-    err = shell.refused("fields", "--profile", "staging")
-    assert "--profile: expected a configuration file with profiles, found none; pass --config FILE." in err
-
-
 def test_lists_over_several_workspaces_have_a_column_with_names(shell: Shell, config: Path) -> None:
     del config
     rows = [line.split("\t") for line in shell("campaigns", "--workspace", "retail", "--columns", "id").out.splitlines()]

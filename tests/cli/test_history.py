@@ -99,19 +99,3 @@ def test_snapshots_after_a_day_or_a_time_are_shown_and_deleted(shell: Shell, pat
     shown = shell("history", "prune", path, "--after", after).out
     assert shown.count("Deleting 2026-03-0") == deleted
     assert f"Deleted {deleted} snapshots" in shown
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("show", "none.db"), "none.db"),
-        (("show", __file__), "is not a history; pass the path of a history"),
-        (("shows", "x.db"), "did you mean 'show'?"),
-        (("prune", "{path}"), "expected either --keep AGE or --after DATE"),
-        (("prune", "{path}", "--keep", "9d", "--after", "2026-03-31"), "expected either --keep AGE or --after DATE"),
-        (("prune", "{path}", "--keep", "9d", "--dry-run"), "expected --after DATE with --dry-run"),
-        (("prune", "{path}", "--after", "soon"), "--after': expected a day or a time in UTC, such as 2026-03-31"),
-    ],
-)
-def test_wrong_usage_is_an_error(shell: Shell, path: str, arguments: tuple[str, ...], message: str) -> None:
-    assert message in shell.refused("history", *(each.format(path=path) for each in arguments))

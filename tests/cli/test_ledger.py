@@ -293,35 +293,3 @@ def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) 
     served("import", served.save(SECOND), *served.options, "--ledger", ledger, *OVERWRITE)
     Path(ledger).write_bytes(older)
     assert "A run is not included: it is under way, or its process was killed." in served("report", ledger).out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("--ledger", "l"),
-            '--duplicates: with a ledger and "skip", the service would ignore each changed row; pass --duplicates overwrite',
-        ),
-        (("--ledger", "l", *OVERWRITE, "--journal", "j"), "--journal: conflicts with a ledger, which has a journal of its own"),
-        (("--ledger", "l", *OVERWRITE, "--resume"), "--resume: conflicts with a ledger"),
-        (
-            ("--ledger", "l", *OVERWRITE, "--earlier", "unknown"),
-            "--earlier: conflicts with a ledger; to send every row again, pass --max-age 0",
-        ),
-        (
-            ("--ledger", "l", *OVERWRITE, "--repeats", "coalesce"),
-            '--repeats: "coalesce" conflicts with a ledger; pass --repeats last',
-        ),
-        (("--ledger", "l", *OVERWRITE, "--dask", "local"), "--ledger: conflicts with --dask"),
-        (("--max-age", "30d"), "--max-age: needs a ledger, got nothing; pass --ledger contacts.ledger"),
-        (("--changed", "ignore"), "--changed: needs a ledger, got nothing; pass --ledger contacts.ledger"),
-        (("--ledger", __file__, *OVERWRITE), f"--ledger: {__file__} is not a ledger"),
-        (("--ledger", "l", *OVERWRITE, "--max-age", "old"), "Invalid value for '--max-age': expected a number and a unit"),
-        (
-            ("--ledger", "l", *OVERWRITE, "--max-age", "9" * 400),
-            "Invalid value for '--max-age': expected an age that fits a float",
-        ),
-    ],
-)
-def test_what_contradicts_a_ledger_is_refused(served: Served, arguments: tuple[str, ...], message: str) -> None:
-    assert served.refused("import", served.save(FIRST), *served.options, *arguments).startswith(f"outreach-async: {message}")

@@ -68,11 +68,6 @@ def test_a_terminal_names_the_columns_that_it_hides(shell: Shell) -> None:
     assert f"{len(hidden)} more columns: {', '.join(hidden)}; --columns steps,bounces or --columns all shows them" in shown
 
 
-def test_a_number_that_is_none_is_named_in_plain_words(shell: Shell) -> None:
-    assert "--rate': 'x' is not a number." in shell("campaigns", *FAKE, "--rate", "x").err
-    assert "--port': 'x' is not a whole number" in shell("serve", "--port", "x").err
-
-
 STEPS = ("steps", "camp_spring")
 
 

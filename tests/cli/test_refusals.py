@@ -17,6 +17,8 @@ WORDS: Final = {
     "new": "contacts create --email ann@a.example",
     "key": KEY,
     "long": LONG,
+    "ledger": "--ledger l --duplicates overwrite",
+    "dask": "--dask tcp://x:1 --base-url https://api.example --workspace space_1 --journal file:///data/journals",
 }
 FILES: Final = {
     "notes.txt": "notes\n",
@@ -105,6 +107,80 @@ FILES: Final = {
         ("import none.csv {fake} --save-mapping link.csv", "--save-mapping link.csv: No such file or directory; "),
         ("import none.csv {fake} --journal link.csv", "--journal link.csv: No such file or directory; "),
         ("import none.csv {fake} --journal run.db", "--journal run.db: the journal exists; resume its run with --resume"),
+        # Values that are no number, and numbers out of range.
+        ("campaigns {fake} --rate x", "--rate': 'x' is not a number."),
+        ("serve --port x", "--port': 'x' is not a whole number"),
+        *(
+            (
+                f"import people.csv {{fake}} --stop-after-rejects {value!r}",
+                f"Invalid value for '--stop-after-rejects': expected a whole number from 1, or never, got {value!r}.",
+            )
+            for value in ("0", "-1", "x", "1.5", "", "None")
+        ),
+        # Campaigns and profiles by name.
+        (
+            "import people.csv --campaign Autumn --dry-run",
+            "--campaign: expected an id, because no service is given, got 'Autumn'; also pass",
+        ),
+        ("fields --profile staging", "--profile: expected a configuration file with profiles, found none; pass --config FILE."),
+        # A ledger.
+        (
+            "import people.csv {at} --ledger l",
+            '--duplicates: with a ledger and "skip", the service would ignore each changed row; pass --duplicates overwrite',
+        ),
+        ("import people.csv {at} {ledger} --journal j", "--journal: conflicts with a ledger, which has a journal of its own"),
+        ("import people.csv {at} {ledger} --resume", "--resume: conflicts with a ledger"),
+        (
+            "import people.csv {at} {ledger} --earlier unknown",
+            "--earlier: conflicts with a ledger; to send every row again, pass --max-age 0",
+        ),
+        (
+            "import people.csv {at} {ledger} --repeats coalesce",
+            '--repeats: "coalesce" conflicts with a ledger; pass --repeats last',
+        ),
+        ("import people.csv {at} {ledger} --max-age old", "Invalid value for '--max-age': expected a number and a unit"),
+        (
+            f"import people.csv {{at}} {{ledger}} --max-age {'9' * 400}",
+            "Invalid value for '--max-age': expected an age that fits a float",
+        ),
+        (
+            "import people.csv {at} --ledger notes.txt --duplicates overwrite --check off",
+            "--ledger: notes.txt is not a ledger",
+        ),
+        ("import people.csv {at} --max-age 30d", "--max-age: needs a ledger, got nothing; pass --ledger contacts.ledger"),
+        ("import people.csv {at} --changed ignore", "--changed: needs a ledger, got nothing; pass --ledger contacts.ledger"),
+        # Imports in parts.
+        ("import a.csv {dask} --journal run.db", "--journal: with --dask, expected a URL that all workers can reach"),
+        ("import a.csv {dask} --ledger l.db", "--ledger: conflicts with --dask; one process compares millions of rows"),
+        ("import a.csv {dask} --max-age 3d", "--max-age: conflicts with --dask"),
+        ("import a.csv {dask} --changed ignore", "--changed: conflicts with --dask"),
+        ("import a.csv {dask} --dry-run --results r.csv", "--results: with --dry-run, the only results are those of a ledger"),
+        ("import a.csv --dask local --dry-run --campaign May", "--campaign: expected an id, because no service is given"),
+        ("import a.csv {dask} --keep all", "--keep: copies columns into a results file; pass --results FILE, too"),
+        ("import a.csv {dask} --check none=error", "check: unknown check in 'none=error'"),
+        ("import a.csv {dask} --header 'X: y'", "--header: conflicts with --dask"),
+        ("import a.csv {dask} --base-url fake:", "--base-url: with --dask, expected a URL that all workers can reach"),
+        ("import a.csv --dask tcp://x:1 --base-url https://api.example --journal file:///data/journals", "--workspace: missing"),
+        ("import '*.parquet' {dask}", "expected a pattern that matches a file"),
+        ("import s3://bucket/a.csv", "FILE: a URL requires --dask"),
+        # A history.
+        ("history show none.db", "none.db"),
+        ("history show notes.txt", "is not a history; pass the path of a history"),
+        ("history shows x.db", "did you mean 'show'?"),
+        ("history prune notes.txt", "expected either --keep AGE or --after DATE"),
+        ("history prune notes.txt --keep 9d --after 2026-03-31", "expected either --keep AGE or --after DATE"),
+        ("history prune notes.txt --keep 9d --dry-run", "expected --after DATE with --dry-run"),
+        ("history prune notes.txt --after soon", "--after': expected a day or a time in UTC, such as 2026-03-31"),
+        # A server for assistants.
+        ("mcp {gone}", "--workspace: missing"),
+        ("mcp --workspace space_1", "--base-url: missing"),
+        ("mcp {fake} --allow-writes camp_1", "--allow-writes: expected a string starting with 'space_'"),
+        ("mcp {fake} --deadline 0", "--deadline: expected more than 0 seconds"),
+        ("mcp {fake} --json", "No such option"),
+        ("mcp {fake} --timeout 0", "--timeout: expected more than 0 seconds"),
+        ("mcp {fake} --rate 0", "--rate: expected a finite number"),
+        ("mcp {fake} --header x", "--header: expected 'Name: value'"),
+        ("mcp {fake} --owner-key space_1", "--owner-key: expected a string starting with 'key_'"),
         # Files.
         ("audit {fake} --output {long}.json", ".json: File name too long; "),
         ("import people.csv {fake} --rejects {long}.json", ".json: File name too long; "),

@@ -128,13 +128,6 @@ def test_five_nights_in_parts(served: Served, monkeypatch: pytest.MonkeyPatch, k
     live(send, served.service, kind, position, remembers=False)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", "", "None"])
-def test_an_invalid_number_of_rejects_is_refused(served: Served, value: str) -> None:
-    message = served.refused("import", served.save("email\na@x.example\n"), *served.options, "--stop-after-rejects", value)
-    assert f"Invalid value for '--stop-after-rejects': expected a whole number from 1, or never, got {value!r}." in message
-    assert len(served.service.requests) == 0
-
-
 @pytest.mark.parametrize("value", [0, -1, "never"])
 def test_an_invalid_number_of_rejects_is_refused_for_parts(value: object) -> None:
     with pytest.raises(InvalidRequest, match="stop_after_rejects: expected"):

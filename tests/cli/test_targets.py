@@ -157,11 +157,6 @@ def test_a_campaign_that_is_not_known_is_refused_before_anything_is_sent(campaig
     assert not served.service.contacts("space_1")
 
 
-def test_the_name_of_a_campaign_needs_a_service(served: Served) -> None:
-    error = served.refused("import", served.save("email\nann@x.example\n"), "--campaign", "Autumn", "--dry-run")
-    assert error.startswith("outreach-async: --campaign: expected an id, because no service is given, got 'Autumn'; also pass")
-
-
 def test_two_columns_of_campaigns_are_not_recognised(served: Served) -> None:
     people = served.save("email,Campaign,Campaign ID\nann@x.example,Spring,camp_1\n")
     done = served("import", people, *served.options)
