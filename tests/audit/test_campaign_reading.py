@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from support.audit import NOW, mailbox, mailboxes, wire
-from support.campaigns import CampaignService, World, campaign, step, template, wire_of
+from support.campaigns import CampaignService, World, campaign, step, template
 from support.time import virtual_time
 
 from outreach_async import OutreachClient, Progress, Request, Response, RetryPolicy
@@ -18,7 +18,7 @@ BOXES = [wire(box) for box in mailboxes(3)]
 
 
 def listed(*changes: dict[str, Any]) -> list[dict[str, Any]]:
-    return [wire_of(campaign(**{"id": f"camp_{place}", "name": f"C{place}", **each})) for place, each in enumerate(changes)]
+    return [wire(campaign(**{"id": f"camp_{place}", "name": f"C{place}", **each})) for place, each in enumerate(changes)]
 
 
 def service_of(*changes: dict[str, Any], steps: Any = (), **about: Any) -> CampaignService:
@@ -72,7 +72,7 @@ async def test_an_audit_without_campaigns_asks_only_for_mailboxes() -> None:
 
 
 async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
-    plain = [wire_of(step(template(subject=None, body_text="Hi")))]
+    plain = [wire(step(template(subject=None, body_text="Hi")))]
     service = service_of({"status": "draft"}, {}, steps={"camp_1": plain})
     await read(service, policy=Policy.of({"off": ["OA220", "OA222"]}))
     assert (asked(service, "/steps"), asked(service, "all-fields")) == (1, 0)
@@ -83,7 +83,7 @@ async def test_steps_and_fields_that_no_rule_needs_are_not_requested() -> None:
 
 
 async def test_findings_name_the_workspace_the_campaign_and_the_step() -> None:
-    typo = [wire_of(step(template(body_text="Hi {{frist_name}}"), id="step_7"))]
+    typo = [wire(step(template(body_text="Hi {{frist_name}}"), id="step_7"))]
     report = await read(service_of({"name": "Summer"}, steps={"camp_0": typo}))
 
     (finding,) = report.findings
@@ -142,7 +142,7 @@ async def test_steps_that_cannot_be_read_are_a_finding_and_other_campaigns_are_j
 @virtual_time
 @pytest.mark.parametrize("status", [403, 500])
 async def test_fields_that_cannot_be_read_are_one_finding_however_many_campaigns(status: int) -> None:
-    typo = [wire_of(step(template(body_text="Hi {{frist_name}}")))]
+    typo = [wire(step(template(body_text="Hi {{frist_name}}")))]
     service = service_of({}, {}, {}, steps=dict.fromkeys(["camp_0", "camp_1", "camp_2"], typo), fields=status)
     report = await read(service)
 

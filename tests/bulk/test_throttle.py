@@ -14,7 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.examples import scaled
-from support.flow import RECOVERY, Run, Scenario, Trouble, simulate, simulate_whole
+from support.flow import RECOVERY, Run, Scenario, Trouble, simulate
+from support.rates import simulate_whole
 from support.runs import client, drain, outcomes_of, rows
 from support.time import virtual_time
 from support.transport import Script, added, skipped, status

@@ -63,74 +63,55 @@ class Suite:
 # Fixtures.
 
 
-@pytest.mark.thorough
-def test_async_tests_on_both_loops_get_a_client_with_workspace_and_key(suite: Suite) -> None:
-    suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
+def test_each_fixture_serves_async_and_sync_tests_on_both_loops(suite: Suite) -> None:
     suite.passes(
         """
-async def test_create(outreach_client, outreach_fake, outreach_workspace, outreach_owner_key):
+import httpx
+
+SEEN = []
+
+async def test_the_client_has_the_workspace_and_the_key(
+    outreach_client, outreach_fake, outreach_workspace, outreach_owner_key
+):
     made = await outreach_client.contacts.create(ANN)
     (stored,) = outreach_fake.contacts(outreach_workspace)
     assert (stored["id"], stored["owner"]) == (made.id, outreach_owner_key)
-""",
-        2,
-    )
-
-
-@pytest.mark.thorough
-def test_each_test_gets_its_own_fake_and_its_client_is_closed_afterwards(suite: Suite) -> None:
-    suite.passes(
-        """
-SEEN = []
-
-async def test_first(outreach_client, outreach_fake):
-    await outreach_client.contacts.create(ANN)
     SEEN.append((outreach_client, outreach_fake))
 
-async def test_second(outreach_client, outreach_fake):
+async def test_each_test_has_its_own_fake_and_its_client_is_closed_afterwards(outreach_fake):
     assert len(outreach_fake.requests) == 0
     client, fake = SEEN[-1]
     assert fake is not outreach_fake
     with pytest.raises(InvalidRequest, match="closed"):
         await client.contacts.create(ANN)
-""",
-        4,
-    )
 
-
-def test_the_url_serves_the_fake_to_clients_that_need_one(suite: Suite) -> None:
-    suite.passes(
-        """
-import httpx
-
-def test_sync(outreach_url, outreach_fake, outreach_workspace):
+def test_the_url_serves_the_fake_and_its_control_plane(outreach_url, outreach_fake, outreach_workspace):
     answer = httpx.get(f"{outreach_url}/workspaces/{outreach_workspace}/all-fields")
     assert answer.json()["status"] == "ok"
     assert outreach_fake.requests.counts["list_fields"] == 1
     assert httpx.get(f"{outreach_url}/_fake/requests").json()["total"] == 1
 
-async def test_async(outreach_url, outreach_fake, outreach_workspace, outreach_owner_key):
+async def test_the_url_serves_a_client_of_the_test(outreach_url, outreach_fake, outreach_workspace, outreach_owner_key):
     async with OutreachClient(outreach_url, owner_key=outreach_owner_key, workspace=outreach_workspace) as client:
         await client.contacts.create(ANN)
     assert outreach_fake.contact(outreach_workspace, ANN.email)
-""",
-        3,
-    )
 
-
-def test_the_client_has_the_credential_that_the_behaviour_requires(suite: Suite) -> None:
-    suite.passes(
-        """
 @pytest.mark.parametrize(
     "outreach_behaviour",
     [Behaviour(auth=HeaderAuth()), Behaviour(auth=HeaderAuth("x-token", "", tokens={"word"})), Behaviour()],
     ids=["key", "token", "none"],
 )
-async def test_read(outreach_client):
+async def test_the_client_has_the_credential_that_the_behaviour_requires(outreach_client):
     assert await outreach_client.workspaces.fields()
 """,
-        6,
+        13,
     )
+
+
+@pytest.mark.thorough
+def test_the_fixtures_serve_the_mode_of_anyio(suite: Suite) -> None:
+    suite.pytester.makeini("[pytest]\nanyio_mode = auto\n")
+    suite.passes("pytestmark = []\nasync def test_read(outreach_client): assert await outreach_client.workspaces.fields()", 2)
 
 
 # The marker.
@@ -419,10 +400,21 @@ def test_an_hour_passes_at_once_on_every_event_loop_of_the_suite(suite: Suite, b
     suite.passes(f"{WAITING}\n{backend}\n", count)
 
 
-def test_a_test_without_virtual_time_runs_in_real_time(suite: Suite) -> None:
+def test_only_tests_with_virtual_time_and_their_async_fixtures_use_it(suite: Suite) -> None:
     suite.passes(
-        WAITING
-        + """
+        """
+import time
+
+@pytest.fixture
+async def waited(outreach_virtual_time):
+    await anyio.sleep(60)
+    yield
+    await anyio.sleep(60)
+
+async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_time):
+    await outreach_client.contacts.create(ANN)
+    assert outreach_virtual_time.elapsed == 60
+
 async def test_real(outreach_client):
     began = time.monotonic()
     await anyio.sleep(0.01)
@@ -433,23 +425,6 @@ async def test_another(outreach_virtual_time):
     assert outreach_virtual_time.elapsed == 3600
 """,
         6,
-    )
-
-
-def test_async_fixtures_share_the_virtual_time_of_their_test(suite: Suite) -> None:
-    suite.passes(
-        """
-@pytest.fixture
-async def waited(outreach_virtual_time):
-    await anyio.sleep(60)
-    yield
-    await anyio.sleep(60)
-
-async def test_goes_on(waited, outreach_fake, outreach_client, outreach_virtual_time):
-    await outreach_client.contacts.create(ANN)
-    assert outreach_virtual_time.elapsed == 60
-""",
-        2,
     )
 
 

@@ -60,11 +60,9 @@ def mailboxes(count: int, **changes: Any) -> list[Mailbox]:
     return [mailbox(id=f"mailbox_{domain}_{n}", email=f"m{n}@{domain}", **changes) for n in range(count)]
 
 
-def wire(box: Mailbox) -> dict[str, Any]:
-    """Return the mailbox as wire JSON."""
-    fields = attrs.asdict(box)
-    del fields["_extra"]
-    return fields
+def wire(item: Any) -> dict[str, Any]:
+    """Return a model as wire JSON."""
+    return attrs.asdict(item, filter=lambda field, _: field.name != "_extra")
 
 
 class MailboxService:

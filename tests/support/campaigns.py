@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 import anyio
 import attrs
 from hypothesis import strategies as st
-from support.audit import NOW
+from support.audit import NOW, wire
 
 from outreach_async import Progress, Request, Response
 from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
@@ -140,19 +140,13 @@ def use_of(mailboxes: Sequence[Mailbox], *rows: CampaignRow) -> WorkspaceFacts:
     return use.facts(rows)
 
 
-def wire_of(item: Any) -> dict[str, Any]:
-    """Return a model as wire JSON."""
-    values = attrs.asdict(item, filter=lambda field, _: field.name != "_extra")
-    return dict(values)
-
-
 @attrs.define
 class World:
     """The data of a workspace in a `CampaignService`. A number instead of a list is the error status of the response."""
 
     campaigns: list[dict[str, Any]] | int = attrs.Factory(list)
     mailboxes: list[dict[str, Any]] | int = attrs.Factory(list)
-    fields: list[dict[str, Any]] | int = attrs.Factory(lambda: [wire_of(each) for each in fields()])
+    fields: list[dict[str, Any]] | int = attrs.Factory(lambda: [wire(each) for each in fields()])
     uncounted: int = 0
 
 
@@ -185,7 +179,7 @@ class CampaignService:
         parts, query = target.path.strip("/").split("/"), parse_qs(target.query)
         match parts:
             case ["campaigns", campaign_id, "steps"]:
-                data = self.steps.get(campaign_id, [wire_of(_STEP)])
+                data = self.steps.get(campaign_id, [wire(_STEP)])
                 days = {"days_left": 1, "days_left_date": "soon", "days_left_display": "1 day"}
                 return data if isinstance(data, int) else {"status": "ok", **days, "data": data}
             case ["workspaces", workspace, "all-fields"]:

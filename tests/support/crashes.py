@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -23,13 +22,13 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.journal import ENDINGS
+from support.journal import copy_journal
 from support.outcome_oracle import FINDINGS, find_wrong_labels, turns, when_applied
 from support.processes import ORDERLY, Ending, Killed, Left, MortalJournal, Process, consume
-from support.scenarios import KEY, SPACE, Scenario, World, creation, service, valid
+from support.scenarios import KEY, SPACE, Scenario, World, client_of, creation, service, valid
 from trio._core import _run
 
-from outreach_async import BulkError, ContactOutcome, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
+from outreach_async import BulkError, ContactOutcome, Outcome, Progress, Request, Response
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake.faults import Exchange, Fault
@@ -248,8 +247,7 @@ class Simulation(Run):
 
     async def _create(self, process: Process, rows: Sequence[Any]) -> None:
         scene = self.scene
-        retry = RetryPolicy(attempts=scene.attempts, jitter=lambda: 0.5)
-        client = OutreachClient(transport=MortalTransport(self.world, process), owner_key=KEY, workspace=SPACE, retry=retry)
+        client = client_of(MortalTransport(self.world, process), scene.attempts)
         run = client.contacts.create_many(
             process.rows(rows),
             duplicates=scene.duplicates,
@@ -278,9 +276,7 @@ class Simulation(Run):
     def _bury(self, process: Process) -> None:
         """Copy the journal's files as they were at the kill, then close the writers. Closing a connection changes its files."""
         left, self.location = self.location, self.folder / f"run{len(self.processes)}.db"
-        for ending in ENDINGS:
-            if Path(f"{left}{ending}").exists():
-                shutil.copyfile(f"{left}{ending}", f"{self.location}{ending}")
+        copy_journal(left, self.location)
         for writer in process.writers:
             writer.close()
         report = self.report()

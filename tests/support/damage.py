@@ -7,13 +7,12 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from support.journal import ENDINGS, facts, open_elsewhere
-from tools.journal_child import ROWS, open_journal, outcome_of, steps
+from support.journal import ENDINGS, copy_journal, facts, make_killed_journal, open_elsewhere
+from tools.journal_child import ROWS, open_journal, outcome_of
 
 from outreach_async import Journal
 from outreach_async.errors import InvalidRequest, JournalError
@@ -40,15 +39,8 @@ class Specimen:
 def specimens(folder: Path) -> Iterator[Specimen]:
     """Create journals: of runs that were killed at several commits, and of a finished run."""
     for name, commits in _COMMITS.items():
-        living, path = folder / f"{name}.living", folder / f"{name}.db"
-        with closing(open_journal(living)) as writer:
-            if name == "spooled":
-                writer.spool([(index, f"p{index}@a.example", b'{"email":"p@a.example"}') for index in range(ROWS)])
-                writer.end_spool(ROWS)
-            for _ in islice(steps(writer), commits):
-                pass
-            for ending in ENDINGS:  # a kill changes no file
-                shutil.copyfile(f"{living}{ending}", f"{path}{ending}")
+        path = folder / f"{name}.db"
+        make_killed_journal(path, commits, spooled=name == "spooled")
         report = Journal(path).report()
         yield Specimen(name, path, report.marked, _read_outcomes(path), report.to_dict())
 
@@ -88,8 +80,7 @@ def copies(folder: Path, count: int, seed: int) -> Iterator[tuple[Specimen, str,
         chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, not secret
         copy = folder / f"copy{number}"
         copy.mkdir()
-        for each in ENDINGS:
-            shutil.copyfile(f"{specimen.path}{each}", copy / f"run.db{each}")
+        copy_journal(specimen.path, copy / "run.db")
         if kind == "opened elsewhere":
             open_elsewhere(copy / "run.db")
         elif kind == "another's log":

@@ -8,21 +8,15 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import anyio
 import attrs
 
 from outreach_async import (
-    NewContact,
-    Outcome,
-    OutreachClient,
     OutreachError,
-    Progress,
     RateLimited,
-    Request,
-    Response,
     RetryPolicy,
     StatusError,
     TransportError,
@@ -290,48 +284,3 @@ async def play(scene: Scenario, max_outage: float | None = None) -> Run:
 def simulate(scene: Scenario, backend: str, max_outage: float | None = None) -> Run:
     """Run a scenario in virtual time."""
     return anyio.run(partial(play, scene, max_outage), backend=backend, backend_options=VirtualTime().options(backend))
-
-
-class Carrier:
-    """A transport to the simulated service."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.added = 0
-
-    async def send(self, _request: Request, progress: Progress, /) -> Response:
-        progress.sent = True
-        try:
-            headers = await self.service.answer()
-        except StatusError as error:
-            return Response(error.status_code or 0, error.headers, b"{}")
-        self.added += 1
-        return Response(201, headers, b'{"status":"added","id":"contact_%d","details":null}' % self.added)
-
-    async def aclose(self) -> None: ...
-
-
-async def play_whole(scene: Scenario) -> Run:
-    """Run a scenario with a client and a bulk run that creates contacts."""
-    jitter: Callable[[], float] = random.Random(scene.seed + 1).random  # noqa: S311 - a simulation that can be repeated
-    service = Service(scene)
-    client = OutreachClient(
-        transport=Carrier(service),
-        owner_key="key_1",
-        workspace="space_1",
-        max_in_flight=scene.workers,
-        retry=RetryPolicy(jitter=jitter),
-    )
-    rows = (NewContact(f"user{number}@a.example") for number in count())
-    async with client.contacts.create_many(rows, concurrency=scene.workers) as outcomes:
-        run = Run(scene, service, outcomes._pipeline._throttle)
-        with anyio.move_on_after(scene.seconds):
-            async for outcome in outcomes:
-                run.failed += outcome.status is not Outcome.ADDED
-    run.ended = service.now()
-    return run
-
-
-def simulate_whole(scene: Scenario, backend: str) -> Run:
-    """Run a scenario with a client and a bulk run, in virtual time."""
-    return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))

@@ -78,12 +78,9 @@ def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int,
 
 def require_resumable(path: Path) -> None:
     """Complete the run, and check that the journal then contains each outcome once."""
-    writer = open_journal(path, resume=True)
-    try:
+    with closing(open_journal(path, resume=True)) as writer:
         for _ in steps(writer):
             pass
-    finally:
-        writer.close()
     assert require_prefix(path) == (ROWS, ROWS)
     assert Journal(path).report().state == "finished"
 
@@ -120,25 +117,30 @@ def run_to_end(path: Path | str, *options: object) -> tuple[int, tuple[int, int]
     return process.returncode, count_acknowledged(out)
 
 
-def make_killed_journal(path: Path, commits: int) -> None:
-    """Create a journal as if its process had been killed after `commits` commits. A kill changes no file."""
+def copy_journal(path: Path, copy: Path) -> None:
+    """Copy the files of a journal, as they are while a process has it open or after a kill, which changes no file."""
+    for ending in ENDINGS:
+        if Path(f"{path}{ending}").exists():
+            shutil.copyfile(f"{path}{ending}", f"{copy}{ending}")
+
+
+def make_killed_journal(path: Path, commits: int, *, spooled: bool = False) -> None:
+    """Create a journal as if its process had been killed after `commits` commits."""
     origin = path.with_name(f"{path.name}.living")
-    writer = open_journal(origin)
-    try:
+    with closing(open_journal(origin)) as writer:
+        if spooled:
+            writer.spool([(index, f"p{index}@a.example", b'{"email":"p@a.example"}') for index in range(ROWS)])
+            writer.end_spool(ROWS)
         for _ in islice(steps(writer), commits):
             pass
-        for ending in ENDINGS:
-            shutil.copyfile(f"{origin}{ending}", f"{path}{ending}")
-    finally:
-        writer.close()
-        origin.unlink()
+        copy_journal(origin, path)
+    origin.unlink()
 
 
 def cut_copy(path: Path, folder: Path, size: int) -> Path:
     """Copy a journal and truncate the write-ahead log of the copy to `size` bytes, as after a power failure."""
     folder.mkdir()
-    for ending in ENDINGS:
-        shutil.copyfile(f"{path}{ending}", folder / f"{path.name}{ending}")
+    copy_journal(path, folder / path.name)
     os.truncate(folder / f"{path.name}-wal", size)
     return folder / path.name
 

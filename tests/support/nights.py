@@ -23,18 +23,16 @@ import anyio
 import attrs
 from support.processes import Ending, Killed, Left, MortalJournal, Process, consume
 from support.runs import OptedOut
-from support.scenarios import HEADERS, KEY, SPACE, new_fake
+from support.scenarios import HEADERS, KEY, SPACE, client_of, new_fake
 
 from outreach_async import (
     BulkError,
     BulkReport,
     ContactOutcome,
     Outcome,
-    OutreachClient,
     Progress,
     Request,
     Response,
-    RetryPolicy,
     Target,
 )
 from outreach_async._plumbing import order_key
@@ -352,12 +350,7 @@ class Nights:
 
     async def _run(self, night: Night, options: dict[str, Any]) -> None:
         process = self.process
-        client = OutreachClient(
-            transport=NightTransport(self.world, night, process),
-            owner_key=KEY,
-            workspace=SPACE,
-            retry=RetryPolicy(attempts=2, jitter=lambda: 0.5),
-        )
+        client = client_of(NightTransport(self.world, night, process), 2)
         read = partial(process.rows, [row.members() for row in night.rows])
         run = client.contacts.create_many(
             Rows(read) if night.is_rereadable else read(),

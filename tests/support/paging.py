@@ -10,40 +10,26 @@ from urllib.parse import parse_qs, urlsplit
 import anyio.lowlevel
 import attrs
 from hypothesis import strategies as st
+from support import audit, campaigns
+from support.audit import wire
 
 from outreach_async import Progress, Request, Response
 
 PastEnd = Literal["empty", "clamped", "clamped as asked", 200, 400, 404]
 
-_NUMBERS: Final = (
-    "steps contacts opens initials interested replies bounces opens_num replies_num bounces_num interested_num days_left created"
-)
-_CAMPAIGN: Final = {
-    **dict.fromkeys(_NUMBERS.split(), 0),
-    **dict.fromkeys(("name", "last_activity", "days_left_date", "days_left_display"), "a"),
-    "status": "live",
-}
-_BOX_NUMBERS: Final = (
-    "campaigns daily_limit blacklists sent_today sent_30days opened_14days sent_90days bounced_30days avg_open_rate "
-    "avg_click_rate created_at"
-)
-_MAILBOX: Final = {
-    **dict.fromkeys(_BOX_NUMBERS.split(), 0),
-    **dict.fromkeys(("email", "sender_name", "age", "last_activity", "created", "domain_ip", "server_ip"), "a"),
-    **dict.fromkeys(("spf", "dkim", "dmarc"), True),
-    "status": "active",
-    "type": "Google",
-}
+
+_CAMPAIGN: Final = wire(campaigns.campaign())
+_MAILBOX: Final = wire(audit.mailbox())
 
 
 def campaign(name: str) -> dict[str, Any]:
     """Return a campaign as wire JSON."""
-    return {"id": name, **_CAMPAIGN}
+    return {**_CAMPAIGN, "id": name}
 
 
 def mailbox(name: str) -> dict[str, Any]:
     """Return a mailbox as wire JSON."""
-    return {"id": name, **_MAILBOX}
+    return {**_MAILBOX, "id": name}
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from anyio.from_thread import start_blocking_portal
+from support.cli import serve_in_thread
 from support.outcome_oracle import find_wrong_labels
 
 from outreach_async import Outcome, OutreachClient, Rate, Request, Response
@@ -23,7 +23,6 @@ from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service, inject, reset
-from outreach_async.fake.server import serve
 from outreach_async.parts import Connection, ImportPlan, ImportReport, Part, import_part
 from outreach_async.store.journal import Journal
 
@@ -109,7 +108,7 @@ class KillingService(PlainService):
 @contextmanager
 def served(service: Service) -> Iterator[Connection]:
     """Serve on a real port in another thread, and yield the connection to it."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(service)) as url:
+    with serve_in_thread(service) as url:
         yield Connection(base_url=url, workspace=SPACE, concurrency=8)
 
 

@@ -12,10 +12,21 @@ from typing import Any, Final
 import anyio
 import attrs
 from support.audit import mailbox, wire
-from support.flow import Scenario, Service
+from support.flow import Run, Scenario, Service
 
-from outreach_async import NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy, StatusError
+from outreach_async import (
+    NewContact,
+    Outcome,
+    OutreachClient,
+    OutreachError,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+    StatusError,
+)
 from outreach_async.audit import Report, audit
+from outreach_async.testing import VirtualTime
 
 _MEMBERS: Final = {"status": "ok", "headers": [], "total_found": 1, "current_page": 1, "total_pages": 1}
 _PAGE: Final = json.dumps({**_MEMBERS, "data": [wire(mailbox())]}).encode()
@@ -97,6 +108,25 @@ async def run_audit(
     names: Sequence[str] = [f"space_{number}" for number in range(workspaces)]
     report = await audit(client, names, deadline=deadline, clock=lambda: 0.0)
     return AuditResult(report, anyio.current_time() - began, service)
+
+
+async def play_whole(scene: Scenario) -> Run:
+    """Run a scenario with a client and a bulk run that creates contacts."""
+    service = RateLimitedService(scene)
+    client = create_client(service, scene.seed + 1, max_in_flight=scene.workers)
+    rows = (NewContact(f"user{number}@a.example") for number in count())
+    async with client.contacts.create_many(rows, concurrency=scene.workers) as outcomes:
+        run = Run(scene, service, outcomes._pipeline._throttle)
+        with anyio.move_on_after(scene.seconds):
+            async for outcome in outcomes:
+                run.failed += outcome.status is not Outcome.ADDED
+    run.ended = service.now()
+    return run
+
+
+def simulate_whole(scene: Scenario, backend: str) -> Run:
+    """Run a scenario with a client and a bulk run, in virtual time."""
+    return anyio.run(play_whole, scene, backend=backend, backend_options=VirtualTime().options(backend))
 
 
 @attrs.frozen

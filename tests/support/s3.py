@@ -1,4 +1,9 @@
-"""An S3 server for tests (moto, on loopback), and a proxy in front of it that loses replies."""
+"""An S3 server for tests (moto, on loopback), and a proxy in front of it that loses replies.
+
+Run: python -m support.s3
+
+Prints the port of a server, and exits when its standard input is closed.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import http.client
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +19,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal
 
-from support.s3_server import BUCKET
-
 Fault = Literal["pass", "drop the reply", "answer 503", "refuse with 503", "conflict", "forbid"]
 
+BUCKET = "journals"
 SECRET = "s3cr3t/k3y"
 
 
@@ -34,7 +39,7 @@ def environment(port: int) -> dict[str, str]:
 @contextmanager
 def serve_s3() -> Iterator[int]:
     """Run an S3 server with an empty bucket in a separate process, and yield its port."""
-    command = [sys.executable, "-m", "support.s3_server"]
+    command = [sys.executable, "-m", "support.s3"]
     with subprocess.Popen(
         command,
         cwd=Path(__file__).parents[1],
@@ -130,4 +135,19 @@ def _reply(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]
         handler.wfile.write(content)
 
 
-__all__ = ["BUCKET", "SECRET", "Fault", "Proxy", "environment", "serve_s3"]
+def main() -> None:
+    from moto.server import ThreadedMotoServer  # slow to import, and only the process of the server needs it
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")
+    request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=id/20260101/us-east-1/s3/aws4_request, Signature=none")
+    urllib.request.urlopen(request).close()  # noqa: S310 - loopback
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 from support.runs import OptedOut
 
-from outreach_async import DuplicatePolicy, Outcome, Request, Response
+from outreach_async import DuplicatePolicy, Outcome, OutreachClient, Request, Response, RetryPolicy, Transport
 from outreach_async._plumbing import WHOLE_INPUT
 from outreach_async.bulk import Order, Repeats
 from outreach_async.fake import FakeService, faults
@@ -178,6 +178,12 @@ class World:
         if answer.status < BAD and json.loads(answer.body).get("id"):
             self.delivered.setdefault(email, answer)
         return answer
+
+
+def client_of(transport: Transport, attempts: int) -> OutreachClient:
+    """Return a client of the service, whose delays are not random."""
+    retry = RetryPolicy(attempts=attempts, jitter=lambda: 0.5)
+    return OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
 
 
 def new_fake(*fields: str, **options: Any) -> FakeService:

@@ -21,7 +21,7 @@ import attrs
 from support.crashes import MortalTransport
 from support.outcome_oracle import find_wrong_labels
 from support.processes import Process
-from support.scenarios import HEADERS, KEY, SPACE, Scenario, World
+from support.scenarios import HEADERS, Scenario, World, client_of
 from support.time import jump
 
 from outreach_async import (
@@ -30,11 +30,9 @@ from outreach_async import (
     Ledger,
     ObjectJournal,
     Outcome,
-    OutreachClient,
     Progress,
     Request,
     Response,
-    RetryPolicy,
 )
 from outreach_async._plumbing import Objects
 from outreach_async.errors import JournalError, TransportError
@@ -181,9 +179,8 @@ class Takeover:
             anyio.run(self._create, process, objects, delivered, backend=self._backend, backend_options=options)
 
     async def _create(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:
-        retry = RetryPolicy(attempts=self.scene.attempts, jitter=lambda: 0.5)
         transport = MortalTransport(self._world, process)
-        client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
+        client = client_of(transport, self.scene.attempts)
         journal = ObjectJournal("memory://run", objects=objects, inline=True, clock=self.clock)
         try:
             async with client.contacts.create_many(
@@ -367,8 +364,7 @@ class LedgerTakeover:
 
     async def _create(self, city: str, process: Process | None, *, is_calm: bool) -> dict[str, int]:
         transport = _FlightTransport(self.service, process or Process(), is_calm=is_calm)
-        retry = RetryPolicy(attempts=3, jitter=lambda: 0.5)
-        client = OutreachClient(transport=transport, owner_key=KEY, workspace=SPACE, retry=retry)
+        client = client_of(transport, 3)
         begun = self.BEGUN + self._ahead
         options: dict[str, Any] = {"inline": True, "wall": lambda: begun}
         ledger = Ledger(self._url, **options) if process is None else _PassingLedger(self._url, takeover=self, **options)
