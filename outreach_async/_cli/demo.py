@@ -14,7 +14,8 @@ import attrs
 
 from outreach_async._cli.auditing import show
 from outreach_async._cli.demo_data import CAMPAIGN, OWNER_KEY, WORKSPACES, change_contacts, create_demo_world, demo_contacts
-from outreach_async._cli.importing import ImportRun, list_outcomes, print_failed, print_report, run_import
+from outreach_async._cli.figures import list_outcomes, print_failed, print_report
+from outreach_async._cli.importing import ImportRun, run_import
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options

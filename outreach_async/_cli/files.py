@@ -1,20 +1,21 @@
-"""The files of a command: checks before any file is written.
+"""The files of a command: checks before any file is written, and the files that an import writes while it runs.
 
 A command does not write one file twice, or a file that it reads (with the exceptions in `_SHAREABLE_OPTIONS`). Without
-`--force`, it replaces an existing file only if the file looks like an output of the same option.
+`--force`, it replaces an existing file only if the file looks like an output of the same option. What an import writes is
+complete or absent, or beside its path for an unfinished run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from stat import S_ISREG
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unicodedata import normalize
 
 import attrs
@@ -24,7 +25,9 @@ from outreach_async._plumbing import partial_path
 
 if TYPE_CHECKING:
     from outreach_async._cli.commands.imports import FileSettings
-    from outreach_async.importer import File
+    from outreach_async._cli.output import Screen
+    from outreach_async.bulk import ContactOutcome
+    from outreach_async.importer import File, FindingsFile, RejectsFile, ResultsFile
 
 STDIN: Final = "-"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")  # of the files of a journal, after its path
@@ -34,6 +37,7 @@ _SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), fro
 OpenInput: TypeAlias = "partial[File]"
 JournalLocation: TypeAlias = Path | str
 """The path of a journal's file, or the URL of an object journal."""
+WriteOutcome: TypeAlias = "Callable[[ContactOutcome], object]"
 _Key: TypeAlias = tuple[int | str, ...]
 """The identity of a file: its device and inode. For a new file: the device and inode of its folder, and its name without case."""
 
@@ -165,3 +169,63 @@ def explain_os_errors(flag: str, value: Path | str, remedy: str) -> Iterator[Non
 
 explain_read_errors: Final = partial(explain_os_errors, remedy="pass the path of a file that can be read")
 explain_write_errors: Final = partial(explain_os_errors, remedy="free disk space, or pass another path that can be written")
+
+
+@attrs.define
+class RunState:
+    """Whether every row of a run has its outcome, as far as it is known."""
+
+    is_finished: bool = False
+
+
+def settle_partial_files(screen: Screen, paths: Mapping[str, Path | None], *, is_finished: bool) -> None:
+    """Name the files of an unfinished run, which are written beside those of a finished one. A finished run removes them."""
+    for flag, path in paths.items():
+        if path is None or (beside := partial_path(path)) is None:
+            continue
+        if is_finished:
+            beside.unlink(missing_ok=True)
+        else:
+            kept = f", and left {path} as it was" if path.exists() else ""
+            screen.warn(f"{flag} is not complete: it wrote {beside}{kept}")
+
+
+@contextmanager
+def settled(screen: Screen, paths: Mapping[str, Path | None]) -> Iterator[RunState]:
+    """Yield the state of what files are written for, and name those of a state that is unfinished when the block ends."""
+    state = RunState()
+    try:
+        yield state
+    finally:
+        settle_partial_files(screen, paths, is_finished=state.is_finished)
+
+
+@contextmanager
+def open_output(
+    flag: str,
+    file: FindingsFile | RejectsFile | ResultsFile | None,
+    state: RunState,
+    complete: Callable[[Any], object] = lambda _file: None,
+) -> Iterator[Callable[..., object]]:
+    """Yield what adds to a file, or does nothing if there is none. The file appears even if the block raises.
+
+    `complete` may change the file before and after the block.
+    """
+    if file is None:
+        yield lambda *_values: None
+        return
+
+    def add(*values: Any) -> None:
+        with explain_write_errors(flag, file.path):
+            file.add(*values)
+
+    with explain_write_errors(flag, file.path):
+        file.__enter__()
+    try:
+        complete(file)
+        yield add
+    finally:
+        with explain_write_errors(flag, file.path), ExitStack() as stack:  # not an error of the block
+            stack.push(file)
+            file.is_finished = state.is_finished
+            complete(file)

@@ -15,13 +15,9 @@ import click
 
 from outreach_async import Outcome, Target
 from outreach_async._cli.connection import find_owner_key, open_sync_client, refused_workspaces
-from outreach_async._cli.importing import (
+from outreach_async._cli.figures import (
     AFTER_FINDINGS,
     FAILED_ROWS,
-    NO_RESULTS,
-    end_dry_run,
-    input_opener,
-    mapping_options,
     note_report,
     print_columns,
     print_failed,
@@ -29,12 +25,11 @@ from outreach_async._cli.importing import (
     print_notes,
     print_remedies,
     print_report,
-    require_files,
-    saved_mapping,
 )
+from outreach_async._cli.files import RunState, open_output, settled
+from outreach_async._cli.importing import NO_RESULTS, end_dry_run, input_opener, mapping_options, require_files, saved_mapping
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows, run_async
-from outreach_async._cli.run_files import RunState, open_output, settled
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Targets, is_url, require_module
 from outreach_async.errors import format_count

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import io
-import shlex
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -19,8 +16,20 @@ import click
 
 from outreach_async import Outcome, Target
 from outreach_async._cli import files
-from outreach_async._cli.grouped import fit_line, print_groups, show_finding, show_rows
-from outreach_async._cli.messages import format_seconds, note_applied
+from outreach_async._cli.figures import (
+    AFTER_FINDINGS,
+    FAILED_ROWS,
+    list_outcomes,
+    note_report,
+    print_columns,
+    print_failed,
+    print_findings,
+    print_ledger,
+    print_notes,
+    print_remedies,
+    print_report,
+)
+from outreach_async._cli.files import RunState, WriteOutcome, open_output, settle_partial_files, settled
 from outreach_async._cli.output import Screen, follow_progress, show_current, show_progress
 from outreach_async._cli.process import (
     DRAIN_TIMEOUT,
@@ -32,7 +41,6 @@ from outreach_async._cli.process import (
     handle_interrupts,
     run_async,
 )
-from outreach_async._cli.run_files import RunState, WriteOutcome, open_output, settle_partial_files, settled
 from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import (
     WHOLE_INPUT,
@@ -45,10 +53,9 @@ from outreach_async._plumbing import (
     unsent_outcome,
 )
 from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
-from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count, shorten
+from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count
 from outreach_async.importer import (
     CheckPolicy,
-    Columns,
     FailedRows,
     File,
     FindingsFile,
@@ -76,19 +83,8 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
 
-AFTER_FINDINGS: Final = 18  # lines that may follow the findings
-_AFTER_DRY_RUN: Final = 8
+_AFTER_DRY_RUN: Final = 8  # lines that may follow failed rows
 _MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
-FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
-_MAX_TARGETS: Final = 20
-_MAX_NOTES: Final = 3
-_MAX_NAME: Final = 30  # characters of a column name in a list
-_MAX_ITEMS: Final = 60
-_MAX_ROWS: Final = 5  # of the table of outcomes
-_TABLE_EDGES: Final = 4  # lines of a table besides its rows
-_LEAST: Final = 3
-_AFTER_TARGETS: Final = 10
-_AFTER_OUTCOMES: Final = 20  # lines that may follow the outcomes
 _OPTIONS: Final = frozenset(
     {
         *("blank", "campaign", "changed", "concurrency", "duplicates", "earlier", "journal", "ledger", "max_age", "repeats"),
@@ -743,180 +739,3 @@ class RunEnd:
 
 def _written(path: Path | None, *, is_complete: bool) -> Path | None:
     return path if path is None or is_complete else partial_path(path)
-
-
-# What people read.
-
-
-def print_failed(
-    screen: Screen, failed: FailedRows, reserve: int, *, rejects: Path | None = None, findings: Path | None = None
-) -> None:
-    few = min(failed.exclusions.count, _LEAST - 1)
-    where = name_file("--rejects", rejects), name_file("--findings", findings)
-    print_groups(screen, [*map(show_rows, failed.failures)], "row", where[0], reserve + few + 1)
-    if not screen.is_silent:  # that nobody was written to is not a warning
-        print_groups(screen, [*map(show_rows, failed.exclusions)], "row", where[1], reserve)
-
-
-def name_file(flag: str, path: Path | None) -> str:
-    """Return the file that an option has written, or else the option that would write it."""
-    return f"{flag} FILE" if path is None else str(path)
-
-
-def print_notes(screen: Screen, notes: Sequence[str]) -> None:
-    few = len(notes) if screen.room(0) is None else _MAX_NOTES
-    for note in notes[:few]:
-        screen.print_line(fit_line(screen, f"note: {note}"))
-    if len(notes) > few:
-        screen.print_line(f"... and {format_count(len(notes) - few, 'more note')}; --verbose lists all")
-
-
-def print_columns(screen: Screen, columns: Columns, reserve: int) -> None:
-    # Omit the table if the output is not a terminal and every column name equals its code.
-    if columns.export:
-        screen.print_line(f"recognised as an export from {columns.export}")
-    decisions, room = columns.decisions(), screen.room(reserve)
-    if screen.console and room is not None and len(decisions) + _TABLE_EDGES > room:
-        pairs = [*zip((_shorten(column) for column, _, _ in decisions), columns.codes, strict=True)]
-        sent = [f"{column} -> {code}" for column, code in pairs if code is not None]
-        ignored = [column for column, code in pairs if code is None]
-        screen.print_line(_enumerate(screen, "sent: ", sent, max(room - _TABLE_EDGES, _LEAST)))
-        if ignored:
-            screen.print_line(_enumerate(screen, "ignored: ", ignored, _LEAST - 1))
-        screen.print_footer("--verbose lists every column, and why it is sent or ignored.")
-    elif screen.console or any(column != code for column, code, _ in decisions):
-        screen.print_table(("column", "code", "why"), decisions)
-
-
-def _shorten(column: str) -> str:
-    return shorten(column.strip(), _MAX_NAME) or "(no name)"
-
-
-def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int) -> str:
-    """Return as many items as fit in a number of lines, and the number of the others."""
-    few = min(len(items), _MAX_ITEMS)
-    while True:
-        more = f" and {len(items) - few:,} more" if few < len(items) else ""
-        if screen.height(line := f"{beginning}{', '.join(items[:few])}{more}") <= height or few == 1:
-            return line
-        few -= 1
-
-
-def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings: Path | None = None) -> None:
-    # Rows that a finding rejects or excludes are printed among the failed rows.
-    found = [group for group in preflight.findings if group.key.level != "error"]
-    below, of, where = [], f"of {preflight.rows:,}", name_file("--findings", findings)
-    if preflight.excluded:
-        below.append(f"people who must not be written to: {preflight.excluded:,} {of} rows are not sent; {where} lists all")
-    if preflight.refused:
-        below.append(f"invalid rows, which will be rejected: {preflight.refused:,} {of}")
-    if not screen.is_silent:
-        print_groups(screen, [*map(show_finding, found)], "finding", where, reserve + len(below) + 1)
-    if not {group.key.check for group in found}.isdisjoint(CheckPolicy.of().levels):
-        screen.print_footer("--check NAME=error rejects such rows, and NAME=off turns the check off.")
-    for line in below:
-        screen.print_line(line)
-
-
-_POLICIES: Final = {
-    "serial": "if one of them differs, all are sent, in their order; to send only the last one: --repeats last",
-    "last": "only the last one counts",
-    "first": "only the first one counts",
-    "error": "the first one counts, and the others are rejected",
-}
-
-
-def print_ledger(screen: Screen, counts: LedgerCounts | None, repeats: str) -> None:
-    if counts is None:
-        return
-    found = {name: count for name, count in attrs.asdict(counts).items() if count}
-    repeated, kept = found.pop("repeated", 0), found.pop("kept", 0)
-    screen.print_line(f"ledger: {', '.join(f'{count:,} {name}' for name, count in found.items()) or 'no rows'}")
-    if repeated:
-        screen.print_line(f"--repeats {repeats}: {repeated:,} rows have the e-mail of another row; {_POLICIES[repeats]}")
-    if kept:  # perhaps because they were emptied in the file
-        blank = format_count(kept, "blank cell")
-        remedy = "to clear the fields of blank cells, pass --duplicates overwrite --blank clear"
-        screen.print_line(f"note: the changed rows have {blank}, for which the service keeps its values; {remedy}")
-
-
-def name_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return the outcomes that occurred, as people read them: `overwriten` is the service's spelling."""
-    return [
-        ("overwritten" if outcome == Outcome.OVERWRITTEN else str(outcome), count) for outcome, count in outcomes.items() if count
-    ]
-
-
-def list_outcomes(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in name_outcomes(outcomes))
-
-
-def print_outcomes(screen: Screen, report: BulkReport, results: Path | None = None) -> None:
-    occurred, room = name_outcomes(report.outcomes), screen.room(_AFTER_OUTCOMES)
-    if screen.console and len(occurred) > (_MAX_ROWS if room is None else min(room, _MAX_ROWS)):
-        screen.print_line(f"outcomes: {list_outcomes(report.outcomes)}")
-    elif occurred:
-        screen.print_table(("outcome", "rows"), occurred)
-    if excluded := report.outcomes.get(Outcome.EXCLUDED):
-        where = name_file("--results", results)
-        screen.print_line(f"excluded rows: {excluded:,}; nothing is sent to these people, and {where} has the reasons")
-    if len(report.targets) <= 1:
-        return
-    room = screen.room(_AFTER_TARGETS)
-    few = _MAX_TARGETS if not screen.console or room is None else max(1, min(_MAX_TARGETS, (room - _TABLE_EDGES) // 2))
-    rows = [(*(id_ or "-" for id_ in target), list_outcomes(found)) for target, found in report.targets.items()]
-    screen.print_table(("workspace", "campaign", "rows"), rows[:few])
-    if len(rows) > few:
-        screen.print_line(f"... and {format_count(len(rows) - few, 'more target')}; --json lists all")
-
-
-def note_report(report: BulkReport) -> None:
-    note_applied(f"the rows of the run: {list_outcomes(report.outcomes) or 'none'}")
-
-
-def print_report(
-    screen: Screen,
-    report: BulkReport,
-    total: int | None,
-    journal: Path | str | None,
-    source: Path | None = None,
-    *,
-    repeats: str = "serial",
-    results: Path | None = None,
-    stopped: bool = False,
-) -> None:
-    place = shlex.quote(str(journal))
-    print_outcomes(screen, report, results)
-    rate = f", {report.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
-    of = "" if total is None else f" of {total:,}"
-    screen.print_line(f"{report.rows:,}{of} rows in {format_seconds(report.seconds)}{rate}")
-    if report.repeats and report.ledger is None:
-        screen.print_line(
-            f"{report.repeats:,} of the not_applied rows are duplicates: another row with the same e-mail counts instead"
-        )
-    print_ledger(screen, report.ledger, repeats)
-    if report.uncertain:
-        screen.print_line(f"uncertain outcomes: {report.uncertain:,} (a response was lost or inconclusive)")
-    if report.uncertain and report.ledger is None:
-        command = f"outreach-async report {place} --uncertain" + (f" --input {shlex.quote(str(source))}" if source else "")
-        screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
-    if total is None or report.rows >= total:
-        return
-    again = f"resume with the same command and --journal {place} --resume."
-    if report.ledger is not None:
-        again = "run the same command again: it sends what the ledger does not know."
-    if report.ledger is not None or journal:  # the error that stopped a run is printed next
-        first = f"Fix the cause of the error. Then {again}" if stopped else again[0].upper() + again[1:]
-        screen.print_line(f"Some rows remain. {first}")
-    else:
-        hint = "Importing the file again is safe: the service detects duplicates."
-        screen.print_line(f"The remaining rows were not sent, except perhaps a few that were in flight. {hint}")
-
-
-def print_remedies(screen: Screen, remedies: Sequence[Mapping[str, Any]], reserve: int) -> None:
-    """Print the remedies, or as many as leave room for `reserve` lines, but the first one in any case."""
-    lines = [f"  {format_count(each['rows'], 'row')}: {each['remedy']}" for each in remedies]
-    room, heights = screen.room(reserve), [*accumulate(map(screen.height, lines), initial=1)]
-    few = len(lines) if room is None else max(1, bisect_right(heights, room) - 1)
-    for line in ["To import more rows:", *lines[:few]] if lines else ():
-        screen.print_line(line, wrap=False)

@@ -16,11 +16,12 @@ import click
 
 from outreach_async import Target
 from outreach_async._cli import files
-from outreach_async._cli.importing import NO_RESULTS, list_outcomes, mapping_options, print_ledger, print_outcomes
+from outreach_async._cli.figures import list_outcomes, print_ledger, print_outcomes
+from outreach_async._cli.files import RunState, open_output, settled
+from outreach_async._cli.importing import NO_RESULTS, mapping_options
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
-from outreach_async._cli.run_files import RunState, open_output, settled
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
     Targets,
