@@ -9,8 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -27,6 +25,7 @@ from support.cli import (
     environment,
     on_terminal,
     save_contacts,
+    serve_in_process,
     serve_in_thread,
     small_service,
     start_command,
@@ -36,15 +35,6 @@ from support.cli import (
 from outreach_async import Journal
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
-
-
-@contextmanager
-def serving(*arguments: str, before: str = "") -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run `serve --json` until the block ends, and yield the process and what it printed."""
-    command = ("sh", "-c", f'{before} exec "$@"', "sh", *COMMAND)
-    with start_command("serve", "--json", *arguments, command=command) as process:
-        assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
 
 
 @pytest.mark.nightly
@@ -134,7 +124,7 @@ def test_json_on_a_terminal_contains_only_json() -> None:
 @pytest.mark.covers
 def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Path) -> None:
     path = save_contacts(tmp_path, "email,Plan\nann@a.example,Gold\nbo@a.example,\nANN@a.example,\n")
-    with serving("--verbose") as (server, entrance):
+    with serve_in_process("--verbose") as (server, entrance):
         env = {f"OUTREACH_{name.upper()}": entrance[name] for name in ("base_url", "workspace", "owner_key")}
         done = wait_for_end(start_command("import", path, "--campaign", entrance["campaign"], "--json", env=env))
         assert (done.code, done.err) == (0, "")
@@ -149,7 +139,8 @@ def test_the_output_of_serve_suffices_to_import_and_sigterm_ends_it(tmp_path: Pa
 def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
     world = tmp_path / "world.json"
     world.write_text('{"workspaces": [{"id": "space_1"}]}', encoding="utf-8")
-    with serving("--world", str(world), before='trap "" INT;') as (server, entrance):
+    command = ("sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMAND)
+    with serve_in_process("--world", str(world), command=command) as (server, entrance):
         assert {**entrance, "base_url": None} == dict.fromkeys(entrance) | {"workspace": "space_1"}
         server.send_signal(signal.SIGTERM)
         assert wait_for_end(server).err == ""

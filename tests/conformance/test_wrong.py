@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import aclosing
 from importlib.resources import files
@@ -14,6 +12,7 @@ import anyio
 import attrs
 import pytest
 from support.calibration import DRAFT, READER, SPACE, WRITER, service
+from support.cli import serve_in_process
 from support.fake import document as said_by
 from support.fake import page
 from support.transports import LOOPS
@@ -575,10 +574,5 @@ def test_the_embedded_service_keeps_every_rule_as_time_passes(days: int) -> None
             access = Access(place["workspace"], place["owner_key"], writes=True, campaign="camp_partners")
             return await check(transport, access)
 
-    command = [sys.executable, "-m", "outreach_async", "serve", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
-        try:
-            assert served.stdout is not None
-            assert anyio.run(check_later, json.loads(served.stdout.readline())) == []
-        finally:
-            served.terminate()
+    with serve_in_process() as (_, place):
+        assert anyio.run(check_later, place) == []

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from support.cli import serve_in_thread, start_command, wait_for_end
+from support.cli import serve_in_process, serve_in_thread, wait_for_end
 from support.control import PlaneClient
 from support.examples import scaled
 from support.fake import KEY, SPACE, START, creation, small_world
@@ -172,13 +172,10 @@ def test_the_control_plane_does_what_its_document_says(operation: tuple[str, str
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
-    with start_command("serve", "--json", *arguments) as process:
-        assert process.stdout is not None
-        port = json.loads(process.stdout.readline())["base_url"].rpartition(":")[2]
+    with serve_in_process(*arguments) as (process, values):
+        port = values["base_url"].rpartition(":")[2]
         with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
             yield client, process
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 @pytest.mark.thorough

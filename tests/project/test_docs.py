@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from anyio.from_thread import start_blocking_portal
+from support.cli import serve_in_thread
 from support.docs import (
     GUIDES,
     PACKAGES,
@@ -41,7 +41,6 @@ from outreach_async.audit import Policy
 from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import load_behaviour
 from outreach_async.fake.request_log import RequestLog
-from outreach_async.fake.server import serve
 from outreach_async.resources import Campaigns, Contacts, Mailboxes, Workspaces
 
 NAMES = [named for package in PACKAGES for named in public(package)]
@@ -178,7 +177,7 @@ def test_a_short_example_prints_what_it_says(
 @pytest.fixture(scope="module")
 def url_and_world() -> Iterator[tuple[str, FakeService]]:
     fake = example_world()
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serve(fake)) as url:
+    with serve_in_thread(fake) as url:
         yield url, fake
 
 

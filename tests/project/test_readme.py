@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from support.cli import serve_in_process
 from tools.api_pages import CHAPTERS
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +26,8 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
-    command = [sys.executable, "-m", "outreach_async", "serve", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        values = json.loads(process.stdout.readline())
+    with serve_in_process() as (_, values):
         yield {**os.environ, **{f"OUTREACH_{name.upper()}": values[name] for name in ("base_url", "owner_key", "workspace")}}
-        process.terminate()
 
 
 def test_the_two_shell_blocks_are_one_line_commands_and_there_are_five_recipes() -> None:

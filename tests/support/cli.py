@@ -230,6 +230,17 @@ def start_command(
     return subprocess.Popen([*command, *arguments], text=True, env=environment(**(env or {})), **pipes)
 
 
+@contextmanager
+def serve_in_process(*arguments: str, **options: Any) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Run `serve --json` in a separate process until the block ends, and yield the process and what it printed."""
+    with start_command("serve", "--json", *arguments, **options) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
 def wait_for_end(process: subprocess.Popen[str]) -> Ended:
     """Wait for a process and return its result."""
     out, err = process.communicate(timeout=600)
