@@ -89,12 +89,11 @@ available once the iteration ends. `clients` names a client for each workspace t
 
 from __future__ import annotations
 
-from outreach_async.audit._conditions import CampaignCase, Case, DomainFacts, StepCase
 from outreach_async.audit._evaluation import Score, Scores, check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
 from outreach_async.audit._reading import AuditProgress
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
-from outreach_async.audit._rules import CATALOGUE, RULES
+from outreach_async.audit._rules import CATALOGUE, RULES, CampaignCase, Case, DomainFacts, StepCase
 from outreach_async.audit._run import AuditRun, audit, stream
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.policy import Policy, PolicyUsed, explain

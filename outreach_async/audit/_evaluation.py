@@ -15,19 +15,6 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._conditions import (
-    DRAFT,
-    CampaignCase,
-    DomainFacts,
-    ServerFacts,
-    StepCase,
-    WorkspaceFacts,
-    build_case,
-    build_missing_authentication,
-    email_domain,
-    estimate_end,
-    find_placeholders,
-)
 from outreach_async.audit._findings import (
     GROUP_KINDS,
     HEALTHY_PERCENT,
@@ -40,7 +27,20 @@ from outreach_async.audit._findings import (
     apply_rules,
     build_finding,
 )
-from outreach_async.audit._rules import RULES
+from outreach_async.audit._rules import (
+    DRAFT,
+    RULES,
+    CampaignCase,
+    DomainFacts,
+    ServerFacts,
+    StepCase,
+    WorkspaceFacts,
+    build_case,
+    build_missing_authentication,
+    email_domain,
+    estimate_end,
+    find_placeholders,
+)
 from outreach_async.audit._values import DAY, figure_or_none, valid_or_zero
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow, sort_rows
 from outreach_async.audit.policy import Policy, rules_about

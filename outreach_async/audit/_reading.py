@@ -13,7 +13,6 @@ import anyio
 import attrs
 
 from outreach_async._plumbing import RateEstimator, RunThrottle, describe_pace, is_denied
-from outreach_async.audit._conditions import FieldNames, build_campaign_case, email_domain
 from outreach_async.audit._evaluation import AuditState, WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
 from outreach_async.audit._rules import (
@@ -25,6 +24,9 @@ from outreach_async.audit._rules import (
     STEPS_UNREAD,
     UNDECODABLE,
     UNREADABLE,
+    FieldNames,
+    build_campaign_case,
+    email_domain,
 )
 from outreach_async.audit.campaigns import CampaignRow, WorkspaceCampaigns
 from outreach_async.audit.history._tables import Readings, record_campaign, record_mailboxes

@@ -28,9 +28,8 @@ from typing import Any, Final, Self
 import attrs
 
 from outreach_async._plumbing import parse_toml, type_name
-from outreach_async.audit import _rules as rules
-from outreach_async.audit._conditions import quote
 from outreach_async.audit._findings import HEALTHY_PERCENT, Rule, RuleScope, Severity
+from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, RULES, quote
 from outreach_async.errors import InvalidRequest
 
 _KEYS: Final = ("name", "off")
@@ -132,9 +131,9 @@ class Policy:
         changed = {key: figures for key, figures in thresholds.items() if figures}
         if not isinstance(name, str):
             raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
-        off = [rule.id for rule in rules.RULES if rule.id in ids]
+        off = [rule.id for rule in RULES if rule.id in ids]
         used = PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
-        return cls(used=used, rules=tuple(_apply_thresholds(rule, used) for rule in rules.RULES if rule.id not in off))
+        return cls(used=used, rules=tuple(_apply_thresholds(rule, used) for rule in RULES if rule.id not in off))
 
     def rule(self, name: str) -> Rule:
         """Return a rule with the thresholds of this policy, even if the rule is turned off.
@@ -157,7 +156,7 @@ def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
 
 def require_rule(name: str, remedy: str, where: str = "rule") -> Rule:
     """Return the rule with an id, in upper or lower case."""
-    known, id_ = rules.CATALOGUE, str(name).strip().upper()
+    known, id_ = CATALOGUE, str(name).strip().upper()
     if id_ not in known:
         hint = suggest_name(id_, known) or ";"
         raise InvalidRequest(f"{where}: expected the id of a rule, such as OA120, got {quote(name)}{hint} {remedy}")
@@ -178,7 +177,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
     policy = policy or Policy.default()
     rule = policy.rule(name)
     kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
-    has_no_score = rule.id in rules.ABOUT_CAMPAIGNS or rule.id in rules.INCOMPLETE
+    has_no_score = rule.id in ABOUT_CAMPAIGNS or rule.id in INCOMPLETE
     lines = {
         "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
         "Score": "not affected" if has_no_score else f"a mailbox keeps {', '.join(kept)}",
@@ -192,7 +191,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
 
 def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
     """Return the enabled rules that compare two audits."""
-    return tuple(_apply_thresholds(each, used) for each in rules.RULES if each.scope == "comparison" and each.id not in used.off)
+    return tuple(_apply_thresholds(each, used) for each in RULES if each.scope == "comparison" and each.id not in used.off)
 
 
 def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:
@@ -203,16 +202,16 @@ def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:
 def _require_rule_id(name: object, where: str = "", keys: Iterable[str] = ()) -> str:
     if not isinstance(name, str):
         raise InvalidRequest(f'policy: {where}expected a rule id, got {type_name(name)}; write for example "OA160"')
-    if name in rules.INCOMPLETE:
+    if name in INCOMPLETE:
         raise InvalidRequest(f"policy: {where}expected a rule that a policy can change, got {name}; remove it from the policy")
-    if name not in rules.CATALOGUE:
-        hint = suggest_name(name, [*keys, *(rule.id for rule in rules.RULES)])
+    if name not in CATALOGUE:
+        hint = suggest_name(name, [*keys, *(rule.id for rule in RULES)])
         raise InvalidRequest(f"policy: {where}expected a known key or rule id, got {quote(name)}{hint or _CORRECTION}")
     return name
 
 
 def _changed_thresholds(key: str, value: object) -> dict[str, float]:
-    rule = rules.CATALOGUE[_require_rule_id(key, keys=_KEYS)]
+    rule = CATALOGUE[_require_rule_id(key, keys=_KEYS)]
     if not isinstance(value, dict):
         raise InvalidRequest(
             f"policy: {key}: expected a table of thresholds, got {type_name(value)};"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.campaigns import campaign, case, fields, judged, step, template
 
 from outreach_async.audit import Policy
-from outreach_async.audit._conditions import FieldNames
+from outreach_async.audit._rules import FieldNames
 from outreach_async.audit._values import (
     format_at_least,
     format_at_most,

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async.audit._conditions import email_domain
+from outreach_async.audit._rules import email_domain
 from outreach_async.audit._values import figure_or_none, sum_or_none
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.models import Campaign, Mailbox, Number, Step

@@ -22,7 +22,9 @@ from outreach_async.audit._values import (
     replace_unprintable,
 )
 from outreach_async.audit.campaigns import LIVE, CampaignResults
-from outreach_async.audit.reports._summary import (
+from outreach_async.audit.reports.brief import (
+    Brief,
+    CampaignBrief,
     Summary,
     Task,
     count_severity,
@@ -30,7 +32,6 @@ from outreach_async.audit.reports._summary import (
     summarize,
     workspace_label,
 )
-from outreach_async.audit.reports.brief import Brief, CampaignBrief
 from outreach_async.errors import format_count, shorten
 from outreach_async.models import Number
 

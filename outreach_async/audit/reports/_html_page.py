@@ -55,8 +55,7 @@ from outreach_async.audit.reports._document import (
     score_tone,
     split_code,
 )
-from outreach_async.audit.reports._summary import Summary, summarize, workspace_label, worst_first_key
-from outreach_async.audit.reports.brief import Brief
+from outreach_async.audit.reports.brief import Brief, Summary, summarize, workspace_label, worst_first_key
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.models import Number
 
