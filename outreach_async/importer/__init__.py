@@ -157,7 +157,7 @@ from outreach_async.importer._failed import FailedRows
 from outreach_async.importer._formats import FORMATS, open_file
 from outreach_async.importer._groups import RowGroup
 from outreach_async.importer._job import ImportJob, MappedFile, Preflight
-from outreach_async.importer._mapping_file import read_mapping
+from outreach_async.importer._mapping import UnmappedColumns, read_mapping
 from outreach_async.importer._results import (
     FindingsFile,
     RejectsFile,
@@ -170,7 +170,6 @@ from outreach_async.importer._results import (
 from outreach_async.importer._rows import Row, RowFinding
 from outreach_async.importer._source import InputChanged, StoredFile
 from outreach_async.importer._table import File
-from outreach_async.importer._unmapped import UnmappedColumns
 
 __all__ = [
     "FORMATS",

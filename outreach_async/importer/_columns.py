@@ -28,8 +28,9 @@ from outreach_async.importer._known_exports import (
     fold_name,
     load_common_fields,
 )
-from outreach_async.importer._mapping_file import CODE, IGNORE
-from outreach_async.importer._unmapped import (
+from outreach_async.importer._mapping import (
+    CODE,
+    IGNORE,
     Decision,
     describe_sample,
     find_meanings,

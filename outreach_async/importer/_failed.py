@@ -17,9 +17,8 @@ from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._groups import Groups, RowKey, find_field, row_key
 from outreach_async.importer._job import MappedFile, Preflight
-from outreach_async.importer._reading import RowReader, describe_misfit
 from outreach_async.importer._results import RowOutcome, describe_error, fit_cells, is_reject
-from outreach_async.importer._rows import Block, Row, RowFinding
+from outreach_async.importer._rows import Block, Row, RowFinding, RowReader, describe_misfit
 
 _MAX_REMEDIES: Final = 3
 _MAX_SEPARATE: Final = 2  # ways of leaving values out

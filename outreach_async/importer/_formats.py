@@ -14,8 +14,7 @@ import attrs
 
 from outreach_async._plumbing import require_module, require_number
 from outreach_async.errors import InvalidRequest, format_count, shorten
-from outreach_async.importer._csv_dialect import parse_delimiter
-from outreach_async.importer._csv_file import CsvFile
+from outreach_async.importer._csv_file import CsvFile, parse_delimiter
 from outreach_async.importer._jsonl import JsonLinesFile
 from outreach_async.importer._source import ByteSource, FileInput, is_utf16_like
 from outreach_async.importer._table import File

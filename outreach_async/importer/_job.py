@@ -37,11 +37,9 @@ from outreach_async.importer._columns import (
 from outreach_async.importer._consent import CONSENT_CODES
 from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._mapping_file import apply_mapping, clean_names, mapping_text, number_codes
-from outreach_async.importer._reading import ReadBlock, RowReader
-from outreach_async.importer._rows import Block, Row, RowFinding
+from outreach_async.importer._mapping import UnmappedColumns, apply_mapping, clean_names, mapping_text, number_codes
+from outreach_async.importer._rows import Block, ReadBlock, Row, RowFinding, RowReader
 from outreach_async.importer._table import File, read_blocks, scan_people
-from outreach_async.importer._unmapped import UnmappedColumns
 from outreach_async.models import RUN_TARGET, WorkspaceField
 
 _BLOCK_SIZE: Final = 500  # more rows leave the caches of the processor

@@ -35,7 +35,7 @@ from outreach_async.importer._columns import Columns
 from outreach_async.importer._groups import find_field
 from outreach_async.importer._job import MappedFile
 from outreach_async.importer._known_exports import clean_name
-from outreach_async.importer._mapping_file import IGNORE
+from outreach_async.importer._mapping import IGNORE
 from outreach_async.importer._rows import PLAIN, Row, RowFinding, join_cells, text_of
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.models import FAILED_OUTCOMES

@@ -16,10 +16,9 @@ from outreach_async._plumbing import contact_key, is_url, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
-from outreach_async.importer._reading import RowReader, describe_misfit
-from outreach_async.importer._rows import PLAIN, Block, Oddity, Row, RowFinding, join_cells
+from outreach_async.importer._mapping import is_address
+from outreach_async.importer._rows import PLAIN, Block, Oddity, Row, RowFinding, RowReader, describe_misfit, join_cells
 from outreach_async.importer._source import ByteSource
-from outreach_async.importer._unmapped import is_address
 
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
 MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names

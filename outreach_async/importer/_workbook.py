@@ -18,11 +18,10 @@ from outreach_async._plumbing import Change
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer import _workbook_reader as workbook_reader
 from outreach_async.importer._consent import CONSENT_CODES
-from outreach_async.importer._mapping_file import IGNORE
+from outreach_async.importer._mapping import IGNORE, find_meanings, is_address, map_option
 from outreach_async.importer._rows import PLAIN, Block, Oddity, Record, group_records
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._table import MAX_TITLE, File, title_error, with_header
-from outreach_async.importer._unmapped import find_meanings, is_address, map_option
 from outreach_async.importer._workbook_reader import SheetOptions
 
 READER_COMMAND: Final = (sys.executable, "-I", "-S", workbook_reader.__file__)

@@ -136,11 +136,18 @@ machine. Turn on retries, because a part may run any number of times. Turn off s
     report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
 """
 
-from outreach_async.parts._check import check
-from outreach_async.parts._folder import RejectsTable, find_part, results_of
-from outreach_async.parts._planning import ImportPlan, Part, plan
+from outreach_async.parts._planning import ImportPlan, Part, check, plan
 from outreach_async.parts._stored_files import find_files
-from outreach_async.parts._task import Connection, FailedRow, ImportReport, import_part, merge_reports
+from outreach_async.parts._task import (
+    Connection,
+    FailedRow,
+    ImportReport,
+    RejectsTable,
+    find_part,
+    import_part,
+    merge_reports,
+    results_of,
+)
 
 __all__ = [
     "Connection",

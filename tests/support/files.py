@@ -17,8 +17,7 @@ import pytest
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns, File, Row, map_columns, open_file
 from outreach_async.importer._checks import CheckPolicy
-from outreach_async.importer._reading import ReadBlock, RowReader
-from outreach_async.importer._rows import Block
+from outreach_async.importer._rows import Block, ReadBlock, RowReader
 from outreach_async.importer._source import ByteSource, StreamCopy
 from outreach_async.importer._workbook import ReaderResult, WorkbookFile
 from outreach_async.importer._workbook_reader import SheetOptions, read_workbook, run_reporting_errors
