@@ -21,6 +21,7 @@ LOCALS = ["ada", "Ada", "bo", "bo+x", "b.o"]
 EMAILS = [f"{local}@{domain}" for local in LOCALS for domain in ("acme.example", "ACME.example", "gmail.com")] + [
     " ada@acme.example "
 ]
+GMAIL = ("@gmail.com", "@googlemail.com")
 VALUES = ["", " ", "x", "y", None]
 CODES = ["first_name", "city", "custom_1", "custom_9"]
 CAMPAIGNS = [None, "camp_1", "camp_2"]
@@ -52,7 +53,7 @@ class Oracle:
             (one_local, one_domain), (other_local, other_domain) = one.split("@"), other.split("@")
             return one_local == other_local and one_domain.lower() == other_domain.lower()
         one, other = one.lower(), other.lower()
-        if self.behaviour.email_key == "gmail" and one.endswith("@gmail.com") and other.endswith("@gmail.com"):
+        if self.behaviour.email_key == "gmail" and all(each.endswith(GMAIL) for each in (one, other)):
             return one.split("@")[0].split("+")[0].replace(".", "") == other.split("@")[0].split("+")[0].replace(".", "")
         return one == other
 
@@ -108,6 +109,20 @@ class Oracle:
             elif not unsent and self.behaviour.overwrite_blank == "keep" and code in old:
                 new[code] = old[code]
         return new
+
+
+@pytest.mark.parametrize("reading", ["lower", "exact", "domain_lower", "gmail"])
+def test_c4_the_knob_decides_which_emails_are_equal(reading: Any) -> None:
+    fake = small_world(email_key=reading)
+    empty, oracle = fake.snapshot(), Oracle(fake.behaviour, {})
+
+    def check(one: str, other: str) -> None:
+        fake.restore(empty)
+        assert json.loads(post(fake, creation(one)).body)["status"] == "added"
+        is_same = json.loads(post(fake, creation(other)).body)["status"] == "skipped"
+        assert is_same == oracle.same(one.strip(), other.strip())
+
+    check_rows(itertools.product([*EMAILS, "B.O+y@googlemail.com"], repeat=2), check)
 
 
 OLD: dict[str, str | None] = {"first_name": "old", "last_name": "old", "title": "old", "city": " \t", "zip": "old", "degree": ""}
