@@ -38,35 +38,8 @@ findings; the same works for `rows`, `groups` and `campaigns.rows`, and with `po
 
 Policies
 --------
-A policy turns rules off and changes thresholds: `Policy.load` reads it from a TOML file, and `Policy.of` takes the same keys. A
-rule of your own is a function that takes a `Case` (the mailbox and its context) and returns a `Violation` if it is broken. Ids
-that start with `OA` are reserved:
-
-```python
-import anyio
-import attrs
-from outreach_async import OutreachClient
-from outreach_async.audit import Case, Policy, Rule, Severity, Violation, audit
-
-
-def quiet(case: Case, thresholds: object) -> Violation | None:
-    return Violation("not in any campaign") if case.mailbox.campaigns == 0 else None
-
-
-policy = Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})
-about = {"title": "Without a campaign", "wording": "campaigns is 0", "source": "our own rule", "remedy": "Use it."}
-rule = Rule(id="MY001", severity=Severity.INFO, applies=quiet, **about)
-policy = attrs.evolve(policy, rules=(*policy.rules, rule))
-
-
-async def main() -> None:
-    async with OutreachClient() as client:
-        report = await audit(client, ["space_1"], policy=policy)
-    print(report.findings[-1].rule, report.findings[-1].message)  # -> MY001 not in any campaign
-
-
-anyio.run(main)
-```
+A policy turns rules off and changes thresholds: `Policy.load` reads it from a TOML file, and `Policy.of` takes the same keys, as
+in `Policy.of({"name": "ours", "off": ["OA101"], "OA170": {"mailboxes": 1}})`.
 
 Comparing reports, and writing them to files
 --------------------------------------------
@@ -90,10 +63,10 @@ available once the iteration ends. `clients` names a client for each workspace t
 from __future__ import annotations
 
 from outreach_async.audit._evaluation import Score, Scores, check
-from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity, Violation
+from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity
 from outreach_async.audit._reading import AuditProgress
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
-from outreach_async.audit._rules import CATALOGUE, RULES, CampaignCase, Case, DomainFacts, StepCase
+from outreach_async.audit._rules import CATALOGUE, RULES, DomainFacts
 from outreach_async.audit._run import AuditRun, audit, stream
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
@@ -103,11 +76,9 @@ __all__ = [
     "RULES",
     "AuditProgress",
     "AuditRun",
-    "CampaignCase",
     "CampaignResults",
     "CampaignRow",
     "CampaignTotals",
-    "Case",
     "ChangeCounts",
     "Delta",
     "Diff",
@@ -123,8 +94,6 @@ __all__ = [
     "Score",
     "Scores",
     "Severity",
-    "StepCase",
-    "Violation",
     "audit",
     "check",
     "explain",

@@ -68,23 +68,12 @@ HEALTHY_PERCENT: Final = {Severity.CRITICAL: 10, Severity.ERROR: 50, Severity.WA
 
 @attrs.define(eq=False)
 class Violation:
-    """A problem found by a rule's condition. A condition that does not apply returns `None` instead.
-
-    Attributes:
-        message, figures: Description of the problem, and the numbers in it by name.
-        severity: Severity of the finding; `None` to use the severity of the rule.
-        sure: Whether the sample is large enough to be certain of the finding.
-
-    Example:
-        ```python
-        print(Violation("not in any campaign", {"campaigns": 0}, Severity.WARNING).sure)  # -> True
-        ```
-    """
+    """A problem found by a rule's condition. A condition that does not apply returns `None` instead."""
 
     message: str
     figures: dict[str, Number] = attrs.field(factory=dict)
-    severity: Severity | None = None
-    sure: bool = True
+    severity: Severity | None = None  # `None` for that of the rule
+    sure: bool = True  # whether the sample is large enough
 
 
 Condition: TypeAlias = Callable[[Any, Thresholds], Violation | None]  # of the facts about a subject
@@ -102,9 +91,7 @@ class Rule:
         thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
         others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
         scope: Subject of the findings: `mailbox`, `domain`, `server_ip`, `campaign`, `step`, `workspace` or `comparison`.
-        applies: The condition: a pure function of the facts about a subject and the thresholds, which returns a `Violation`
-            or `None`. The facts are, by scope, a `Case`, `DomainFacts`, `ServerFacts`, `CampaignCase`, `StepCase` or
-            `WorkspaceFacts`, and the `CampaignRow` of a report that is compared with an earlier one.
+        applies: The condition: a pure function of the facts about a subject and the thresholds.
         lack: What a mailbox lacks if the rule applies, such as `SPF record`; the daily limit of its domain then determines the
             severity.
 

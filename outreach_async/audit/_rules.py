@@ -131,22 +131,10 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """The input of a mailbox rule's condition: the mailbox, the time at which it was read, and facts about its domain.
+    """The input of a mailbox rule's condition: the mailbox, the time at which it was read, and facts about its domain."""
 
-    Attributes:
-        mailbox: The mailbox; invalid numbers are replaced by NaN.
-        invalid: Description of the invalid numbers, such as `blacklists is below 0`; empty if every number is valid.
-        now: Time at which the mailbox was read, in Unix seconds; `None` if unknown.
-        facts: Facts about the mailbox's domain; `None` if unknown.
-
-    Example:
-        ```python
-        print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(14))  # -> False
-        ```
-    """
-
-    mailbox: Mailbox
-    invalid: str = ""
+    mailbox: Mailbox  # invalid numbers are replaced by NaN
+    invalid: str = ""  # which numbers are invalid, such as `blacklists is below 0`
     now: float | None = None
     facts: DomainFacts | None = None
 
@@ -167,13 +155,7 @@ class Case:
         return parse_relative_time(self.mailbox.age) or parse_relative_time(self.mailbox.created)
 
     def younger(self, days: float) -> bool:
-        """Return whether the mailbox is certainly younger than `days` days; false if its age is unknown.
-
-        Example:
-            ```python
-            print(Case((await client.mailboxes.list()).data[0], now=fake.now).younger(1))  # -> False
-            ```
-        """
+        """Return whether the mailbox is certainly younger than `days` days; false if its age is unknown."""
         created, now = self.mailbox.created_at, self.now
         if now is not None and 0 < created <= now:  # fast path, which does not create an interval
             return now - created < days * DAY
@@ -181,13 +163,7 @@ class Case:
         return age is not None and age.most < days * DAY
 
     def older(self, days: float) -> bool:
-        """Return whether the mailbox is certainly `days` days old or older; false if its age is unknown.
-
-        Example:
-            ```python
-            print(Case((await client.mailboxes.list()).data[0], now=fake.now).older(1))  # -> True
-            ```
-        """
+        """Return whether the mailbox is certainly `days` days old or older; false if its age is unknown."""
         age = self.age
         return age is not None and age.least >= days * DAY
 
@@ -434,21 +410,7 @@ class FieldNames:
 
 @attrs.define(eq=False, kw_only=True)
 class CampaignCase:
-    """The input of a campaign rule's condition: the campaign, its steps, and totals over the steps.
-
-    Attributes:
-        campaign: The campaign, as the service returned it.
-        steps, fields: The steps, and the names of the workspace's fields; `None` if they were not read.
-        now: Time of the audit, in Unix seconds; `None` if unknown.
-        sent, replied, unsubscribed: E-mails sent, replies and unsubscribes, over all templates of all steps; `None` if unknown.
-        left: E-mails left to send, over all steps; `None` if unknown.
-
-    Example:
-        ```python
-        (campaign,) = (await client.campaigns.list()).data
-        print(CampaignCase(campaign=campaign, now=campaign.created + 60).age)  # -> 60
-        ```
-    """
+    """The input of a campaign rule's condition: the campaign, what was read of it, and totals over all templates and steps."""
 
     campaign: Campaign
     steps: Sequence[Step] | None = None
@@ -491,18 +453,7 @@ def estimate_end(case: CampaignCase) -> Number | None:
 
 @attrs.define(eq=False, kw_only=True)
 class StepCase:
-    """The input of a step rule's condition: a step, and the `CampaignCase` of its campaign.
-
-    Attributes:
-        step, of: The step, as the service returned it, and the `CampaignCase` of its campaign.
-
-    Example:
-        ```python
-        (campaign,) = (await client.campaigns.list()).data
-        step, *_ = (await client.campaigns.steps(campaign.id)).data
-        print(StepCase(step=step, of=CampaignCase(campaign=campaign)).will_send)  # -> True
-        ```
-    """
+    """The input of a step rule's condition: a step, and the case of its campaign."""
 
     step: Step
     of: CampaignCase

@@ -20,11 +20,9 @@ from support.histories import START, append_days
 from outreach_async._cli.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
-from outreach_async.audit.history import History
 from outreach_async.audit.reports import schema
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.fake import FakeService
-from outreach_async.fake.faults import status
 
 FAKE = ("--base-url", "fake:")
 
@@ -84,43 +82,6 @@ def test_no_append_shows_the_same_changes_again(
     for _ in range(2):
         assert "(new)" in shell("brief", *server_options, "--history", str(path), "--no-append").out
     assert path.read_bytes() == before
-
-
-def test_what_an_incomplete_brief_could_not_read_is_not_forgotten(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    service.add_workspace("space_2")
-    service.add_mailbox("space_2", email="a@two.example", spf=False)
-    path = tmp_path / "history.db"
-    both = (*server_options, "--workspace", "space_2", "--history", str(path))
-    shell("brief", *both)
-    service.faults.add(status(404), operation="list_mailboxes", match=lambda request: "space_2" in request.target)
-
-    incomplete = shell("brief", *both)
-    service.faults.clear()
-    code, value = shell.json("brief", *both)
-
-    assert incomplete.code == 3
-    assert "space_2: could not be read: " in incomplete.out
-    assert (code, value["changes"]["new"], [task["rule"] for task in value["resolved"]]) == (1, 0, ["OA901"])
-
-
-@pytest.mark.parametrize("answer", [403, 404])
-def test_a_brief_that_could_read_nothing_changes_no_figures(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, answer: int
-) -> None:
-    code = {403: 77, 404: 3}[answer]
-    path = tmp_path / "history.db"
-    shell("brief", *server_options, "--history", str(path))
-    before = History(path).baseline(["space_1"])
-    service.faults.add(status(answer))
-
-    assert shell("brief", *server_options, "--history", str(path)).code == code
-
-    after = History(path).baseline(["space_1"])
-    assert before is not None
-    assert after is not None
-    assert (after.at, after.campaigns, after.scores) == (before.at, before.campaigns, before.scores)
 
 
 @pytest.mark.thorough

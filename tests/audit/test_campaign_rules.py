@@ -11,7 +11,7 @@ import pytest
 from support.audit import NOW
 from support.campaigns import DAY, USE, campaign, case, judged, row, step, template
 
-from outreach_async.audit import CATALOGUE, RULES, CampaignCase, Finding, Policy, explain
+from outreach_async.audit import CATALOGUE, RULES, Finding, Policy, explain
 from outreach_async.audit.policy import rules_about
 from outreach_async.models import Campaign, Step
 
@@ -140,14 +140,14 @@ SILENT: dict[str, list[Subject]] = {
 
 def fired(rule: str, subject: Subject) -> bool:
     match subject:
-        case CampaignCase():
-            found = subject
         case Campaign():
             found = case(subject, [step()])
         case list():
             found = case(campaign(), subject)
-        case _:
+        case _ if CATALOGUE[rule].scope in {"workspace", "comparison"}:
             return CATALOGUE[rule].applies(subject, CATALOGUE[rule].thresholds) is not None
+        case _:
+            found = subject
     return rule in judged(found).rows[0].rules
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Finding, Policy, Report, Score, Severity, Violation
+from outreach_async.audit import Finding, Policy, Report, Score, Severity
 from outreach_async.audit.policy import rules_about
 from outreach_async.audit.reports import summarize
 from outreach_async.models import Mailbox, Undecodable
@@ -110,7 +110,12 @@ def test_a_score_moves_in_the_direction_of_the_headline(states: list[int], data:
 
 def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
     (rule,) = rules_about(Policy.default(), "server_ip")
-    critical = attrs.evolve(rule, applies=lambda *_: Violation("full", {}, Severity.CRITICAL))
+
+    def applies(facts: Any, thresholds: Any) -> Any:
+        found = rule.applies(facts, thresholds)
+        return found and attrs.evolve(found, severity=Severity.CRITICAL)
+
+    critical = attrs.evolve(rule, applies=applies)
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
 
     found = report(

@@ -11,13 +11,13 @@ from typing import Any, Final
 import anyio
 import attrs
 import pytest
-from support.calibration import DRAFT, READER, SPACE, WRITER, service
+from support.calibration import DRAFT, READER, SPACE, WRITER, Answering, service
 from support.cli import serve_in_process
 from support.fake import document as said_by
 from support.fake import page
 from support.transports import LOOPS
 
-from outreach_async import HttpxTransport, Progress, Request, Response, Transport
+from outreach_async import HttpxTransport, Progress, Request, Response
 from outreach_async.conformance import RULES, Access, Breach, check
 from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
@@ -50,21 +50,17 @@ class Wrong:
     answered: Answered = _unchanged
     change_request: Asked = _as_asked
 
+    def of(self, fake: FakeService) -> FakeTransport:
+        """Return a transport to a fake with this defect."""
 
-class WrongTransport:
-    def __init__(self, transport: FakeTransport, wrong: Wrong) -> None:
-        self._transport: Transport = transport
-        self._wrong = wrong
+        def answer(request: Request) -> Response:
+            if request.body and self.change_request is not _as_asked:
+                body = json.loads(request.body)
+                self.change_request(body)
+                request = attrs.evolve(request, body=json.dumps(body).encode())
+            return self.answered(request, fake.handle(request))
 
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        if request.body and self._wrong.change_request is not _as_asked:
-            body = json.loads(request.body)
-            self._wrong.change_request(body)
-            request = attrs.evolve(request, body=json.dumps(body).encode())
-        return self._wrong.answered(request, await self._transport.send(request, progress))
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
+        return FakeTransport(Answering(answer))
 
 
 def document(kind: str, change: Changed, *, containing: str = "") -> Wrong:
@@ -450,7 +446,7 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 async def test_a_service_that_breaks_one_rule_is_found_to_break_it(rule: str, wrong: Wrong, others: set[str]) -> None:
     # Creations are most of the requests.
     access = WRITER if WRITE_RULES & {rule, *others} or wrong.change_request is not _as_asked else READER
-    found = await check(WrongTransport(FakeTransport(service()), wrong), access)
+    found = await check(wrong.of(service()), access)
     assert {breach.rule for breach in found} == {rule} | others, [str(breach) for breach in found]
 
 
@@ -485,7 +481,7 @@ ALSO: Final = {
 @pytest.mark.parametrize(("kind", "path", "name"), FIELDS, ids=[f"{kind} {name}" for kind, _, name in FIELDS])
 async def test_a_missing_field_or_one_of_another_type_is_found(kind: str, path: str, name: str, value: Any) -> None:
     wrong = put(kind, f"{path}.{name}", value, containing=LIVE if kind == "steps" else "")
-    found = {breach.rule for breach in await check(WrongTransport(FakeTransport(service()), wrong), WRITER)}
+    found = {breach.rule for breach in await check(wrong.of(service()), WRITER)}
     assert "W4" in found
     assert found <= {"W4"} | ALSO.get(name, set())
 
@@ -497,7 +493,7 @@ async def test_the_steps_of_a_finished_campaign_are_read_whatever_it_is_called()
                 item.update(days_left_date="Jan 31, 2026", status="live", opens_num=0)
 
     fake = service()
-    await check(WrongTransport(FakeTransport(fake), document("campaigns", rename)), READER)
+    await check(document("campaigns", rename).of(fake), READER)
     assert any(DONE in recorded.target for recorded in fake.requests.of("list_steps"))
 
 
@@ -506,19 +502,6 @@ def test_every_rule_has_a_service_that_breaks_it() -> None:
 
 
 # Correct services.
-
-
-class Moving(FakeTransport):
-    """A fake on which a function is called before every request."""
-
-    def __init__(self, fake: FakeService, happen: Callable[[FakeService], object]) -> None:
-        super().__init__(fake)
-        self._moved = fake
-        self._happen = happen
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        self._happen(self._moved)
-        return await super().send(request, progress)
 
 
 @pytest.mark.parametrize("order", ["oldest", "newest", "last_activity"])
@@ -533,15 +516,20 @@ class Moving(FakeTransport):
 )
 async def test_changes_during_the_check_are_not_breaches(order: Any, happen: Callable[[FakeService], object]) -> None:
     fake = service(Behaviour(order=order))
-    assert await check(Moving(fake, happen), WRITER) == []
+
+    def answer(request: Request) -> Response:
+        happen(fake)
+        return fake.handle(request)
+
+    assert await check(FakeTransport(Answering(answer)), WRITER) == []
 
 
 async def test_one_page_of_an_empty_list_and_a_subject_in_the_first_step_are_right() -> None:
     empty = FakeService()
     access = Access(empty.add_workspace())
-    assert await check(WrongTransport(FakeTransport(empty), put("mailboxes", "total_pages", 1)), access) == []
+    assert await check(put("mailboxes", "total_pages", 1).of(empty), access) == []
     first = steps_of(LIVE, f"{FIRST}.new_thread", value=False)
-    assert await check(WrongTransport(FakeTransport(service()), first), WRITER) == []
+    assert await check(first.of(service()), WRITER) == []
 
 
 def last_item_again(request: Request, response: Response) -> Response:
@@ -559,7 +547,7 @@ BY_ACTIVITY: Final = said_by(page(service(Behaviour(order="last_activity")), "/c
 @pytest.mark.parametrize(("answered", "broken"), [(last_item_again, set()), (first_page_again, {"P1-repeat"})])
 async def test_in_a_list_by_activity_only_a_repeated_whole_page_is_a_breach(answered: Answered, broken: set[str]) -> None:
     fake = service(Behaviour(order="last_activity"))
-    found = await check(WrongTransport(FakeTransport(fake), Wrong(answered)), WRITER)
+    found = await check(Wrong(answered).of(fake), WRITER)
     assert {breach.rule for breach in found} == broken, [str(breach) for breach in found]
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.audit import NOW, wire
 
 from outreach_async import Progress, Request, Response
-from outreach_async.audit import CampaignCase, CampaignRow, Finding, Severity
+from outreach_async.audit import CampaignRow, Finding, Severity
 from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign
-from outreach_async.audit._rules import FieldNames, WorkspaceFacts, build_campaign_case
+from outreach_async.audit._rules import CampaignCase, FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit.campaigns import WorkspaceCampaigns
 from outreach_async.audit.policy import Policy
 from outreach_async.models import (
