@@ -53,7 +53,7 @@ def check(
     now: float | None = None,
     *,
     workspace: str = "",
-    domain: DomainFacts | None = None,
+    domain_limit: Number | None = None,
 ) -> list[Finding]:
     """Check one mailbox against every rule about single mailboxes. For rules about several mailboxes, use `audit`.
 
@@ -62,7 +62,7 @@ def check(
         policy: The policy to apply; by default, all rules with their default thresholds.
         now: Time at which the mailbox was read, in Unix seconds. If omitted, its age is taken from its field `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
-        domain: Facts about the mailbox's domain. By default, the domain is assumed to have no other mailbox.
+        domain_limit: Sum of the daily limits of the domain's mailboxes. By default, the domain is assumed to have no other.
 
     Example:
         ```python
@@ -74,7 +74,7 @@ def check(
     """
     subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
     sent, rules = valid_or_zero(mailbox.sent_30days), rules_about(policy or Policy.default(), "mailbox")
-    return apply_rules(rules, build_case(mailbox, now, domain), workspace, sent_30days=sent, **subject)
+    return apply_rules(rules, build_case(mailbox, now, domain_limit), workspace, sent_30days=sent, **subject)
 
 
 FIGURES: Final = (
@@ -410,7 +410,7 @@ class Judgement:
         self._once: dict[str, GroupTotals] = {} if len(state.workspaces) > 1 else self.totals["domain"]
         self._lacking: dict[str, frozenset[str]] = {}  # by domain
         self._own, self._listed = Counter[str](), Counter[str]()  # mailboxes of type `SMTP & IMAP`, by server
-        self._facts: dict[str, DomainFacts] = {}
+        self._limits: dict[str, Number] = {}  # by domain
         self._late = {rule.id: rule for rule in rules_about(state.policy, "mailbox") if rule.lack}
         self._count_mailboxes()
         self.about_groups = list(self._check_groups())
@@ -443,8 +443,8 @@ class Judgement:
         domain_rules, server_rules = (rules_about(self._state.policy, kind) for kind in ("domain", "server_ip"))
         for domain in sorted(self.totals["domain"]):
             once, lacks = self._once[domain], self._lacking.get(domain, ())
-            facts = self._facts[domain] = DomainFacts(
-                daily_limit=_from_thousandths(once.limit),
+            self._limits[domain] = _from_thousandths(once.limit)
+            facts = DomainFacts(
                 mailboxes=once.mailboxes,
                 sent_30days=_from_thousandths(once.sent),
                 lacking=tuple(rule.lack for rule in self._late.values() if rule.lack and rule.lack in lacks),
@@ -477,7 +477,7 @@ class Judgement:
         rule = self._late.get(finding.rule)
         if rule is None or rule.lack is None:
             return finding
-        violation = build_missing_authentication(rule.lack, self._facts[domain], rule.thresholds)
+        violation = build_missing_authentication(rule.lack, self._limits[domain], rule.thresholds)
         severity = violation.severity or rule.severity
         if severity is finding.severity and violation.message == finding.message:
             return finding

@@ -62,24 +62,11 @@ WORKDAYS = 22  # in 30 days; e-mails are assumed to be sent only on working days
 
 @attrs.frozen(kw_only=True)
 class DomainFacts:
-    """The input of a domain rule's condition: totals over its mailboxes. A mailbox listed in two workspaces counts once.
+    """The input of a domain rule's condition: totals over its mailboxes. A mailbox listed in two workspaces counts once."""
 
-    Attributes:
-        daily_limit: Sum of the daily limits, in e-mails per day.
-        mailboxes, sent_30days: Number of mailboxes, and of the e-mails that they sent in 30 days.
-        lacking: Kinds of authentication that at least one mailbox lacks, such as `SPF record`.
-
-    Example:
-        ```python
-        mailbox = (await client.mailboxes.list()).data[1]
-        print(check(mailbox, domain=DomainFacts(daily_limit=9000))[0].severity.value)  # -> critical
-        ```
-    """
-
-    daily_limit: Number
-    mailboxes: int = 1
-    sent_30days: Number = 0
-    lacking: tuple[str, ...] = ()
+    mailboxes: int
+    sent_30days: Number
+    lacking: tuple[str, ...]  # kinds of authentication that at least one mailbox lacks, such as `SPF record`
 
 
 @attrs.frozen(kw_only=True)
@@ -131,17 +118,17 @@ def email_domain(email: str) -> str | None:
 
 @attrs.define(eq=False)  # not frozen: every mailbox needs a case, and creating a frozen object takes twice as long
 class Case:
-    """The input of a mailbox rule's condition: the mailbox, the time at which it was read, and facts about its domain."""
+    """The input of a mailbox rule's condition: the mailbox, the time at which it was read, and the volume of its domain."""
 
     mailbox: Mailbox  # invalid numbers are replaced by NaN
     invalid: str = ""  # which numbers are invalid, such as `blacklists is below 0`
     now: float | None = None
-    facts: DomainFacts | None = None
+    domain_limit: Number | None = None
 
     @property
-    def domain(self) -> DomainFacts:
-        """The facts about the mailbox's domain. If these facts are unknown, the domain is assumed to have no other mailbox."""
-        return self.facts or DomainFacts(daily_limit=valid_or_zero(self.mailbox.daily_limit))
+    def volume(self) -> Number:
+        """The e-mails that the domain may send a day. If they are unknown, it is assumed to have no other mailbox."""
+        return valid_or_zero(self.mailbox.daily_limit) if self.domain_limit is None else self.domain_limit
 
     @property
     def age(self) -> Interval | None:
@@ -168,13 +155,13 @@ class Case:
         return age is not None and age.least >= days * DAY
 
 
-def build_case(mailbox: Mailbox, now: float | None = None, facts: DomainFacts | None = None) -> Case:
+def build_case(mailbox: Mailbox, now: float | None = None, domain_limit: Number | None = None) -> Case:
     if _has_valid_figures(mailbox):
-        return Case(mailbox, "", now, facts)
+        return Case(mailbox, "", now, domain_limit)
     wrong = {name: figure for name in _NUMERIC_FIELDS if valid_or_none(figure := getattr(mailbox, name)) is None}
     invalid = ", ".join(f"{name} is {describe_invalid(figure)}" for name, figure in wrong.items())
     trusted: dict[str, Any] = dict.fromkeys(wrong, math.nan)
-    return Case(attrs.evolve(mailbox, **trusted), invalid, now, facts)
+    return Case(attrs.evolve(mailbox, **trusted), invalid, now, domain_limit)
 
 
 def _has_valid_figures(box: Mailbox) -> bool:
@@ -193,8 +180,7 @@ def _has_valid_figures(box: Mailbox) -> bool:
     )
 
 
-def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thresholds) -> Violation:
-    volume = domain.daily_limit
+def build_missing_authentication(what: str, volume: Number, thresholds: Thresholds) -> Violation:
     if not volume >= thresholds["critical"]:
         return Violation(f"no {what}")
     return Violation(
@@ -205,7 +191,7 @@ def build_missing_authentication(what: str, domain: DomainFacts, thresholds: Thr
 def _missing_authentication(field: str, name: str) -> Condition:
 
     def check_field(case: Case, thresholds: Thresholds) -> Violation | None:
-        return None if getattr(case.mailbox, field) else build_missing_authentication(name, case.domain, thresholds)
+        return None if getattr(case.mailbox, field) else build_missing_authentication(name, case.volume, thresholds)
 
     return check_field
 

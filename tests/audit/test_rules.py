@@ -9,7 +9,7 @@ from hypothesis import given
 from support.audit import MAILBOXES, NOW, mailbox, mailboxes, reading, report
 from support.tables import check_rows
 
-from outreach_async.audit import CATALOGUE, RULES, DomainFacts, Finding, Policy, Severity, check
+from outreach_async.audit import CATALOGUE, RULES, Finding, Policy, Severity, check
 from outreach_async.models import Mailbox
 
 DAY = 86_400
@@ -126,8 +126,8 @@ def only(box: Mailbox, **about: Any) -> Finding:
 @pytest.mark.parametrize(("field", "rule"), [("spf", "OA101"), ("dkim", "OA102"), ("dmarc", "OA103")])
 def test_missing_authentication_is_critical_at_5000_e_mails_a_day(field: str, rule: str) -> None:
     box = mailbox(**{field: False})
-    assert verdicts(box, domain=DomainFacts(daily_limit=4999)) == {rule: "error"}
-    assert verdicts(box, domain=DomainFacts(daily_limit=5000)) == {rule: "critical"}
+    assert verdicts(box, domain_limit=4999) == {rule: "error"}
+    assert verdicts(box, domain_limit=5000) == {rule: "critical"}
 
 
 def bounced(count: float, sent: int = 1000) -> dict[str, Any]:
