@@ -87,7 +87,7 @@ def schema(model: type[Report | Brief] = Report) -> dict[str, Any]:
 
     Example:
         ```python
-        print(schema(Brief)["type"])  # -> object
+        print(schema()["type"])  # -> object
         ```
     """
     name = f"{model.__name__.lower()}.schema.json"
