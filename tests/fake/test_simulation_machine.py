@@ -307,17 +307,17 @@ class Mailing(RuleBasedStateMachine):
             self.totals["runs that sent"] += bool(self.reader.of_kind("sent"))
 
 
-@pytest.mark.nightly
-def test_invariants_1_to_8_and_10_to_14_hold() -> None:
+@pytest.mark.parametrize(("examples", "steps", "most"), [(5, 8, 0), pytest.param(40, 18, 20, marks=pytest.mark.nightly)])
+def test_invariants_1_to_8_and_10_to_14_hold(examples: int, steps: int, most: int) -> None:
     Mailing.totals.clear()
     run_state_machine_as_test(
-        Mailing, settings=settings(max_examples=40, stateful_step_count=18, deadline=None, derandomize=True)
+        Mailing, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True)
     )
 
     totals = Mailing.totals
-    assert totals["runs that sent"] >= 0.9 * totals["runs"] >= 30
-    assert totals["sent"] > 20 * totals["runs"]
-    assert min(totals[kind] for kind in ("opened", "clicked", "replied", "interested", "unsubscribed", "bounced")) > 20
+    assert totals["runs that sent"] >= 0.9 * totals["runs"] >= 0.75 * examples
+    assert totals["sent"] > steps * totals["runs"]
+    assert min(totals[kind] for kind in ("opened", "clicked", "replied", "interested", "unsubscribed", "bounced")) > most
 
 
 STEPS = st.lists(

@@ -24,19 +24,3 @@ async def test_a_mailbox_without_spf_is_urgent_until_it_is_fixed(
     assert [finding.rule for finding in report.diff.resolved] == ["OA101"]
     assert json.loads((tmp_path / "health.json").read_text(encoding="utf-8"))["mailboxes"] == 2
     assert "<html" in (tmp_path / "health.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.anyio
-async def test_a_rule_disabled_by_our_policy_finds_nothing(
-    outreach_client: OutreachClient, outreach_fake: FakeService, outreach_workspace: str, tmp_path: Path
-) -> None:
-    outreach_fake.add_mailboxes(outreach_workspace, 1, spf=False)
-    report = await check_workspaces(outreach_client, [outreach_workspace], Policy.of({"off": ["OA101"]}), tmp_path)
-    assert urgent(report) == []
-
-
-@pytest.mark.anyio
-async def test_an_unreadable_workspace_is_named(outreach_client: OutreachClient, outreach_workspace: str, tmp_path: Path) -> None:
-    report = await check_workspaces(outreach_client, [outreach_workspace, "space_gone"], Policy.default(), tmp_path)
-    assert report.unreadable == ["space_gone"]
-    assert report.exit_code() == 3

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from outreach_async import BulkProgress, BulkStopped, BulkSuspended, HttpxTransport, Outcome, OutreachClient
+from outreach_async import BulkProgress, BulkSuspended, HttpxTransport, Outcome, OutreachClient
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.testing import VirtualTime
 
@@ -21,18 +21,6 @@ def test_everybody_becomes_a_contact_with_the_plan_in_its_own_field(
     report = asyncio.run(sync(outreach_client, crm(7), tmp_path / "run.db"))
     assert report.outcomes[Outcome.ADDED] == 7
     assert [contact["fields"]["custom_4"] for contact in outreach_fake.contacts(outreach_workspace)] == ["gold"] * 7
-
-
-@pytest.mark.anyio
-async def test_a_second_run_sends_nobody_twice(
-    outreach_client: OutreachClient, outreach_fake: FakeService, crm: CRM, tmp_path: Path
-) -> None:
-    database = crm(5)
-    await sync(outreach_client, database, tmp_path / "run.db")
-    before = len(outreach_fake.requests)
-    report = await sync(outreach_client, database, tmp_path / "run.db")
-    assert report.rows == 5
-    assert len(outreach_fake.requests) == before + 1  # the fields
 
 
 @pytest.mark.asyncio
@@ -80,13 +68,6 @@ async def test_an_outage_suspends_the_run_and_the_next_one_continues(
     report = await sync(outreach_client, database, tmp_path / "run.db")
     assert report.rows == len(outreach_fake.contacts(outreach_workspace)) == 40
     assert outreach_virtual_time.elapsed >= 60
-
-
-@pytest.mark.anyio
-async def test_an_unknown_campaign_stops_the_run(outreach_client: OutreachClient, crm: CRM, tmp_path: Path) -> None:
-    with pytest.raises(BulkStopped) as stopped:
-        await sync(outreach_client, crm(4), tmp_path / "run.db", campaign="camp_gone", complain=lambda _: None)
-    assert stopped.value.resumable
 
 
 @pytest.mark.anyio
