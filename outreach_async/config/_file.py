@@ -88,7 +88,7 @@ def _read(path: Path, profile: str | None = None, *, named: bool) -> Config:
     except FileFault as fault:
         problem = str(fault)
     else:
-        found = None if named else FoundFile.of(path, content, _join_uses(list(dict.fromkeys(_name_uses(document)))))
+        found = None if named else FoundFile(path, content, _join_uses(list(dict.fromkeys(_name_uses(document)))))
         untrusted = None if found is None or not found.names or found.is_trusted else found
         return Config(path=path, profile=profile, untrusted=untrusted, **values)
     raise InvalidRequest(f"{path}: {mask_keys(problem)}")

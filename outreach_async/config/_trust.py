@@ -17,39 +17,32 @@ from outreach_async.errors import InvalidRequest
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+def _from_root(path: Path) -> Path:
+    # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
 @attrs.frozen
 class FoundFile:
     r"""A configuration file of the working directory, as it was when it was read. It is used only if this user trusts it.
 
     Attributes:
-        place: Path of the file.
+        place: Path of the file, from the root.
         content: Its bytes.
         names: The addresses and programs that it names, in words; empty if it names none.
 
     Example:
         ```python
         Path("outreach.toml").write_text('base_url = "https://api.example"\n')
-        found = FoundFile.of(Path("outreach.toml"), Path("outreach.toml").read_bytes())
+        found = FoundFile(Path("outreach.toml"), Path("outreach.toml").read_bytes())
         found.trust()
         print(found.is_trusted, found.untrust(), found.is_trusted)  # -> True 1 False
         ```
     """
 
-    place: Path
+    place: Path = attrs.field(converter=_from_root)
     content: bytes = attrs.field(repr=False)
     names: str = ""
-
-    @classmethod
-    def of(cls, path: Path, content: bytes, names: str = "") -> FoundFile:
-        """Return a file with its path from the root.
-
-        Example:
-            ```python
-            print(FoundFile.of(Path("/srv/outreach.toml"), b"").place)  # -> /srv/outreach.toml
-            ```
-        """
-        # A link is not followed: what it leads to is trusted elsewhere, and relative paths in it mean other files here.
-        return cls(Path(os.path.realpath(path.parent)) / path.name, content, names)
 
     @property
     def _entry(self) -> str:
@@ -70,7 +63,7 @@ class FoundFile:
 
         Example:
             ```python
-            FoundFile.of(Path("outreach.toml"), b"").trust()
+            FoundFile(Path("outreach.toml"), b"").trust()
             ```
         """
         if (folder := _state_folder()) is None:
@@ -89,7 +82,7 @@ class FoundFile:
 
         Example:
             ```python
-            print(FoundFile.of(Path("outreach.toml"), b"").untrust())  # -> 0
+            print(FoundFile(Path("outreach.toml"), b"").untrust())  # -> 0
             ```
         """
         entries = [entry for known, entry in _list_entries() if known == self.place]
@@ -103,7 +96,7 @@ class FoundFile:
 
         Example:
             ```python
-            FoundFile.of(Path("outreach.toml"), b"").trust()
+            FoundFile(Path("outreach.toml"), b"").trust()
             print(Path("outreach.toml").absolute() in FoundFile.trusted())  # -> True
             ```
         """
@@ -125,7 +118,7 @@ class FoundFile:
             try:
                 FoundFile(Path("outreach.toml"), b"", "the program op").require()
             except InvalidRequest as error:
-                print(error)  # -> outreach.toml: expected a file that this user trusts, got one that was found in ...
+                print(str(error).partition(": ")[2])  # -> expected a file that this user trusts, got one that was found in ...
             ```
         """
         what = "expected a file that this user trusts"

@@ -54,7 +54,7 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
-    FoundFile.of(path, path.read_bytes()).trust()
+    FoundFile(path, path.read_bytes()).trust()
     return path
 
 

@@ -256,7 +256,7 @@ def test_trust_is_in_the_folder_for_the_state_of_the_user(
 ) -> None:
     monkeypatch.setenv("HOME", str(folder / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / given[1:]) if given.startswith("/") else given)
-    FoundFile.of(write(ADDRESS), b"").trust()
+    FoundFile(write(ADDRESS), b"").trust()
     assert len([*(folder / place / "outreach-async" / "trusted").iterdir()]) == 1
 
 
@@ -298,7 +298,7 @@ def test_a_pipe_that_is_found_is_not_waited_for(shell: Shell) -> None:
 
 def test_what_is_trusted_is_what_was_read() -> None:
     path = write(ADDRESS)
-    found = FoundFile.of(path, path.read_bytes())
+    found = FoundFile(path, path.read_bytes())
     write(PROGRAM)  # between the question and the answer
     found.trust()
     assert is_refused()

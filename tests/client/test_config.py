@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(text: str, path: str = "outreach.toml") -> Path:
     Path(path).write_text(text, encoding="utf-8")
     Path(path).chmod(0o600)
-    FoundFile.of(Path(path), Path(path).read_bytes()).trust()
+    FoundFile(Path(path), Path(path).read_bytes()).trust()
     return Path(path)
 
 

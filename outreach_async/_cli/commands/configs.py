@@ -145,7 +145,7 @@ def init(options: Options) -> None:
     except OSError as error:
         raise click.UsageError(f"--config {path}: cannot be written ({error.strerror}); pass another path.") from None
     with suppress(OSError, InvalidRequest):  # the next command asks
-        FoundFile.of(path, path.read_bytes()).trust()
+        FoundFile(path, path.read_bytes()).trust()
     is_default = path == Path(FILE_NAME)
     trust, named = ("outreach-async config trust && ", "") if is_default else ("", f" --config {shlex.quote(str(path))}")
     note_applied(f"Written: {path}")
@@ -206,7 +206,7 @@ def trust(options: Options, *, file: Path | None, show: bool, untrust: bool) -> 
         if show:
             screen.print_table(("trusted", "content"), [(place, _compare(place)) for place in FoundFile.trusted()])
         elif untrust:
-            found = FoundFile.of(path, b"")
+            found = FoundFile(path, b"")
             screen.print_line(f"{found.place}: {'no longer' if found.untrust() else 'was not'} trusted")
         elif (untrusted := load_config(path, strict=False, named=False).untrusted) is None:
             screen.print_line(f"{path}: is trusted, or names no address and no program")
@@ -222,7 +222,7 @@ def _compare(place: Path) -> str:
     from outreach_async.config import FoundFile
 
     try:
-        found = FoundFile.of(place, place.read_bytes())
+        found = FoundFile(place, place.read_bytes())
     except OSError as error:
         return str(error.strerror)
     return "as trusted" if found.is_trusted else "changed since"
