@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 
+from outreach_async import Transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import Secret, configure_logging, create_transport, require_id
 from outreach_async.client import OutreachClient
@@ -35,13 +35,14 @@ def open_sync_client(options: Options) -> SyncClient:
 @asynccontextmanager
 async def open_each(options: Options) -> AsyncIterator[dict[str, OutreachClient]]:
     """Open a client that only reads for each workspace, by id. Those without a rate of their own share one."""
-    embedded, given = _embedded_workspaces(options)[:1], _shared_arguments(options)
+    embedded = _embedded_workspaces(options)[:1]
     ids = workspaces_of(options) if options.workspaces or not embedded else embedded
-    if options.sources["rate"] in {"--rate", "OUTREACH_RATE"}:
-        given["rate"] = options.rate
-    config = attrs.evolve(options.config, backend=options.backend)
-    async with config.clients(*ids, read_only=True, **given) as clients:
-        yield {each.id: clients[each.name] for each in config.find(*ids)}
+    given = _client_arguments(options, ids[0], MAX_IN_FLIGHT, writes=False)
+    del given["workspace"]
+    if options.sources["rate"] not in {"--rate", "OUTREACH_RATE"}:
+        del given["rate"]  # those of the workspaces and of the file
+    async with options.config.clients(*ids, read_only=True, **given) as clients:
+        yield {each.id: clients[each.name] for each in options.config.find(*ids)}
 
 
 def find_owner_key(options: Options, workspace: str | None) -> Secret | None:
@@ -57,28 +58,30 @@ def _find_reference(options: Options, workspace: str | None) -> KeyReference | N
 
 
 def _client_arguments(options: Options, workspace: str | None, max_in_flight: int, *, writes: bool) -> dict[str, Any]:
-    given = _shared_arguments(options)
-    space = workspace or options.workspace or next(iter(_embedded_workspaces(options)), None)
-    if options.base_url != FAKE:
-        given["transport"] = create_transport(given.pop("base_url"), options.backend, max_in_flight)
-        given["owner_key"] = find_owner_key(options, space) if writes else options.owner_key
-    rate = options.own_rates.get(space or "", options.rate)
-    return {**given, "workspace": space, "rate": rate, "max_in_flight": max_in_flight}
-
-
-def _shared_arguments(options: Options) -> dict[str, Any]:
-    """Return the arguments that the clients of all workspaces share."""
     if not options.timeout > 0:
         raise click.UsageError(f"--timeout: expected more than 0 seconds, got {options.timeout:g}; pass, for example, 30.")
     if options.verbose:
         configure_logging("debug")
-    given = {"headers": options.headers, "timeout": options.timeout}
-    if options.base_url != FAKE:
-        return {**given, "base_url": _require_base_url(options), "owner_key": options.owner_key}
-    from outreach_async._cli.demo_data import OWNER_KEY, create_demo_world
-    from outreach_async.fake import FakeTransport
+    space = workspace or options.workspace or next(iter(_embedded_workspaces(options)), None)
+    transport: Transport
+    owner_key: Any
+    if options.base_url == FAKE:
+        from outreach_async._cli.demo_data import OWNER_KEY, create_demo_world
+        from outreach_async.fake import FakeTransport
 
-    return {**given, "transport": FakeTransport(create_demo_world()), "owner_key": options.owner_key or OWNER_KEY}
+        transport, owner_key = FakeTransport(create_demo_world()), options.owner_key or OWNER_KEY
+    else:
+        transport = create_transport(_require_base_url(options), options.backend, max_in_flight)
+        owner_key = find_owner_key(options, space) if writes else options.owner_key
+    return {
+        "transport": transport,
+        "owner_key": owner_key,
+        "workspace": space,
+        "headers": options.headers,
+        "timeout": options.timeout,
+        "rate": options.own_rates.get(space or "", options.rate),
+        "max_in_flight": max_in_flight,
+    }
 
 
 def require_credentials(options: Options) -> None:
