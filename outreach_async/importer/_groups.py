@@ -98,18 +98,6 @@ class RowGroup(Generic[_Key]):
         insort(self._first, (number, example), key=itemgetter(0))
         del self._first[MAX_EXAMPLES:]
 
-    def to_dict(self) -> dict[str, Any]:
-        r"""Return the group as it is in the JSON result of the command.
-
-        Example:
-            ```python
-            Path("people.csv").write_text("E-mail,City\nann@company.example,NULL\n")
-            mapped = await ImportJob(file=open_file("people.csv")).map()
-            print([group.to_dict()["count"] for group in (await mapped.check()).findings])  # -> [1]
-            ```
-        """
-        return {**self.key._asdict(), "count": self.count, "examples": self.examples}
-
 
 class Groups(Generic[_Key]):
     """Groups by key, the largest first. Their number is bounded: what exceeds it is counted as one group of each kind."""
@@ -139,7 +127,8 @@ class Groups(Generic[_Key]):
         return len(self._groups)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        return [group.to_dict() for group in self]
+        """Return the groups as they are in the JSON result of the command."""
+        return [{**group.key._asdict(), "count": group.count, "examples": group.examples} for group in self]
 
 
 def find_reason(message: str, values: Iterable[str] = ()) -> str:

@@ -29,7 +29,6 @@ from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import (
     Columns,
     can_map_all,
-    columns_for,
     decisions_in_order,
     map_columns,
     recognise_targets,
@@ -124,10 +123,9 @@ class ImportJob:
         recognised, doubts = await recognise_targets(self.file.headers, self.file.records, decided, targets)
         overrides = {**decided, **recognised}
         try:
-            if client is None:
-                columns = map_columns(headers, overrides, fields, ignore_unknown=self.ignore_unknown, samples=samples)
-            else:
-                columns = await columns_for(client, headers, overrides, ignore_unknown=self.ignore_unknown, samples=samples)
+            if client is not None and not can_map_all(headers, overrides):
+                fields = await client.workspaces.fields()
+            columns = map_columns(headers, overrides, fields, ignore_unknown=self.ignore_unknown, samples=samples)
         except UnmappedColumns as error:
             error.columns = tuple(attrs.evolve(each, doubt=doubts.get(clean_name(each.header), "")) for each in error.columns)
             raise
