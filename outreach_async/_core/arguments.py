@@ -17,8 +17,8 @@ from outreach_async._wire_words import UNSET
 from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.models import RUN_TARGET, NewContact, Target, standard_values
 from outreach_async.transport._secret import OWNER_KEY, Secret, hide, reveal
-from outreach_async.transport._sending import require_origin_form
-from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD
+from outreach_async.transport._sending import check_headers, require_origin_form
+from outreach_async.transport._wire import METHOD
 
 _AROUND: Final = "\ufeff\u200b" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # also a byte order mark
 _MAX_COMPARED: Final = 100
@@ -398,11 +398,4 @@ def require_target(target: object) -> str:
 def require_headers(headers: object) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers: expected a mapping of strings to strings, got {type_name(headers)}; pass a dict")
-    for name, value in headers.items():
-        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
-            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
-        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
-            expected = "expected printable ASCII without spaces at the ends"
-            fault = "other characters; encode or remove them" if isinstance(value, str) else f"{type_name(value)}; pass a string"
-            raise InvalidRequest(f"headers[{masked_repr(name)}]: {expected}, got {fault}")
-    return {name.lower(): value for name, value in headers.items()}
+    return check_headers(headers.items())

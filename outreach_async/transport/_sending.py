@@ -8,12 +8,13 @@ longer head needs several writes. If the request fails between two writes, part 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
 from outreach_async.errors import InvalidRequest, TransportError, strip_invisible
 from outreach_async.transport._response_reader import ACCEPT_ENCODING
+from outreach_async.transport._secret import OWNER_KEY
 from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
 
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
@@ -58,18 +59,25 @@ def merge_headers(request: Request, defaults: Mapping[str, str]) -> dict[str, st
     return merged
 
 
+def check_headers(items: Iterable[tuple[object, object]]) -> dict[str, str]:
+    """Return header fields by lower-case name, after checking that all HTTP libraries send them unchanged."""
+    checked: dict[str, str] = {}
+    for name, value in items:
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name):
+            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
+        if not isinstance(value, str) or not HEADER_VALUE.fullmatch(value):
+            kind = "None" if value is None else type(value).__name__
+            fault = "other characters; encode or remove them" if isinstance(value, str) else f"{kind}; pass a string"
+            expected = "expected printable ASCII without spaces at the ends"
+            raise InvalidRequest(f"headers[{OWNER_KEY.sub('key_...', name)!r}]: {expected}, got {fault}")
+        checked[name.lower()] = value
+    return checked
+
+
 @lru_cache(32)
 def _validate_headers(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     # The results are cached, because most requests have the same header fields.
-    checked = {}
-    for name, value in items:
-        if not HEADER_NAME.fullmatch(name):
-            raise InvalidRequest("headers: expected field names of letters, digits and hyphens; remove spaces and line breaks")
-        if not HEADER_VALUE.fullmatch(value):
-            raise InvalidRequest(
-                f"headers[{name!r}]: expected printable ASCII without spaces at the ends, got other characters; encode the value"
-            )
-        checked[name.lower()] = value
+    checked = check_headers(items)
     if not _FRAMING_HEADERS.isdisjoint(checked):
         raise InvalidRequest(
             f"headers: got {', '.join(sorted(_FRAMING_HEADERS & checked.keys()))}, "
