@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from functools import partial
 from types import coroutine
 from typing import Any, Final, cast
@@ -197,10 +197,10 @@ def _yield() -> Generator[None, None, None]:
 class ProtocolPool:
     """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first."""
 
-    def __init__(self, origin: Origin, limit: int, max_answer: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
         self._origin = origin
         self._max_answer = max_answer
-        self._clock = clock
+        self._clock = time.monotonic
         self._loop = asyncio.get_running_loop()
         self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
         self._limit = limit

@@ -175,10 +175,10 @@ class ConnectionPool(InFlight):
     # Each connection serves one exchange at a time. A connection is closed if an exchange ends without a complete response, or if
     # the connection was idle for too long.
 
-    def __init__(self, limit: int, build: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limit: int, build: Callable[[], Any]) -> None:
         super().__init__(limit)
         self._build = build
-        self._clock = clock
+        self._clock = time.monotonic
         self._idle: deque[tuple[float, Any]] = deque()
         self._worn: list[Any] = []
 
