@@ -1,6 +1,7 @@
 """Execute the five operations of the service (rule W1). Every error is raised as `Refusal`.
 
-The module contains authentication (rules A2 to A4), pagination (P1 to P11), and the rendering of records as JSON items (W4).
+In this order: rate limits (rule E4) and pages (P1 to P11), the rendering of records as JSON items (W4), the creation of contacts
+(C1 to C27), and the operations, with authentication (A2 to A4).
 """
 
 from __future__ import annotations
@@ -55,6 +56,27 @@ def find_campaign(campaign: str, world: World, field: str, workspace: str | None
     return record
 
 
+# Limits.
+
+
+class Limiter:
+    def __init__(self) -> None:
+        self._window = -1
+        self._counts: dict[str, int] = {}
+
+    def admit(self, scope: str, limit: RateLimit, now: float) -> None:
+        window = math.floor(now / limit.per)
+        if window != self._window:
+            self._window = window
+            self._counts.clear()  # every scope has the same windows, so old counts are no longer needed
+        if self._counts.get(scope, 0) >= limit.limit:
+            end = (window + 1) * limit.per
+            wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
+            message = "too many requests; retry after the time in the header retry-after"
+            raise Refusal(429, "rate_limited", message, headers={"retry-after": wait})
+        self._counts[scope] = self._counts.get(scope, 0) + 1
+
+
 MAX_MAILBOXES: Final = 2000  # as the API documentation states
 
 DEFAULT_DISPLAY: Final = 10  # with `behaviour.bad_number` = `default`
@@ -100,24 +122,6 @@ def _round_percent(n: int, of: int, digits: int) -> float:
 
 _DAY_MS: Final = DAY * 1000
 _TEMPLATE_FIELDS: Final = ("id", "test_letter", "name", "status", "new_thread", "subject", "body_text")
-
-
-class Limiter:
-    def __init__(self) -> None:
-        self._window = -1
-        self._counts: dict[str, int] = {}
-
-    def admit(self, scope: str, limit: RateLimit, now: float) -> None:
-        window = math.floor(now / limit.per)
-        if window != self._window:
-            self._window = window
-            self._counts.clear()  # every scope has the same windows, so old counts are no longer needed
-        if self._counts.get(scope, 0) >= limit.limit:
-            end = (window + 1) * limit.per
-            wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
-            message = "too many requests; retry after the time in the header retry-after"
-            raise Refusal(429, "rate_limited", message, headers={"retry-after": wait})
-        self._counts[scope] = self._counts.get(scope, 0) + 1
 
 
 @attrs.define
