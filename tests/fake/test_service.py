@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -278,16 +279,6 @@ def test_a_fault_on_the_wire_needs_a_transport(fault: Any, stored: bool) -> None
     assert (fake.contact(SPACE, "ada@acme.example") is not None) == stored
 
 
-def journal(count: int, capacity: int = 3) -> RequestLog:
-    saved = RequestLog(capacity)
-    for number in range(count):
-        operation = "list_steps" if number % 2 else "create_contact"
-        append_to(
-            saved, Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0)
-        )
-    return saved
-
-
 def test_every_request_is_logged_unchanged() -> None:
     fake = small_world()
     post(fake, creation(zzz=1))
@@ -313,18 +304,6 @@ def test_every_request_is_logged_unchanged() -> None:
     assert CAPACITY == 10_000
 
 
-def test_a_request_log_is_a_sequence_of_all_requests() -> None:
-    saved = journal(3)
-
-    assert len(saved) == 3
-    assert [entry.number for entry in saved] == [0, 1, 2]
-    assert [entry.number for entry in reversed(saved)] == [2, 1, 0]
-    assert [saved[0].number, saved[-1].number] == [0, 2]
-    assert [entry.number for entry in saved[1:]] == [1, 2]
-    assert [entry.number for entry in saved.of("create_contact")] == [0, 2]
-    assert saved.of("list_fields") == []
-
-
 def test_a_loop_over_the_log_ends_although_it_sends_requests() -> None:
     fake = small_world()
     fake.handle(Request("GET", "/"))
@@ -333,31 +312,47 @@ def test_a_loop_over_the_log_ends_although_it_sends_requests() -> None:
         assert len(fake.requests) == 2
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        lambda saved: saved[0],
-        lambda saved: saved[-4],
-        lambda saved: saved[5:],
-        list,
-        lambda saved: list(reversed(saved)),
-        lambda saved: saved.of("list_steps"),
-        lambda saved: saved[7] in saved,
-    ],
+def entry(number: int) -> Recorded:
+    operation = "list_steps" if number % 2 else "create_contact"
+    return Recorded(number, operation, "GET", "/", {}, None, 200 + number % 2, (), served=True, request_id=None, at=0)
+
+
+def by_index(index: Any) -> Callable[[Any], Any]:
+    return lambda entries: entries[index]
+
+
+READS = st.sampled_from([list, lambda entries: list(reversed(entries))]) | st.builds(
+    by_index, st.integers(-12, 12) | st.slices(9)
 )
-def test_reading_a_dropped_request_raises_an_error(look: Callable[[RequestLog], Any]) -> None:
-    with pytest.raises(LookupError, match=r"no longer in the log|keeps only"):
-        look(journal(10))
 
 
-def test_the_last_requests_and_exact_counts_are_always_available() -> None:
-    saved = journal(10)
+@given(st.integers(0, 9), st.integers(1, 9), READS, st.integers(0, 12))
+def test_a_log_is_the_list_of_all_requests_but_dropped_ones_raise_an_error(count: int, size: int, read: Any, most: int) -> None:
+    entries, log = [*map(entry, range(count))], RequestLog(size)
+    for each in entries:
+        append_to(log, each)
+    kept = entries[-size:]
 
-    assert (len(saved), saved.counts, saved.statuses) == (10, {"create_contact": 5, "list_steps": 5}, {200: 5, 201: 5})
-    assert [saved[-1].number, saved[7].number, *(entry.number for entry in saved[8:])] == [9, 7, 8, 9]
-    assert [[entry.number for entry in saved.recent(count)] for count in (0, 2, 20)] == [[], [8, 9], [7, 8, 9]]
-    with pytest.raises(IndexError):
-        saved[10]
+    def check(found: Callable[[Any], Any], expected: Any) -> None:
+        if all(each in kept for each in (expected if isinstance(expected, list) else [expected])):
+            assert found(log) == expected
+        else:
+            with pytest.raises(LookupError, match=r"no longer in the log|keeps only"):
+                found(log)
+
+    try:
+        expected = read(entries)
+    except IndexError:
+        with pytest.raises(IndexError):
+            read(log)
+    else:
+        check(read, expected)
+    for operation in ("create_contact", "list_steps", "list_fields"):
+        own = [each for each in entries if each.operation == operation]
+        check(lambda log, operation=operation: log.of(operation), own)
+        assert log.counts[operation] == len(own)
+    assert log.recent(most) == kept[len(kept) - min(most, len(kept)) :]
+    assert (len(log), log.statuses) == (count, Counter(each.status for each in entries))
 
 
 def test_the_transport_is_imported_on_first_use() -> None:
