@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -10,17 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 from rich.console import Console
 from support.audit_reports import finding, make_report
 from support.campaigns import DAY
-from support.cli import COMMAND, KEY, Shell, environment
+from support.cli import COMMAND, Shell, environment
 from support.histories import START, append_days
 
 from outreach_async._cli.auditing import show
 from outreach_async._cli.output import Screen
 from outreach_async.audit import Report
-from outreach_async.audit.reports import schema
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.fake import FakeService
 
@@ -96,26 +93,6 @@ def test_a_brief_that_nobody_saw_leaves_the_file_as_it_is(tmp_path: Path) -> Non
     assert (done.returncode != 0, done.stderr, path.exists()) == (True, "", False)
 
 
-def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, tmp_path: Path) -> None:
-    err = shell.refused("brief", *FAKE, "--history", str(tmp_path / "none" / "history.db"))
-    assert f"--history {tmp_path / 'none' / 'history.db'}: the folder " in err
-
-
-@pytest.mark.thorough
-def test_one_brief_writes_a_file_in_the_format_of_each_suffix(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    beginnings = {"txt": "Outreach brief: ", "md": "# Outreach brief", "html": "<!doctype html>", "json": '{\n "version": 1,'}
-    outputs = [option for suffix in beginnings for option in ("--output", str(tmp_path / f"b.{suffix}"))]
-    for _ in range(2):  # a later brief may replace them
-        ended = shell("brief", *server_options, "--history", str(tmp_path / "history.db"), *outputs)
-        assert (ended.code, ended.err) == (0, "")
-    for suffix, begins in beginnings.items():
-        assert (tmp_path / f"b.{suffix}").read_text(encoding="utf-8").startswith(begins)
-    assert ended.out.splitlines()[-1] == f"Written: {tmp_path / 'b.json'}"
-    assert all(KEY.encode() not in path.read_bytes() for path in tmp_path.iterdir())
-
-
 @pytest.mark.thorough
 def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")
@@ -126,47 +103,6 @@ def test_an_output_does_not_replace_the_history(shell: Shell, tmp_path: Path) ->
     assert (same.code, other.code) == (2, 2)
     assert "are the same file" in same.err
     assert "does not look like an output of this option" in other.err
-
-
-def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
-    described = json.loads(shell("brief", "--schema").out)
-    code, value = shell.json("brief", *FAKE)
-    assert described == schema(Brief) == shell.json("brief", "--schema")[1]
-    assert (code, value["version"]) == (1, 1)
-    Draft202012Validator(described).validate(value)
-
-
-@pytest.mark.thorough
-def test_the_format_option_applies_to_stdout(shell: Shell) -> None:
-    assert shell("brief", *FAKE, "--format", "markdown").out.startswith("# Outreach brief\n")
-    assert json.loads(shell("brief", *FAKE, "--format", "json").out)["mailboxes"] == 340
-
-
-def test_fail_on_and_policy_decide_the_exit_code(shell: Shell, tmp_path: Path, server_options: tuple[str, ...]) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('off = ["OA160", "OA202"]\n', encoding="utf-8")
-    assert shell("brief", *server_options, "--fail-on", "info").code == 1
-    assert shell("brief", *server_options, "--fail-on", "info", "--policy", str(policy)).code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--history", __file__), f"--history: {__file__} is not a history; pass the path of a history, or of a file"),
-        (("--history", __file__, "--no-append"), f"--history: {__file__} is not a history"),
-        (
-            ("--output", "b.csv"),
-            "--output b.csv: expected a name ending in one of .txt, .json, .md, .markdown, .html, .htm; rename",
-        ),
-        (("--format", "csv"), "Invalid value for '--format'"),
-        (("--json", "--format", "html"), "--format html: conflicts with --json"),
-        (("--policy", "no-such-file.toml"), "no-such-file.toml"),
-    ],
-)
-def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
-    err = shell.refused("brief", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
-    assert message in err
-    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("view", [make_report([finding()]), build_brief(make_report([finding()]))], ids=["audit", "brief"])

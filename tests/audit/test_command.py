@@ -1,8 +1,7 @@
-"""The `audit` command: its arguments, output, files and exit codes."""
+"""The commands `audit` and `brief`: their arguments, output, files and exit codes."""
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -10,50 +9,63 @@ import pytest
 from jsonschema import Draft202012Validator
 from support.cli import KEY, Shell
 
-from outreach_async.audit import CATALOGUE
+from outreach_async.audit import CATALOGUE, Report
 from outreach_async.audit.reports import schema
+from outreach_async.audit.reports.brief import Brief
 from outreach_async.fake import FakeService
 
 FAKE = ("--base-url", "fake:")
 
 
 BEGINNINGS = {
-    "audit.html": "<!doctype html>",
-    "audit.md": "# Mailbox audit",
-    "audit.json": "{",
-    "audit.csv": "rule,severity,",
-    "audit.txt": "Mailbox audit: ",
+    "audit": {
+        "a.html": "<!doctype html>",
+        "a.md": "# Mailbox audit",
+        "a.json": "{",
+        "a.csv": "rule,severity,",
+        "a.txt": "Mailbox audit: ",
+    },
+    "brief": {
+        "b.txt": "Outreach brief: ",
+        "b.md": "# Outreach brief",
+        "b.html": "<!doctype html>",
+        "b.json": '{\n "version": 1,',
+    },
 }
+"""How a file of each format begins, by command."""
 
 
-def test_one_audit_writes_a_file_in_the_format_of_each_suffix(
-    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize("command", ["audit", pytest.param("brief", marks=pytest.mark.thorough)])
+def test_one_command_writes_a_file_in_the_format_of_each_suffix(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path, command: str
 ) -> None:
-    paths = [tmp_path / name for name in BEGINNINGS]
-    ended = shell("audit", *server_options, *(option for path in paths for option in ("--output", str(path))))
+    paths = [tmp_path / name for name in BEGINNINGS[command]]
+    outputs = [option for path in paths for option in ("--output", str(path))]
+    for _ in range(2):  # later files may replace them
+        ended = shell(command, *server_options, *outputs)
+        assert (ended.code, ended.err) == (0, "")
 
-    assert (ended.code, ended.err) == (0, "")
-    assert all(f"Written: {path}" in ended.out for path in paths)
-    assert {path.name for path in tmp_path.iterdir()} == set(BEGINNINGS)
+    assert ended.out.splitlines()[-len(paths) :] == [f"Written: {path}" for path in paths]
+    assert {path.name for path in tmp_path.iterdir()} == set(BEGINNINGS[command])
     for path in paths:
         text = path.read_text(encoding="utf-8")
-        assert text.startswith(BEGINNINGS[path.name])
+        assert text.startswith(BEGINNINGS[command][path.name])
         assert KEY not in text
 
 
-def test_without_a_file_the_format_applies_to_stdout(shell: Shell) -> None:
-    ended = shell("audit", *FAKE, "--format", "csv")
-    assert ended.code == 1
-    assert "OA110" in {row["rule"] for row in csv.DictReader(ended.out.splitlines())}
-    assert json.loads(shell("audit", *FAKE, "--format", "json").out.splitlines()[-1])["mailboxes"] == 340
+@pytest.mark.parametrize("command", ["audit", pytest.param("brief", marks=pytest.mark.thorough)])
+def test_without_a_file_the_format_applies_to_stdout(shell: Shell, command: str) -> None:
+    assert shell(command, *FAKE, "--format", "markdown").out.startswith(BEGINNINGS[command][f"{command[0]}.md"])
+    assert json.loads(shell(command, *FAKE, "--format", "json").out.splitlines()[-1])["mailboxes"] == 340
 
 
 @pytest.mark.covers
-@pytest.mark.thorough
-def test_printed_json_conforms_to_the_schema(shell: Shell) -> None:
-    described = json.loads(shell("audit", "--schema").out)
-    _, value = shell.json("audit", *FAKE)
-    assert described == schema() == shell.json("audit", "--schema")[1]
+@pytest.mark.parametrize(("command", "model"), [pytest.param("audit", Report, marks=pytest.mark.thorough), ("brief", Brief)])
+def test_printed_json_conforms_to_the_schema(shell: Shell, command: str, model: type[Report | Brief]) -> None:
+    described = json.loads(shell(command, "--schema").out)
+    code, value = shell.json(command, *FAKE)
+    assert described == schema(model) == shell.json(command, "--schema")[1]
+    assert (code, value["version"]) == (1, 1)
     Draft202012Validator(described).validate(value)
 
 
@@ -100,15 +112,6 @@ def test_all_earlier_audits_are_in_the_history(shell: Shell, tmp_path: Path) -> 
     assert "3 audits since 2026-02-28 09:00 UTC." in shell("audit", *FAKE, *paths).out
 
 
-@pytest.mark.thorough
-def test_a_policy_disables_rules_and_is_named_in_the_report(shell: Shell, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.toml"
-    policy.write_text('name = "ours"\noff = ["OA110"]\n', encoding="utf-8")
-    _, value = shell.json("audit", *FAKE, "--policy", str(policy))
-    assert "OA110" not in {each["rule"] for each in value["findings"]}
-    assert (value["policy"]["name"], value["policy"]["off"]) == ("ours", ["OA110"])
-
-
 def test_explain_describes_a_rule_without_reading_mailboxes(shell: Shell) -> None:
     ended = shell("audit", "--explain", "OA120")
 
@@ -133,28 +136,43 @@ def test_explain_without_a_rule_lists_all_rules(shell: Shell, tmp_path: Path) ->
     assert "OA160\toff\t" in shell("audit", "--explain", "--policy", str(policy)).out
 
 
+def test_a_policy_disables_rules_and_is_named_in_the_report(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('name = "ours"\noff = ["OA160", "OA202"]\n', encoding="utf-8")
+    _, value = shell.json("audit", *server_options, "--policy", str(policy))
+    assert "OA160" not in {each["rule"] for each in value["findings"]}
+    assert (value["policy"]["name"], value["policy"]["off"]) == ("ours", ["OA160", "OA202"])
+    assert shell("brief", *server_options, "--fail-on", "info").code == 1
+    assert shell("brief", *server_options, "--fail-on", "info", "--policy", str(policy)).code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--explain", "OA12"), "--explain: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA120'?"),
-        (
-            ("--explain", "spf"),
-            "--explain: expected the id of a rule, such as OA120, got 'spf'; 'audit --explain' lists all rules",
-        ),
-        (("--output", "a.html", "--format", "terminal"), "--output a.html and --format terminal name different formats; omit"),
-        (("--policy", "no-such-file.toml"), "no-such-file.toml"),
-        (("--compare", __file__), f"--compare {__file__}: "),
-        (("--output", "audit.pdf"), "--output audit.pdf: expected a name ending in one of .txt, .json"),
-        (("--output", "no-such-folder/audit.html"), "the folder 'no-such-folder' does not exist"),
-        (("--output", "/"), "--output /: expected a file, got a folder"),
-        (("--format", "pdf"), "Invalid value for '--format'"),
-        (("--output", "a.html", "--output", "b.csv", "--format", "csv"), "--format: expected one --output, got several"),
-        (("--json", "--format", "html"), "--format html: conflicts with --json"),
-        (("--fail-on", "doom"), "Invalid value for '--fail-on'"),
+        ("audit --explain OA12", "--explain: expected the id of a rule, such as OA120, got 'OA12'; did you mean 'OA120'?"),
+        ("audit --explain spf", "expected the id of a rule, such as OA120, got 'spf'; 'audit --explain' lists all rules"),
+        ("audit --output a.html --format terminal", "--output a.html and --format terminal name different formats; omit"),
+        ("audit --policy no-such-file.toml", "no-such-file.toml"),
+        (f"audit --compare {__file__}", f"--compare {__file__}: "),
+        ("audit --output audit.pdf", "--output audit.pdf: expected a name ending in one of .txt, .json"),
+        ("audit --output no-such-folder/audit.html", "the folder 'no-such-folder' does not exist"),
+        ("audit --output /", "--output /: expected a file, got a folder"),
+        ("audit --format pdf", "Invalid value for '--format'"),
+        ("audit --output a.html --output b.csv --format csv", "--format: expected one --output, got several"),
+        ("audit --json --format html", "--format html: conflicts with --json"),
+        ("audit --fail-on doom", "Invalid value for '--fail-on'"),
+        (f"brief --history {__file__}", f"--history: {__file__} is not a history; pass the path of a history, or of a file"),
+        (f"brief --history {__file__} --no-append", f"--history: {__file__} is not a history"),
+        ("brief --history no-such-folder/history.db", "--history no-such-folder/history.db: the folder "),
+        ("brief --output b.csv", "expected a name ending in one of .txt, .json, .md, .markdown, .html, .htm; rename"),
+        ("brief --format csv", "Invalid value for '--format'"),
     ],
 )
-def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: tuple[str, ...], message: str) -> None:
-    err = shell.refused("audit", "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *arguments)
+def test_wrong_usage_is_one_line_before_anything_is_read(shell: Shell, arguments: str, message: str) -> None:
+    command, *others = arguments.split()
+    err = shell.refused(command, "--base-url", "http://127.0.0.1:1", "--workspace", "space_1", *others)
     assert message in err
     assert len(err.splitlines()) == 1
 

@@ -408,18 +408,13 @@ class Brief(Summary):
     """A one-page summary of changes and open tasks. An audit of the same workspaces has the same verdict, counts and tasks.
 
     Attributes:
-        at, since: Times of the audit and of the earlier one, in Unix seconds; `since` is `None` in the first brief.
-        size, verdict: Numbers of mailboxes, domains, workspaces and campaigns, and the conclusion, as text.
-        mailboxes, names, service_clock: As in `Report`.
-        score, score_before: Score of all mailboxes, and in the earlier report; `None` without checked mailboxes.
-        counts: Number of findings by severity.
-        changes: How the findings of the earlier report and of this one add up; `None` in the first brief.
-        stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
+        tasks: As in `Summary`, but notes only if some are new.
+        resolved: As in `Summary`, but without notes.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        tasks: The open tasks, the most severe first, and within a severity those with news. Notes are in it only if some are new.
-        resolved: Earlier findings that no longer apply, by rule and severity, without notes.
         campaigns: The campaigns, grouped by workspace, those that sent most since the earlier report first; `None` if not read.
+
+    All other attributes are those of `Summary`.
 
     Example:
         ```python
