@@ -46,7 +46,7 @@ of the suite. With few values, `numbers` and `list_date` may be `mixed`. Three k
 """
 
 from outreach_async.conformance._calibration import Calibration, calibrate
+from outreach_async.conformance._probes import Access
 from outreach_async.conformance._rules import RULES, Breach, check
-from outreach_async.conformance._target import Access
 
 __all__ = ["RULES", "Access", "Breach", "Calibration", "calibrate", "check"]

@@ -14,18 +14,7 @@ import attrs
 from outreach_async import Transport
 from outreach_async._plumbing import atomic_write, mask_string, parse_base_url, require_headers, trim
 from outreach_async.conformance import _probes as probes
-from outreach_async.conformance._target import (
-    DOMAIN,
-    MAX_THROTTLED,
-    Access,
-    KnobFinding,
-    Probe,
-    Requests,
-    Sender,
-    run_probe,
-    secrets_of,
-    unobserved,
-)
+from outreach_async.conformance._probes import Access, KnobFinding, run_probe, unobserved
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviour import KNOB_NAMES, Behaviour, HeaderAuth, dump_behaviour, load_knob_values
 
@@ -39,7 +28,7 @@ def describe_run(access: Access) -> str:
         f"Two of them join the campaign {access.campaign} if it is a draft." if access.campaign else "None joins a campaign."
     )
     return (
-        f"The run creates up to {MAX_CONTACTS} contacts in workspace {access.workspace}, with addresses at {DOMAIN}. "
+        f"The run creates up to {MAX_CONTACTS} contacts in workspace {access.workspace}, with addresses at {probes.DOMAIN}. "
         f"They are permanent: the API has no operation that deletes a contact. {joining}"
     )
 
@@ -156,7 +145,7 @@ def run_suite(url: str, record: Path, access: Access) -> SuiteResult:
     return SuiteResult(url, record, anyio.run(measure), before)
 
 
-_WRITE_PROBES: Final[Mapping[str, Probe]] = {
+_WRITE_PROBES: Final[Mapping[str, probes.Probe]] = {
     "email_key": probes.probe_email_key,
     "owner_key": probes.probe_owner_key,
     "unknown_body": probes.probe_unknown_body,
@@ -215,7 +204,7 @@ def build_calibration(findings: Mapping[str, KnobFinding]) -> Calibration:
 
 @attrs.frozen
 class Measurement:
-    access: Requests
+    access: probes.Requests
     survey: probes.WorkspaceSurvey
     trial: probes.TrialCreations | None
     findings: Mapping[str, KnobFinding]
@@ -237,10 +226,10 @@ async def calibrate(transport: Transport, access: Access) -> Calibration:
     return build_calibration((await measure_service(transport, access)).findings)
 
 
-async def measure_service(transport: Transport, access: Access, max_throttled: float = MAX_THROTTLED) -> Measurement:
-    secrets = secrets_of(access, transport)
-    sender = Sender(transport, secrets, max_throttled)
-    requests = Requests(**attrs.asdict(access, recurse=False), send=sender.send, secrets=secrets)
+async def measure_service(transport: Transport, access: Access, max_throttled: float = probes.MAX_THROTTLED) -> Measurement:
+    secrets = probes.secrets_of(access, transport)
+    sender = probes.Sender(transport, secrets, max_throttled)
+    requests = probes.Requests(**attrs.asdict(access, recurse=False), send=sender.send, secrets=secrets)
     survey = await probes.survey_workspace(requests)
     findings = dict.fromkeys(KNOB_NAMES, unobserved("no probe determines the value of this knob"))
     findings |= dict.fromkeys(("overwrite_unsent", "overwrite_blank"), unobserved("no operation reads a contact back"))

@@ -21,13 +21,17 @@ from outreach_async._plumbing import mask_string
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._probes import (
     COMPLETE,
+    CUSTOM_CODE,
     MAX_MAILBOXES,
+    OUTCOMES,
+    Access,
     HttpExchange,
     MembershipCounts,
     PageSequence,
     SampledPage,
+    extract_rows,
+    parse_document,
 )
-from outreach_async.conformance._target import CUSTOM_CODE, OUTCOMES, Access, extract_rows, parse_document
 from outreach_async.models import STANDARD_FIELDS
 
 # Kinds of values, and the documented fields of each object.

@@ -49,18 +49,8 @@ from outreach_async.conformance._calibration import (
     measure_service,
     merge_earlier,
 )
-from outreach_async.conformance._probes import HttpExchange, PageSequence, SampledPage, WorkspaceSurvey
+from outreach_async.conformance._probes import HttpExchange, InconclusiveError, KnobFinding, Sender, observed, unobserved
 from outreach_async.conformance._rules import find_breaches
-from outreach_async.conformance._target import (
-    InconclusiveError,
-    KnobFinding,
-    Probe,
-    Sender,
-    is_accepted,
-    observed,
-    require_integer,
-    unobserved,
-)
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth, RateLimit, faults
 from outreach_async.fake.behaviour import KNOB_NAMES, load_behaviour, load_knob_values
@@ -76,7 +66,7 @@ def page(count: int, total: int, current: int = 1, first: int = 0) -> Response:
     return answer({"status": "ok", "data": items, "total_found": total, "current_page": current, "total_pages": total})
 
 
-def run_probe(probe: Probe, access: Access, *about: Any, answers: Sequence[Response]) -> KnobFinding:
+def run_probe(probe: probes.Probe, access: Access, *about: Any, answers: Sequence[Response]) -> KnobFinding:
     """Run a probe of a service that gives answers in order and then repeats the last one."""
     waiting = list(answers)
     return anyio.run(probe, connected(access, lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]), *about)
@@ -102,7 +92,7 @@ REASON = "the service refused the request with 400"
     ],
 )
 def test_success_is_recognised_under_any_status(given_response: Response, verdict: bool) -> None:
-    assert is_accepted(given_response) is verdict
+    assert probes.is_accepted(given_response) is verdict
 
 
 @pytest.mark.parametrize(
@@ -111,13 +101,13 @@ def test_success_is_recognised_under_any_status(given_response: Response, verdic
 )
 def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_response: Response) -> None:
     with pytest.raises(InconclusiveError):
-        is_accepted(given_response)
+        probes.is_accepted(given_response)
 
 
 @pytest.mark.parametrize("value", [None, True, "1", 1.5, math.nan, math.inf])
 def test_a_count_that_is_not_an_integer_decides_nothing(value: Any) -> None:
     with pytest.raises(InconclusiveError, match="total_found is not a whole number"):
-        require_integer({"total_found": value}, "total_found")
+        probes.require_integer({"total_found": value}, "total_found")
 
 
 def test_a_response_is_shown_short_printable_and_without_secrets() -> None:
@@ -226,17 +216,17 @@ def test_a_header_that_is_not_needed_is_not_a_credential() -> None:
 
 def survey(
     campaigns: list[Any] | None = None, mailboxes: list[Any] | None = None, templates: list[Any] | None = None
-) -> WorkspaceSurvey:
+) -> probes.WorkspaceSurvey:
     def exchange_with(data: list[Any]) -> HttpExchange:
         return HttpExchange(FIELDS, answer({"status": "ok", "data": data}))
 
-    def walk(data: list[Any] | None) -> PageSequence:
-        return PageSequence((SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
+    def walk(data: list[Any] | None) -> probes.PageSequence:
+        return probes.PageSequence((probes.SampledPage(exchange_with(data or []), 1, 0, 10, 10),))
 
     steps = {"c": exchange_with([{"templates": templates}])}
     pages = walk(campaigns)
     after = pages.pages[0].exchange
-    return WorkspaceSurvey(exchange_with([]), pages, walk(mailboxes), (walk([]), walk([])), steps, after, observed(1, ""))
+    return probes.WorkspaceSurvey(exchange_with([]), pages, walk(mailboxes), (walk([]), walk([])), steps, after, observed(1, ""))
 
 
 @pytest.mark.parametrize(
@@ -650,7 +640,11 @@ def test_a_calibration_is_read_back_from_its_file(tmp_path: Path) -> None:
 
 def test_findings_become_a_behaviour() -> None:
     known = build_calibration(
-        {"past_end": observed("clamp", "so"), "over_max": KnobFinding(("serve", "clamp"), "or"), "order": unobserved("why")}
+        {
+            "past_end": observed("clamp", "so"),
+            "over_max": KnobFinding(("serve", "clamp"), "or"),
+            "order": unobserved("why"),
+        }
     )
     assert known.behaviour == Behaviour(past_end="clamp", over_max="serve")
     assert (known.observed, known.undecided) == ({"past_end": "clamp"}, {"over_max": ("serve", "clamp")})

@@ -75,7 +75,7 @@ def test_only_the_engine_and_the_conformance_suite_await_send() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Await) and re.search(r"transport\.send\(", ast.unparse(node))
     }
-    assert awaiting == {"_core/engine.py", "conformance/_target.py"}
+    assert awaiting == {"_core/engine.py", "conformance/_probes.py"}
 
 
 def test_no_test_name_is_longer_than_75_characters() -> None:

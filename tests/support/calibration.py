@@ -13,7 +13,7 @@ import attrs
 from outreach_async import Request, Response
 from outreach_async.conformance import Access, Calibration, calibrate
 from outreach_async.conformance._calibration import Measurement, measure_service
-from outreach_async.conformance._target import Requests, secrets_of
+from outreach_async.conformance._probes import Requests, secrets_of
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, Snapshot
 from outreach_async.fake._records import StepSeed
 from outreach_async.fake.behaviour import KNOB_VALUES
