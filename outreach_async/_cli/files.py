@@ -46,6 +46,8 @@ def input_opener(settings: FileSettings) -> OpenInput:
     """Return a function that opens a file with the options for reading it."""
     from outreach_async.importer import open_file  # imported on demand: few commands read an input
 
+    if settings["keeps"] and settings["results"] is None:
+        raise click.UsageError("--keep: copies columns into a results file; pass --results FILE, too.")
     return partial(
         open_file,
         format=settings["form"],

@@ -27,7 +27,7 @@ from outreach_async._cli.figures import (
     print_report,
 )
 from outreach_async._cli.files import RunState, open_output, settled
-from outreach_async._cli.importing import NO_RESULTS, end_dry_run, input_opener, mapping_options, require_files, saved_mapping
+from outreach_async._cli.importing import end_dry_run, input_opener, mapping_options, require_files, saved_mapping
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import exit_code_of_rows, run_async
 from outreach_async._cli.values import FAKE, Options
@@ -86,10 +86,8 @@ def import_in_parts(options: Options, files: Path | str, scheduler: str, setting
 
 def _require_fitting(options: Options, settings: ImportSettings) -> Connection | None:
     """Check that every option has a meaning for parts, and return how workers connect; `None` for a dry run."""
-    dry_run, results = settings["dry_run"], settings["results"]
+    dry_run = settings["dry_run"]
     faults = {
-        NO_RESULTS.removesuffix("."): settings["keeps"] and results is None,
-        "--results: with --dry-run, the only results are those of a ledger; omit --results": dry_run and results is not None,
         **{
             f"--{name.replace('_', '-')}: conflicts with --dask; one process compares millions of rows, so omit --dask": given
             for name, given in {

@@ -46,6 +46,7 @@ from outreach_async._plumbing import (
     WHOLE_INPUT,
     Targets,
     partial_path,
+    require_clearing,
     require_fitting,
     require_id,
     show_name,
@@ -92,7 +93,6 @@ _OPTIONS: Final = frozenset(
     }
 )
 """The options of `create_many` that the command has under the same name."""
-NO_RESULTS: Final = "--keep: copies columns into a results file; pass --results FILE, too."
 
 # A dry run imports neither journals nor the client, so that it starts fast. Functions import them when they run.
 
@@ -103,10 +103,10 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 def input_opener(settings: ImportSettings) -> files.OpenInput:
     """Check the options that mean the same in parts, and return a function that opens a file."""
     settings["campaign"] = read_campaign(settings["campaign"])
-    if settings["blank"] == "clear" and settings["duplicates"] != "overwrite":
-        raise click.UsageError(
-            "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite, too."
-        )
+    require_clearing(settings["blank"], settings["duplicates"])
+    if settings["dry_run"] and settings["ledger"] is None and settings["results"] is not None:
+        remedy = "omit --results" if settings["dask"] else "pass --ledger, or omit --results"
+        raise click.UsageError(f"--results: with --dry-run, the only results are those of a ledger; {remedy}.")
     return files.input_opener(settings)
 
 
@@ -145,12 +145,6 @@ def read_campaign(value: str | None) -> str | None:
 
 def _require_fitting(settings: ImportSettings) -> None:
     """Check that no option conflicts with another, and that each has those that it needs."""
-    without_ledger = settings["dry_run"] and settings["ledger"] is None
-    if settings["keeps"] and settings["results"] is None:
-        raise click.UsageError(NO_RESULTS)
-    if without_ledger and settings["results"] is not None:
-        text = "--results: with --dry-run, the only results are those of a ledger; pass --ledger, or omit --results."
-        raise click.UsageError(text)
     require_fitting(
         spool=False,
         journal=settings["journal"],
@@ -159,7 +153,7 @@ def _require_fitting(settings: ImportSettings) -> None:
         changed=settings["changed"],
         resume=settings["resume"],
         earlier=settings["earlier"],
-        repeats="serial" if without_ledger else settings["repeats"],  # a dry run stores no rows
+        repeats="serial" if settings["dry_run"] and settings["ledger"] is None else settings["repeats"],  # it stores no rows
         duplicates=settings["duplicates"],
     )
 

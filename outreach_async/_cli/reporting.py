@@ -18,7 +18,7 @@ from outreach_async import Target
 from outreach_async._cli import files
 from outreach_async._cli.figures import list_outcomes, print_ledger, print_outcomes
 from outreach_async._cli.files import RunState, open_output, settled
-from outreach_async._cli.importing import NO_RESULTS, mapping_options
+from outreach_async._cli.importing import mapping_options
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
@@ -136,8 +136,6 @@ def _name_argument() -> Iterator[None]:
 @_name_argument()
 def report(options: Options, journal: files.JournalLocation, settings: ReportSettings) -> int:
     wanted = _Wanted(options.screen(), settings, files.input_opener(settings))
-    if settings["keeps"] and settings["results"] is None:
-        raise click.UsageError(NO_RESULTS)
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
     if is_ledger(journal):

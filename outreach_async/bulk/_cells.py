@@ -40,7 +40,7 @@ def require_clearing(blank: Blank | None, duplicates: str) -> None:
     if blank == "clear" and duplicates != "overwrite":
         raise InvalidRequest(
             f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
-            ' pass duplicates="overwrite", or omit blank'
+            ' pass duplicates="overwrite", or omit it'
         )
 
 

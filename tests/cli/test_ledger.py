@@ -69,12 +69,6 @@ def test_a_cell_that_was_emptied_keeps_its_value_unless_blank_cells_clear(served
         "report", ledger, "--input", served.save(emptied), "--results", str(served.folder / "ids.csv"), "--blank", "clear"
     )
     assert "ledger: 1 unchanged\n" in found.out
-    refused = served("import", served.save(emptied), *served.options, "--blank", "clear")
-    assert refused.code == 2
-    assert (
-        "--blank clear: with another policy than overwrite, the service clears nothing; pass --duplicates overwrite"
-        in refused.err
-    )
 
 
 @pytest.mark.thorough

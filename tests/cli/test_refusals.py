@@ -123,6 +123,10 @@ FILES: Final = {
             "--campaign: expected an id, because no service is given, got 'Autumn'; also pass",
         ),
         ("fields --profile staging", "--profile: expected a configuration file with profiles, found none; pass --config FILE."),
+        (
+            "import people.csv {at} --blank clear",
+            "got 'skip', with which the service clears nothing; pass --duplicates overwrite, or omit it",
+        ),
         # A ledger.
         (
             "import people.csv {at} --ledger l",
