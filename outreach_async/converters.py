@@ -246,9 +246,11 @@ class OutreachConverter(Converter):
         read = self._reader(kind)
         if read is not None and not (self._learned and _has_many_values(body)):
             try:
-                return cast("T", read(body))
+                model: T = read(body)
             except DECODE_ERRORS:
                 pass
+            else:
+                return model
         body = replace_lone_surrogates(body)
         if (keep or read is not None) and (items := self._item_kind(kind)) and _may_split(body, keep=keep):
             page = self._read_items(body, kind, items, keep=keep)

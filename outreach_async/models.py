@@ -646,7 +646,7 @@ standard_values: Final = attrgetter(*STANDARD_FIELDS)
 
 
 def _copy_mapping(value: Any) -> Any:  # later changes by the caller do not affect the contact
-    return dict(value) if isinstance(value, Mapping) else value
+    return dict(value) if type(value) is dict or isinstance(value, Mapping) else value  # a check of the class alone is faster
 
 
 @attrs.frozen(repr=False)
