@@ -160,7 +160,6 @@ KNOBS: dict[str, tuple[Any, ...]] = {
 READINGS = [Behaviour(**dict(zip(KNOBS, values, strict=True))) for values in itertools.product(*KNOBS.values())]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("total", [0, 3])
 def test_p1_to_p10_a_page_equals_a_naive_implementation_of_its_rules(total: int) -> None:
     fake = filled(total)

@@ -38,7 +38,8 @@ PARTS: Final = {
     "Every night": ("outreach_async.bulk", "outreach_async.store.ledger"),
     "Audit and brief": (
         *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns"),
-        *("outreach_async.audit.history", "outreach_async.audit.reports.brief", "outreach_async.mcp_server"),
+        *("outreach_async.audit.history", "outreach_async.audit.reports", "outreach_async.audit.reports.brief"),
+        "outreach_async.mcp_server",
     ),
     "Test your code": (
         *("outreach_async.pytest_plugin", "outreach_async.testing", "outreach_async.fake", "outreach_async.fake.behaviour"),
