@@ -158,6 +158,10 @@ def test_a_policy_disables_rules_and_is_named_in_the_report(
         (f"audit --compare {__file__}", f"--compare {__file__}: "),
         ("audit --output audit.pdf", "--output audit.pdf: expected a name ending in one of .txt, .json"),
         ("audit --output no-such-folder/audit.html", "the folder 'no-such-folder' does not exist"),
+        (
+            "audit --output-folder no-such-folder/b",
+            "--output-folder no-such-folder/b: the folder 'no-such-folder' does",
+        ),
         ("audit --output /", "--output /: expected a file, got a folder"),
         ("audit --format pdf", "Invalid value for '--format'"),
         ("audit --output a.html --output b.csv --format csv", "--format: expected one --output, got several"),

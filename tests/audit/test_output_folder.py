@@ -193,11 +193,3 @@ def test_a_report_on_several_workspaces_is_not_compared_with_the_page_of_one(she
     shell("audit", "--base-url", "fake:", "--output", str(tmp_path / "space_demo.json"))
     shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path))
     assert json.loads((tmp_path / "space_demo.json").read_bytes())["diff"] is None
-
-
-def test_a_folder_within_a_missing_folder_is_refused(shell: Shell, tmp_path: Path) -> None:
-    refused = shell("audit", "--base-url", "fake:", "--output-folder", str(tmp_path / "a/b"))
-    assert refused.code == 2
-    assert (
-        f"--output-folder {tmp_path / 'a/b'}: the folder {str(tmp_path / 'a')!r} does not exist; create it first." in refused.err
-    )

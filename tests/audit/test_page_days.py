@@ -158,22 +158,6 @@ def test_the_days_of_a_page_are_those_of_its_workspaces_and_campaigns() -> None:
     assert "77" not in text
 
 
-def test_the_command_shows_the_days_of_the_history_with_those_of_this_audit(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
-) -> None:
-    command = ("audit", *server_options, "--campaigns", "--history", str(tmp_path / "history.db"))
-    pages = ("--output", str(tmp_path / "a.html"), "--output-folder", str(tmp_path / "reports"))
-    first = shell(*command, *pages)
-    before = (tmp_path / "a.html").read_text()
-    service.advance(days=1)
-    second = shell(*command, *pages)
-
-    assert (first.err, second.err) == ("", "")
-    assert "No trend yet" in before
-    for name in ("a.html", "reports/index.html", "reports/space_1.html"):
-        assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()
-
-
 def test_a_task_says_since_when_it_is_open() -> None:
     found = audited().since(attrs.evolve(audited(), at=NOW - DAY))
     opened = {("space_1", "OA101", "error"): NOW - 20 * DAY, ("space_9", "OA101", "error"): NOW - 90 * DAY}
@@ -190,17 +174,21 @@ def test_a_task_whose_findings_are_all_new_is_not_said_to_be_older() -> None:
     assert re.findall(r'data-label="Since">(.*?)<', page) == ["new"]
 
 
-def test_the_brief_shows_the_days_of_the_history_and_since_when_tasks_are_open(
-    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize("command", ["audit", "brief"])
+def test_a_command_shows_days_of_the_history_and_since_when_tasks_are_open(
+    shell: Shell, service: FakeService, server_options: tuple[str, ...], tmp_path: Path, command: str
 ) -> None:
-    command = ("brief", *server_options, "--history", str(tmp_path / "history.db"), "--output", str(tmp_path / "b.html"))
-    shell(*command)
-    before = (tmp_path / "b.html").read_text()
+    pages = ("reports/index.html", "reports/space_1.html") if command == "audit" else ()
+    options = ["--campaigns", "--output-folder", str(tmp_path / "reports")] if pages else []
+    outputs = ("--history", str(tmp_path / "history.db"), "--output", str(tmp_path / "a.html"), *options)
+    first = shell(command, *server_options, *outputs)
+    before = (tmp_path / "a.html").read_text()
     began = datetime.fromtimestamp(service.now, UTC)
     service.advance(days=1)
-    shell(*command)
-    after = (tmp_path / "b.html").read_text()
+    second = shell(command, *server_options, *outputs)
 
-    assert "Sent, replied and bounced per day" not in before
-    assert "Sent, replied and bounced per day, " in after
-    assert f'data-label="Since">{began:%-d %b}' in after
+    assert (first.err, second.err) == ("", "")
+    assert "No trend yet" in before
+    for name in ("a.html", *pages):
+        assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()
+    assert f'data-label="Since">{began:%-d %b}' in (tmp_path / "a.html").read_text()
