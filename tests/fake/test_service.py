@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -349,7 +350,7 @@ def test_a_log_is_the_list_of_all_requests_but_dropped_ones_raise_an_error(count
         check(read, expected)
     for operation in ("create_contact", "list_steps", "list_fields"):
         own = [each for each in entries if each.operation == operation]
-        check(lambda log, operation=operation: log.of(operation), own)
+        check(methodcaller("of", operation), own)
         assert log.counts[operation] == len(own)
     assert log.recent(most) == kept[len(kept) - min(most, len(kept)) :]
     assert (len(log), log.statuses) == (count, Counter(each.status for each in entries))

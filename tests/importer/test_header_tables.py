@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exports import APOLLO, EXPORTS, HUBSPOT, MAILCHIMP, OUTLOOK, SALESFORCE_REPORT, ZOOMINFO, write_export
+from support.exports import EXPORTS, write_export
 from support.files import read_row
 from support.tables import check_rows
 
@@ -28,6 +28,10 @@ from outreach_async.importer._known_exports import (
     read_common_headers,
 )
 from outreach_async.models import STANDARD_FIELDS, WorkspaceField
+
+APOLLO, HUBSPOT, MAILCHIMP, OUTLOOK, SALESFORCE_REPORT, ZOOMINFO = (
+    EXPORTS[key][1] for key in ("apollo", "hubspot", "mailchimp", "outlook", "salesforce-report", "zoominfo")
+)
 
 # Columns that say who must not be written to, and what their cells say.
 
