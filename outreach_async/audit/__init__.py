@@ -64,10 +64,9 @@ from __future__ import annotations
 
 from outreach_async.audit._evaluation import Score, Scores, check
 from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity
-from outreach_async.audit._reading import AuditProgress
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
-from outreach_async.audit._run import AuditRun, audit, stream
+from outreach_async.audit._run import AuditProgress, AuditRun, audit, stream
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
 from outreach_async.audit.policy import Policy, PolicyUsed, explain
 

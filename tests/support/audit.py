@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from outreach_async import Progress, Request, Response
 from outreach_async.audit import Policy, Report
 from outreach_async.audit._evaluation import AuditState, Judgement
-from outreach_async.audit._reading import WorkspaceReading, describe_mailboxes
-from outreach_async.audit._run import build_report
+from outreach_async.audit._run import WorkspaceReading, build_report, describe_mailboxes
 from outreach_async.errors import OutreachError, StatusError
 from outreach_async.models import Mailbox, MailboxStatus, MailboxType, Undecodable
 

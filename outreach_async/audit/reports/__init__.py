@@ -48,8 +48,8 @@ from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import format_time
 from outreach_async.audit.history import DayFigures
+from outreach_async.audit.reports._document import StyledReport, render_brief_slack, render_markdown, render_text
 from outreach_async.audit.reports._html_page import Opened, iterate_html, load_templates
-from outreach_async.audit.reports._text import StyledReport, render_brief_slack, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief, Summary, Task, summarize
 from outreach_async.errors import InvalidRequest
 
