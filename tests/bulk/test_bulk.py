@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -68,26 +68,6 @@ class Answering:
         return numbered(answer, number)
 
     async def aclose(self) -> None: ...
-
-
-@pytest.mark.parametrize("source", ["list", "generator", "async generator", "mappings"])
-async def test_rows_may_be_any_iterable_of_contacts_or_mappings(source: str) -> None:
-    async def stream() -> AsyncIterator[NewContact]:
-        for row in rows(300):
-            await anyio.lowlevel.checkpoint()
-            yield row
-
-    contacts: Any = {
-        "list": list(rows(300)),
-        "generator": rows(300),
-        "async generator": stream(),
-        "mappings": [{"email": row.email, "custom_1": "x"} for row in rows(300)],
-    }[source]
-    found = await outcomes_of(client(Script(added())).contacts.create_many(contacts))
-    assert sorted(outcome.index for outcome in found) == list(range(300))
-    assert {outcome.status for outcome in found} == {Outcome.ADDED}
-    assert all(outcome.certain and outcome.attempts == 1 for outcome in found)
-    assert {outcome.id for outcome in found} == {f"contact_{number + 1}" for number in range(len(found))}
 
 
 async def test_awaiting_a_run_returns_its_report() -> None:
@@ -348,13 +328,6 @@ async def test_a_small_run_waits_for_a_service_that_fails_for_five_minutes(failu
     report = await one.contacts.create_many(rows(count + 1), concurrency=4, order="input")
     assert report.outcomes[Outcome.ADDED] == count + 1
     assert 300 <= anyio.current_time() - began <= 300 + 60 + 15
-
-
-async def test_throttling_and_an_empty_retry_budget_fail_no_row() -> None:
-    script = Script(*[status(429)] * 40, added())
-    policy = RetryPolicy(attempts=2, budget=0, jitter=lambda: 1.0)
-    report = await client(script, retry=policy).contacts.create_many(rows(3))
-    assert report.outcomes[Outcome.ADDED] == 3
 
 
 @pytest.mark.parametrize(

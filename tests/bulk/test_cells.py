@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.runs import outcomes_of
+from support.scenarios import KEY, SPACE, new_fake
 from support.tables import check_rows, check_rows_async
 from support.time import virtual_time
 
@@ -84,19 +85,12 @@ OTHERS: dict[str, Callable[[Table], Any]] = {
 }
 
 
-def service() -> FakeService:
-    fake = FakeService()
-    fake.add_workspace("space_1", custom_fields=["Plan"])
-    fake.add_owner_key("space_1", key="key_1")
-    return fake
-
-
 def client_of(fake: FakeService) -> OutreachClient:
-    return OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1")
+    return OutreachClient(transport=FakeTransport(fake), workspace=SPACE, owner_key=KEY)
 
 
 def stored(fake: FakeService) -> dict[str, dict[str, str]]:
-    return {contact["email"]: contact["fields"] for contact in fake.contacts("space_1")}
+    return {contact["email"]: contact["fields"] for contact in fake.contacts(SPACE)}
 
 
 def expected(nights: list[Table], blank: str) -> dict[str, dict[str, str]]:
@@ -130,7 +124,7 @@ async def test_a_blank_value_has_one_meaning_over_three_nights_on_every_route(
     options: dict[str, Any], meaning: str, routes: list[Callable[[Table], Any]]
 ) -> None:
     async def check(make: Callable[[Table], Any]) -> None:
-        fake = service()
+        fake = new_fake("Plan")
         async with client_of(fake) as client:
             for number, table in enumerate(NIGHTS, 1):
                 await client.contacts.create_many(make(table), duplicates="overwrite", **options)
@@ -147,7 +141,7 @@ async def test_a_blank_value_has_the_same_meaning_with_a_journal_and_a_ledger(
     folder: Path, record: str, options: dict[str, Any], meaning: str, routes: list[Callable[[Table], Any]]
 ) -> None:
     async def check(make: Callable[[Table], Any], number: int) -> None:
-        fake = service()
+        fake = new_fake("Plan")
         async with client_of(fake) as client:
             for night, table in enumerate(NIGHTS, 1):
                 place = folder / f"{number}.{night}"
@@ -167,8 +161,8 @@ async def test_a_blank_value_has_the_same_meaning_with_a_journal_and_a_ledger(
 def test_the_synchronous_client_gives_a_blank_value_the_same_meaning() -> None:
     for make in reader_of, TABLES["polars"], dicts_of, file_of:
         for blank in "keep", "clear":
-            fake = service()
-            with SyncClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
+            fake = new_fake("Plan")
+            with SyncClient(transport=FakeTransport(fake), workspace=SPACE, owner_key=KEY) as client:
                 for table in NIGHTS:
                     client.contacts.create_many(make(table), duplicates="overwrite", blank=blank).wait()
             assert stored(fake) == expected(NIGHTS, blank)
@@ -176,7 +170,7 @@ def test_the_synchronous_client_gives_a_blank_value_the_same_meaning() -> None:
 
 @virtual_time
 async def test_a_file_and_a_reader_of_the_same_file_are_the_same_rows_for_a_ledger(folder: Path) -> None:
-    ledger, fake = Ledger(folder / "ledger", inline=True), service()
+    ledger, fake = Ledger(folder / "ledger", inline=True), new_fake("Plan")
     table = [["ann@a.example", "NULL", "01234", " "], ["bo@a.example", "Bern", "#N/A", ""]]
     async with client_of(fake) as client:
         for make in file_of, reader_of, TABLES["pandas"], TABLES["polars"]:
@@ -260,7 +254,7 @@ async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: py
     as_it_is = {"city": "NULL", "zip": "75001", "custom_1": "#REF!"}
 
     async def check(make: Callable[[Table], Any], normalise: bool | None, is_read: bool) -> None:
-        fake = service()
+        fake = new_fake("Plan")
         caplog.clear()
         run = client_of(fake).contacts.create_many(make([row]), strict_validation=False, normalise=normalise)
         await run
@@ -280,7 +274,7 @@ async def test_values_are_read_as_cells_only_in_tables_and_on_request(caplog: py
 @virtual_time
 async def test_findings_are_counted_by_field_and_kind_and_bounded() -> None:
     rows = ({"email": f"u{number}@a.example", "custom": {f"custom_{number % 150}": "#REF!"}} for number in range(300))
-    run = client_of(service()).contacts.create_many(rows, normalise=True)
+    run = client_of(new_fake("Plan")).contacts.create_many(rows, normalise=True)
     await run
     assert len(run.findings) == 101
     assert run.findings[0].startswith("custom_0: row 0: '#REF!' is an error")
@@ -291,7 +285,7 @@ async def test_findings_are_counted_by_field_and_kind_and_bounded() -> None:
 @virtual_time
 async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
     for make in TABLES["polars"], reader_of, OTHERS["an async generator"], contacts_of:
-        run = client_of(service()).contacts.create_many(make([["#N/A", "", "1", "NULL"]]), normalise=True)
+        run = client_of(new_fake("Plan")).contacts.create_many(make([["#N/A", "", "1", "NULL"]]), normalise=True)
         (outcome,) = await outcomes_of(run)
         assert outcome.status == Outcome.REJECTED
         assert str(outcome.error).startswith("email: '#N/A' is an error of a program")
@@ -302,7 +296,9 @@ async def test_a_row_whose_email_is_lost_is_rejected_as_it_was() -> None:
 @virtual_time
 async def test_a_blank_email_is_rejected_as_it_was() -> None:
     for make in TABLES["polars"], reader_of, OTHERS["an async generator"]:
-        (outcome,) = await outcomes_of(client_of(service()).contacts.create_many(make([["  ", "", "1", ""]]), normalise=True))
+        (outcome,) = await outcomes_of(
+            client_of(new_fake("Plan")).contacts.create_many(make([["  ", "", "1", ""]]), normalise=True)
+        )
         assert cast("Any", outcome.contact)["email"] == "  "
         assert str(outcome.error).startswith("email: expected an address, got a blank string")
 
@@ -313,7 +309,7 @@ async def test_a_row_that_a_run_reads_twice_is_logged_and_counted_once(folder: P
     for name, make in ("dicts", lambda: rows), ("frame", lambda: pl.DataFrame(rows)):
         caplog.clear()
         ledger = Ledger(folder / name, inline=True)
-        run = client_of(service()).contacts.create_many(make(), normalise=True, ledger=ledger, duplicates="overwrite")
+        run = client_of(new_fake("Plan")).contacts.create_many(make(), normalise=True, ledger=ledger, duplicates="overwrite")
         await run
         assert (len(caplog.messages), len(run.findings)) == (1, 1)
         assert "rows)" not in run.findings[0]
@@ -322,7 +318,7 @@ async def test_a_row_that_a_run_reads_twice_is_logged_and_counted_once(folder: P
 @virtual_time
 async def test_a_value_that_is_lost_never_clears_a_field() -> None:
     async def check(make: Callable[[Table], Any], lost: str) -> None:
-        fake = service()
+        fake = new_fake("Plan")
         before = ["ann@a.example", "Lyon", "01234", "gold"]
         async with client_of(fake) as client:
             for row in before, [*before[:3], lost]:
@@ -336,7 +332,7 @@ async def test_a_value_that_is_lost_never_clears_a_field() -> None:
 
 @virtual_time
 async def test_a_key_that_an_object_of_a_file_does_not_have_keeps_its_field() -> None:
-    fake = service()
+    fake = new_fake("Plan")
     nights = [
         ('{"email": "ann@a.example", "city": "Lyon"}', "keep", "Lyon"),
         ('{"email": "ann@a.example"}', "keep", "Lyon"),
@@ -360,7 +356,7 @@ class Text(str):
 
 @virtual_time
 async def test_what_is_changed_is_sent_and_what_is_no_text_stays() -> None:
-    fake = service()
+    fake = new_fake("Plan")
     rows: list[Any] = [
         {"email": " a@a.example ", "work_phone": Text("'+44 20 7946 0018"), "custom": {"custom_1": "\xa0x", "custom_2": ""}},
         {"email": Text("b@a.example"), "zip": 75001},
@@ -398,7 +394,7 @@ def test_blank_cells_of_a_row_of_a_file_are_cleared_unless_it_cannot_be_sent() -
 async def test_a_row_of_a_reader_with_other_cells_than_the_header_is_rejected() -> None:
     text = "email,city,zip\nann@a.example,Lyon\nbo@a.example,Bern,3000,x,y\ncy@a.example,Rome,00100\n"
     short, long, whole = await outcomes_of(
-        client_of(service()).contacts.create_many(csv.DictReader(io.StringIO(text)), order="input")
+        client_of(new_fake("Plan")).contacts.create_many(csv.DictReader(io.StringIO(text)), order="input")
     )
     assert str(short.error) == (
         "row: expected 3 cells, as in the header, got 2; add the missing cells, or pass restval='' to DictReader, which leaves"
@@ -407,7 +403,7 @@ async def test_a_row_of_a_reader_with_other_cells_than_the_header_is_rejected() 
     assert str(long.error) == "row: expected 3 cells, as in the header, got 5; quote cells that contain the delimiter"
     assert whole.status == Outcome.ADDED
     remedied = csv.DictReader(io.StringIO(text.replace(",x,y", "")), restval="")
-    report = await client_of(service()).contacts.create_many(remedied)
+    report = await client_of(new_fake("Plan")).contacts.create_many(remedied)
     assert report.outcomes[Outcome.ADDED] == 3
 
 
@@ -415,7 +411,7 @@ async def test_a_row_of_a_reader_with_other_cells_than_the_header_is_rejected() 
 async def test_columns_that_no_field_is_named_after_are_refused_before_all_else() -> None:
     def refused(*lines: str) -> str:
         with pytest.raises(InvalidRequest) as caught:
-            client_of(service()).contacts.create_many(csv.DictReader(lines))
+            client_of(new_fake("Plan")).contacts.create_many(csv.DictReader(lines))
         return str(caught.value)
 
     assert refused("E-mail,city", "a@a.example,Lyon").startswith(
@@ -423,7 +419,7 @@ async def test_columns_that_no_field_is_named_after_are_refused_before_all_else(
     )
     assert "got 'email' more than once" in refused("email,email", "a@a.example,b@a.example")
     assert "expected a column 'email', got none" in refused("city", "Lyon")
-    assert (await client_of(service()).contacts.create_many(csv.DictReader([]))).rows == 0
+    assert (await client_of(new_fake("Plan")).contacts.create_many(csv.DictReader([]))).rows == 0
 
 
 class Renamed(csv.DictReader):  # type: ignore[type-arg]  # a generic class from Python 3.12 on
@@ -435,7 +431,7 @@ class Renamed(csv.DictReader):  # type: ignore[type-arg]  # a generic class from
 
 @virtual_time
 async def test_a_reader_that_renames_its_columns_is_read_as_cells_too() -> None:
-    fake = service()
+    fake = new_fake("Plan")
     await client_of(fake).contacts.create_many(Renamed(["EMAIL,CITY,ZIP", "a@a.example,NULL,1", "b@a.example,,2"]))
     assert stored(fake) == {"a@a.example": {"zip": "1"}, "b@a.example": {"zip": "2"}}
 
@@ -465,7 +461,7 @@ async def test_the_rows_before_an_error_of_the_lines_are_sent() -> None:
         yield from ("email,city\n", "a@a.example,Lyon\n", "b@a.example,NULL\n")
         raise OSError("the disk is gone")
 
-    fake = service()
+    fake = new_fake("Plan")
     with pytest.raises(OSError, match="the disk is gone"):
         await client_of(fake).contacts.create_many(csv.DictReader(lines()))
     assert stored(fake) == {"a@a.example": {"city": "Lyon"}, "b@a.example": {}}
@@ -478,7 +474,7 @@ async def test_the_rows_before_an_error_of_the_lines_are_sent() -> None:
 async def test_what_blank_and_normalise_cannot_mean_is_refused_before_all_else(folder: Path) -> None:
     def check(options: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidRequest) as caught:
-            client_of(service()).contacts.create_many([{"email": "a@a.example"}], **options)
+            client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}], **options)
         assert str(caught.value).startswith(message)
 
     clearing = 'blank: expected duplicates="overwrite" with "clear", got '
@@ -490,9 +486,9 @@ async def test_what_blank_and_normalise_cannot_mean_is_refused_before_all_else(f
     ]
     check_rows(rows, check)
     options: dict[str, Any] = {"journal": Journal(folder / "run.db", inline=True), "duplicates": "overwrite"}
-    await client_of(service()).contacts.create_many([{"email": "a@a.example"}], blank="clear", **options)
+    await client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}], blank="clear", **options)
     with pytest.raises(InvalidRequest, match="belongs to another run: blank was 'clear' and is now null"):
-        await client_of(service()).contacts.create_many([{"email": "a@a.example"}], resume=True, **options)
+        await client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}], resume=True, **options)
 
 
 MISSING = [
@@ -512,7 +508,7 @@ MISSING = [
 @virtual_time
 async def test_a_missing_value_of_a_frame_is_no_value_of_a_record_either(folder: Path) -> None:
     async def check(missing: object) -> None:
-        fake, ledger = service(), Ledger(folder / str(id(missing)), inline=True)
+        fake, ledger = new_fake("Plan"), Ledger(folder / str(id(missing)), inline=True)
         rows: list[Any] = [
             {"email": "a@a.example", "city": missing, "campaign": missing, "custom_1": missing, "zip": "1"},
             {"email": missing, "city": "Lyon"},
@@ -537,7 +533,7 @@ async def test_the_message_about_a_number_names_a_remedy_that_loses_nothing() ->
         {"email": "a@a.example", "zip": 75001},
         {"email": "a@a.example", "zip": np.float32(1.5)},
     ]
-    outcomes = await outcomes_of(client_of(service()).contacts.create_many(rows, order="input"))
+    outcomes = await outcomes_of(client_of(new_fake("Plan")).contacts.create_many(rows, order="input"))
     assert [str(outcome.error) for outcome in outcomes] == [
         "city: expected a string or None, got NaN, which stands for a missing value; omit the field",
         "zip: expected a string or None, got float; convert it with f'{value:.15g}', because str() may add '.0'",
@@ -548,8 +544,8 @@ async def test_the_message_about_a_number_names_a_remedy_that_loses_nothing() ->
 
 @virtual_time
 async def test_a_blank_target_is_that_of_the_run() -> None:
-    fake = service()
-    fake.add_campaign("space_1", id="camp_1")
+    fake = new_fake("Plan")
+    fake.add_campaign(SPACE, id="camp_1")
     for blank in "keep", "clear":
         rows = csv.DictReader(["email,campaign", "a@a.example, "])
         run = client_of(fake).contacts.create_many(rows, campaign="camp_1", duplicates="overwrite", blank=cast("Any", blank))
@@ -567,7 +563,7 @@ async def test_a_blank_target_is_that_of_the_run() -> None:
 async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(names: set[str], folder: Path) -> None:
     async def check(name: str, make: Callable[[Table], Any], options: dict[str, Any], kept: list[int]) -> None:
         ledger, found = Ledger(folder / f"{name} {options}", inline=True), list[int]()
-        async with client_of(service()) as client:
+        async with client_of(new_fake("Plan")) as client:
             for table in (*NIGHTS, NIGHTS[-1]):
                 report = await client.contacts.create_many(make(table), ledger=ledger, duplicates="overwrite", **options)
                 found.append(0 if report.ledger is None else report.ledger.kept)

@@ -108,19 +108,6 @@ async def test_no_later_row_of_its_contact_overtakes_one_that_a_drain_leaves(jou
     assert len(script.requests) == 1
 
 
-async def test_a_row_whose_response_is_lost_after_the_drain_counts_as_possibly_sent(journal: Journal) -> None:
-    script = Script(added(), 5.0, lost())
-    async with client(script).contacts.create_many(rows(9), journal=journal, concurrency=1) as outcomes:
-        await anext(outcomes)
-        await anyio.sleep(1.0)
-        outcomes.drain()
-        assert [outcome async for outcome in outcomes] == []
-    assert len(script.requests) == 2
-    report = await client(Script(skipped())).contacts.create_many(rows(9), journal=journal, resume=True)
-    assert [outcome.index for outcome in journal.outcomes() if not outcome.certain] == [1]
-    assert report.rows == 9
-
-
 async def test_without_a_journal_every_row_read_still_has_an_outcome() -> None:
     run = client(Distant(*PAUSES["lost answers"])).contacts.create_many(rows(300), concurrency=8)
     found, seconds = await drain_in_pause(run)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scenarios import KEY, SPACE, new_fake
 from support.tables import check_rows
 from support.time import virtual_time
 
@@ -56,18 +57,11 @@ FRAMES: dict[str, Callable[[], Any]] = {
 
 
 def client_of(fake: FakeService) -> OutreachClient:
-    return OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1")
-
-
-def service() -> FakeService:
-    fake = FakeService()
-    fake.add_workspace("space_1", custom_fields=["Plan"])
-    fake.add_owner_key("space_1", key="key_1")
-    return fake
+    return OutreachClient(transport=FakeTransport(fake), workspace=SPACE, owner_key=KEY)
 
 
 async def outcomes_of(frame: Any, **options: Any) -> list[ContactOutcome]:
-    async with client_of(service()).contacts.create_many(frame, order="input", **options) as outcomes:
+    async with client_of(new_fake("Plan")).contacts.create_many(frame, order="input", **options) as outcomes:
         return [outcome async for outcome in outcomes]
 
 
@@ -78,7 +72,7 @@ def rows_of(frame: Any, numbers: Numbers = "format") -> list[FrameRow]:
 @virtual_time
 @pytest.mark.parametrize("name", FRAMES)
 async def test_a_frame_creates_its_contacts_and_does_not_send_blank_values(name: str) -> None:
-    fake, frame = service(), FRAMES[name]()
+    fake, frame = new_fake("Plan"), FRAMES[name]()
     assert isinstance(frame, ArrowStream)
     async with client_of(fake).contacts.create_many(frame) as outcomes:
         assert outcomes.progress.total == (None if name == "pyarrow reader" else 3)
@@ -90,9 +84,9 @@ async def test_a_frame_creates_its_contacts_and_does_not_send_blank_values(name:
 
 @virtual_time
 async def test_a_total_may_be_passed_and_is_unknown_for_an_input_without_length() -> None:
-    campaigns: Any = client_of(service()).campaigns.list()
+    campaigns: Any = client_of(new_fake("Plan")).campaigns.list()
     for rows, total in (TABLE, 7), (TABLE.to_reader(), None), (campaigns, None):
-        async with client_of(service()).contacts.create_many(rows, total=total) as outcomes:
+        async with client_of(new_fake("Plan")).contacts.create_many(rows, total=total) as outcomes:
             assert outcomes.progress.total == total
 
 
@@ -126,7 +120,7 @@ async def test_batches_are_read_only_when_their_rows_are_needed() -> None:
             yield pa.RecordBatch.from_pylist([{"email": f"{number}.{row}@a.example"} for row in range(10)], schema)
 
     endless = pa.RecordBatchReader.from_batches(schema, batches())
-    async with client_of(service()).contacts.create_many(endless, concurrency=4) as outcomes:
+    async with client_of(new_fake("Plan")).contacts.create_many(endless, concurrency=4) as outcomes:
         taken = 0
         async for _ in outcomes:
             taken += 1
@@ -195,7 +189,7 @@ FINDING = (
 @virtual_time
 async def test_a_column_of_numbers_is_a_finding_and_a_logged_warning(caplog: pytest.LogCaptureFixture) -> None:
     frame = pa.table({"email": ["a@a.example"], "zip": [75001], "job_start_date": [dt.date(2026, 5, 4)], "city": ["Lyon"]})
-    run = client_of(service()).contacts.create_many(frame)
+    run = client_of(new_fake("Plan")).contacts.create_many(frame)
     report = await run
     assert report.outcomes[Outcome.ADDED] == 1
     date = FINDING.replace("'zip', got int64", "'job_start_date', got date32[day]").replace(
@@ -203,12 +197,12 @@ async def test_a_column_of_numbers_is_a_finding_and_a_logged_warning(caplog: pyt
     )
     assert run.findings == (FINDING, date)
     assert caplog.messages[:2] == [f"create_many: {finding}" for finding in run.findings]
-    assert client_of(service()).contacts.create_many([{"email": "a@a.example"}]).findings == ()
+    assert client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}]).findings == ()
 
 
 def test_the_synchronous_client_formats_and_rejects_numbers_too() -> None:
     frame = pa.table({"email": ["a@a.example"], "zip": [75001]})
-    with SyncClient(transport=FakeTransport(service()), workspace="space_1", owner_key="key_1") as client:
+    with SyncClient(transport=FakeTransport(new_fake("Plan")), workspace=SPACE, owner_key=KEY) as client:
         run = client.contacts.create_many(frame)
         assert (run.findings, run.wait().outcomes[Outcome.ADDED]) == ((FINDING,), 1)
         assert client.contacts.create_many(frame, numbers="reject").wait().outcomes[Outcome.REJECTED] == 1
@@ -285,7 +279,7 @@ async def test_a_row_without_an_email_is_rejected() -> None:
 @pytest.mark.parametrize("spool", [False, True])
 async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: Path, spool: bool) -> None:
     frame = pl.DataFrame({"email": [f"{number}@a.example" for number in range(30)], "zip": ["nan", *["1"] * 29]})
-    client, journal = client_of(service()), tmp_path / "run.db"
+    client, journal = client_of(new_fake("Plan")), tmp_path / "run.db"
     options: dict[str, Any] = {"journal": journal, "spool": spool, "normalise": False}
     async with client.contacts.create_many(frame, concurrency=2, **options) as outcomes:
         async for _ in outcomes:
@@ -317,7 +311,7 @@ async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: P
     ],
 )
 def test_a_column_that_is_no_field_is_refused_before_anything_is_sent(names: list[str], message: str) -> None:
-    fake = service()
+    fake = new_fake("Plan")
     frame = pa.table([["x"]] * len(names), names=names)
     with pytest.raises(InvalidRequest, match=f"^rows: .*{re.escape(message)}"):
         client_of(fake).contacts.create_many(frame)
@@ -358,7 +352,7 @@ class Interchange:
 )
 def test_an_input_that_cannot_be_read_as_a_frame_has_a_remedy(rows: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^rows: .*{re.escape(message)}") as caught:
-        client_of(service()).contacts.create_many(rows)
+        client_of(new_fake("Plan")).contacts.create_many(rows)
     assert ("; " in str(caught.value), caught.value.maybe_sent) == (True, False)
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.time import virtual_time
 
-from outreach_async import OutreachClient, Progress, Request, Response
 from outreach_async._plumbing import contact_key, order_key
-from outreach_async.fake import Behaviour, FakeService, FakeTransport
 
 SAME: Final = {
     "case of a sharp s": ("strasse@a.example", "STRAßE@a.example"),
@@ -162,39 +156,3 @@ def test_a_domain_longer_than_the_maximum_is_not_decoded() -> None:
 
 def test_a_very_long_address_is_still_folded() -> None:
     assert order_key("a@" + "ü." * 200_000) == "a@" + "u." * 199_999 + "u"
-
-
-# A run
-
-
-class Reordering:
-    """Forwards requests to a fake after random delays."""
-
-    def __init__(self, fake: FakeService) -> None:
-        self._through = FakeTransport(fake)
-        self._chance = random.Random(7)  # noqa: S311 - a reproducible simulation
-
-    async def send(self, request: Request, progress: Progress, /) -> Response:
-        await anyio.sleep(self._chance.uniform(0.01, 1.0))
-        return await self._through.send(request, progress)
-
-    async def aclose(self) -> None: ...
-
-
-@pytest.mark.thorough
-@virtual_time
-async def test_with_a_service_that_folds_by_nfkc_the_last_row_of_a_contact_wins() -> None:
-    def fold(email: str) -> str:
-        return unicodedata.normalize("NFKC", email).casefold()
-
-    fake = FakeService(behaviour=Behaviour(email_key=fold))
-    space = fake.add_workspace()
-    spellings = ("user{}", "\uff55ser{}", "USER{}", "u\uff53er{}")
-    emails = [f"{spelling.format(number)}@a.example" for number, spelling in itertools.product(range(300), spellings)]
-    rows = [{"email": email, "city": f"row {index}"} for index, email in enumerate(emails)]
-    client = OutreachClient(transport=Reordering(fake), workspace=space, owner_key=fake.add_owner_key(space))
-    await client.contacts.create_many(rows, duplicates="overwrite", strict_validation=False)
-    last = {fold(row["email"]): row["city"] for row in rows}
-    stored = {fold(contact["email"]): contact["fields"]["city"] for contact in fake.contacts(space)}
-    assert len(stored) == 300
-    assert sum(stored[email] != city for email, city in last.items()) == 0

@@ -17,7 +17,7 @@ from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact
 from outreach_async._cli.output import format_progress
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._plumbing import RateEstimator, RecentEmails
-from outreach_async.bulk._outcomes import CompletionOrder, InputOrder, RecentIds, answered_outcome
+from outreach_async.bulk._outcomes import RecentIds, answered_outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.models import CreateContactResponse
 
@@ -41,35 +41,6 @@ def test_possibly_sent_rows_are_exactly_those_passed(indexes: list[int], ranges:
     assert {row for row in range(45) if row in possibly_sent.starting_at(since)} == {row for row in expected if row >= since}
     assert all(end < first for (_, end), (first, _) in zip(possibly_sent.ranges, possibly_sent.ranges[1:], strict=False))
     assert PossiblySent.of(ranges=possibly_sent.ranges) == possibly_sent
-
-
-@given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
-def test_outcomes_in_input_order_wait_only_for_expected_rows(order: list[int], forgotten: set[int]) -> None:
-    waiting, seen = InputOrder(), []
-    for index in range(8):
-        waiting.expect(index)
-    for index in order:
-        if index in forgotten:
-            waiting.forget(index)
-        else:
-            waiting.extend([outcome(index)])
-        while waiting:
-            seen.append(waiting.popleft().index)
-    assert seen == sorted(set(range(8)) - forgotten)
-
-
-@pytest.mark.parametrize("kind", [InputOrder, CompletionOrder])
-def test_an_outcome_can_be_revised_until_it_is_delivered(kind: type[InputOrder | CompletionOrder]) -> None:
-    waiting = kind()
-    for index in range(2):
-        waiting.expect(index)
-        waiting.extend([outcome(index)])
-    for index in (1, 5):
-        waiting.revise(index, lambda before: evolve(before, id="contact_2"))
-    left = [waiting.popleft(), waiting.popleft()]
-    waiting.revise(1, lambda before: evolve(before, id=None))
-    assert [one.id for one in left] == ["contact_1", "contact_2"]
-    assert not waiting
 
 
 @given(st.lists(st.sampled_from(["a", "A", " a", "b", "c"]), max_size=30), st.integers(1, 10))
@@ -195,22 +166,6 @@ async def test_only_answers_count_among_the_first_rows(accepted: bool) -> None:
     with pytest.raises(BulkStopped, match="the first 30 rows were all rejected"):
         await run
     assert len(script.requests) == 60
-
-
-@pytest.mark.thorough
-@virtual_time
-@pytest.mark.parametrize("option", [None, 1001])
-async def test_it_does_not_stop_if_the_check_is_off_or_needs_more_rows(option: int | None) -> None:
-    report = await client(Script(status(422))).contacts.create_many(rows(1000), stop_after_rejects=option)
-    assert report.outcomes[Outcome.REJECTED] == 1000
-
-
-@pytest.mark.thorough
-@virtual_time
-async def test_one_row_that_is_not_rejected_lets_the_run_continue() -> None:
-    script = Script(*[status(422)] * 30, added(), status(422))
-    report = await client(script).contacts.create_many(rows(500), concurrency=1)
-    assert (report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (1, 499)
 
 
 @virtual_time

@@ -114,16 +114,6 @@ def test_a_service_that_refuses_everything_is_asked_less_and_less_often(play: An
     assert all(started <= 7 for started in minutes[2:])
 
 
-@pytest.mark.thorough
-@on("trio")
-def test_a_run_is_suspended_during_an_endless_outage(play: Any) -> None:
-    run: Run = play(Scenario(seconds=4000, limits=[(0, 100)], outages=[(5, 4000, "503")]), max_outage=600)
-    assert isinstance(run.flow.halted, BulkSuspended)
-    assert run.ended == pytest.approx(605, abs=0.2)
-    assert run.fates == {RetryDecision.STOP_RUN: 64}
-    assert "no request has succeeded for 600 s" in str(run.flow.halted)
-
-
 @pytest.mark.parametrize("kind", ["503", "refused", "429"])
 @pytest.mark.parametrize("workers", [1, 8])
 def test_an_explicit_max_outage_counts_from_the_first_request_to_the_second(play: Any, kind: Trouble, workers: int) -> None:
@@ -289,7 +279,18 @@ STORIES = {
         *(succeeds(1.0, 10), *[shows("running", 2.0), fails(LOST, 2.0)] * 10),
         *(shows("paused", 2.0, opens=7.0, why="most requests fail: lost"), starts(6.9, allowed=False)),
         *(starts(7.0), starts(7.0, allowed=False), answers(LOST, 7.0, 8.0), shows("paused", 8.0, opens=18.0, why="lost")),
-        *(starts(18.0), ends(18.0, 18.5), shows("running", 18.5), starts(18.5)),
+        *(starts(18.0), ends(18.0, 18.5), shows("running", 18.5), starts(18.5), fails(LOST, 18.5), shows("running", 18.5)),
+        budget=10_000,
+    ),
+    "pauses double up to the maximum, and restart after a success": story(
+        fails(LOST, *[2.0] * 20),
+        *(
+            each
+            for at in (7.0, 17.0, 37.0, 77.0, 137.0)
+            for each in (starts(at - 0.1, allowed=False), starts(at), answers(LOST, at, at))
+        ),
+        *(shows("paused", 137.0, opens=197.0), starts(197.0), ends(197.0, 197.0)),
+        *(fails(LOST, *[200.0] * 20), shows("paused", 200.0, opens=205.0)),
         budget=10_000,
     ),
     "a throttled probe prolongs the pause": story(
@@ -784,16 +785,6 @@ def test_refusals_excuse_a_row_but_the_service_does_not_count_as_failing() -> No
     assert (health.is_failing, health.is_row_at_fault(0)) == (False, False)
 
 
-def test_clearing_forgets_earlier_results() -> None:
-    health = FailureWindow()
-    for _ in range(50):
-        health.record_fault(0)
-    assert health.is_failing
-    health.clear()
-    assert health.size == 0
-    assert not health.is_failing
-
-
 # The breaker
 
 
@@ -852,17 +843,3 @@ class Breakers(RuleBasedStateMachine):
 
 TestBreakers = Breakers.TestCase
 TestBreakers.settings = settings(max_examples=scaled(40), stateful_step_count=30)
-
-
-def test_pauses_double_up_to_the_maximum_and_restart_after_a_success() -> None:
-    opened, now, pauses = Breaker(), 0.0, []
-    opened.trip(now)
-    for _ in range(6):
-        pauses.append(opened.opens_at - now)
-        now = opened.opens_at
-        opened.record_start(now)
-        opened.on_probe_failure(now)
-    assert pauses == [5, 10, 20, 40, 60, 60]
-    opened.close()
-    opened.trip(now)
-    assert opened.opens_at == now + 5

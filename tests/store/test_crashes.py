@@ -44,15 +44,6 @@ def test_the_same_seed_gives_the_same_trace(seed: int, backend: str, folder: Pat
     assert traces[0] == traces[1]
 
 
-def test_another_seed_gives_another_trace(folder: Path) -> None:
-    traces = []
-    for seed in (1, 2):
-        (folder / str(seed)).mkdir()
-        one = Simulation(attrs.evolve(seeded(1), seed=seed), folder / str(seed), "asyncio")
-        traces.append(one.live().trace)
-    assert traces[0] != traces[1]
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Path) -> None:
     messages = []

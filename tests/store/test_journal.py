@@ -29,6 +29,7 @@ from outreach_async import Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport
 from outreach_async.store.journal import Journal, JournalStore, JournalWriter, ObjectJournal, journal_at
+from outreach_async.store.journal._records import APPLICATION_ID
 
 _NUMBERS = count()
 
@@ -191,6 +192,25 @@ def test_a_run_on_s3_is_interrupted_and_resumed_with_exact_outcomes(backend: str
     assert 100 <= taken <= 300
 
 
+def database(version: int, kind: int) -> bytes:
+    """Return the content of an SQLite file with this version and this kind of application."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE t (a)")
+        db.execute(f"PRAGMA user_version = {version}")
+        db.execute(f"PRAGMA application_id = {kind}")
+        return db.serialize()
+
+
+FOREIGN: dict[str, tuple[bytes, str]] = {
+    "a text": (b"email\na@a.example\n", "is not a journal"),
+    "the start of a database": (b"SQLite format 3\0", "is not a journal"),
+    "zeros": (bytes(4096), "is not a journal"),
+    "another database": (database(1, 0), "is not a journal"),
+    "a journal of a newer format": (database(9, APPLICATION_ID), "newer version"),
+    "nothing": (b"", r"empty file.*earlier="),
+}
+
+
 class TestRefused:
     """Journals that cannot be opened."""
 
@@ -221,28 +241,19 @@ class TestRefused:
         with writing(path, resume=True) as writer:
             assert writer.resumed
 
-    @pytest.mark.parametrize("earlier", ["known", "unknown"])
-    def test_a_file_that_is_not_a_journal_which_is_left_unchanged(self, path: Path, earlier: str) -> None:
-        with closing(sqlite3.connect(other := path.with_name("other.db"))) as db:
-            db.execute("CREATE TABLE t (a)")
-        for content in (b"email\na@a.example\n", b"SQLite format 3\0", bytes(4096), other.read_bytes()):
-            path.write_bytes(content)
-            with pytest.raises(InvalidRequest, match="is not a journal"):
+    @pytest.mark.parametrize(("content", "message"), FOREIGN.values(), ids=FOREIGN)
+    def test_a_file_that_is_not_a_journal_which_is_left_unchanged(self, path: Path, content: bytes, message: str) -> None:
+        path.write_bytes(content)
+        for earlier in ("known", "unknown") if content else ("known",):
+            with pytest.raises(InvalidRequest, match=message):
                 open_journal(path, resume=True, earlier=earlier)
-            with pytest.raises(InvalidRequest, match="is not a journal"):
-                Journal(path).report()
-            assert path.read_bytes() == content
-        assert len(list(path.parent.iterdir())) == 2
-
-    def test_a_journal_of_a_newer_format(self, path: Path) -> None:
-        with writing(path):
-            pass
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA user_version = 9")
-        with pytest.raises(InvalidRequest, match="newer version"), writing(path, resume=True):
-            pass
-        with pytest.raises(InvalidRequest, match="newer version"):
-            list(Journal(path).outcomes())
+        with pytest.raises(InvalidRequest, match="already exists; resume its run"):
+            open_journal(path)
+        for read in (Journal(path).report, lambda: list(Journal(path).outcomes())):
+            with pytest.raises(InvalidRequest, match=message):
+                read()
+        assert path.read_bytes() == content
+        assert list(path.parent.iterdir()) == [path]
 
     def test_a_symlink_or_a_folder(self, path: Path) -> None:
         path.symlink_to(path.with_name("elsewhere.db"))
@@ -273,15 +284,6 @@ class TestRefused:
         done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
         assert "lacks POSIX file locks or hard links" in done.stdout
         assert not path.exists()
-
-    @pytest.mark.parametrize("resume", [True, False])
-    def test_an_empty_file_which_is_left_unchanged(self, path: Path, resume: bool) -> None:
-        path.touch()
-        with pytest.raises(InvalidRequest, match=r"empty file.*earlier=" if resume else "already exists; resume its run"):
-            open_journal(path, resume=resume)
-        with pytest.raises(InvalidRequest, match=r"empty file.*earlier="):
-            Journal(path).report()
-        assert path.read_bytes() == b""
 
 
 class TestReport:

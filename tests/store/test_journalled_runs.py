@@ -17,11 +17,10 @@ import pytest
 from support.journal import content_of, copy_of
 from support.runs import Counted, OptedOut, client, drain, outcomes_of, rows
 from support.time import virtual_time
-from support.transport import HANG, Script, added, lost, skipped, status
+from support.transport import HANG, Script, added, skipped, status
 
 from outreach_async import (
     BulkReport,
-    BulkStopped,
     BulkSuspended,
     ContactOutcome,
     InvalidRequest,
@@ -31,6 +30,7 @@ from outreach_async import (
     ObjectJournal,
     Outcome,
 )
+from outreach_async.bulk import BulkRun
 from outreach_async.store.journal import Identity, JournalStore, JournalWriter
 
 pytestmark = virtual_time
@@ -211,6 +211,36 @@ async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(jo
         await client(Script(added())).contacts.create_many([], journal=journal, spool=True, resume=True)
     report = await client(Script(added())).contacts.create_many(rows(5), journal=journal, spool=True, resume=True)
     assert report.rows == 5
+
+
+@pytest.mark.parametrize("left", [0, 10, 30])
+async def test_with_earlier_unknown_rows_without_an_outcome_are_uncertain_in_later_runs_too(
+    journal: JournalStore, left: int
+) -> None:
+    def create(*answers: Any, **options: Any) -> BulkRun:
+        script = Script(*answers, seconds=0.1)
+        return client(script).contacts.create_many(rows(30), journal=journal, concurrency=4, **options)
+
+    if left:  # the journal is intact, and the outcomes in it stay as they are
+        await outcomes_of(create(added()), left)
+        left = journal.report().rows
+    await outcomes_of(create(skipped(), skipped(), HANG, earlier="unknown"), 1)
+    report = await create(skipped(), resume=True)
+    assert (report.rows, report.uncertain, report.outcomes[Outcome.ADDED]) == (30, 30 - left, left)
+
+
+async def test_a_run_continued_after_damage_is_certain_of_no_skipped_row(journal: JournalStore, tmp_path: Path) -> None:
+    await finish_run(journal, 30)
+    name, content = next(iter(content_of(tmp_path).items()))
+    name.write_bytes(content[: len(content) // 2])
+    for options in {}, {"resume": True}:
+        with pytest.raises((JournalError, InvalidRequest), match='earlier="unknown"'):
+            await finish_run(journal, 30, **options)
+    report = await client(Script(skipped())).contacts.create_many(rows(30), journal=journal, earlier="unknown")
+    assert (report.outcomes[Outcome.SKIPPED], report.uncertain) == (30, 30)
+    ((_, kind, details),) = journal.events()
+    assert kind == "damaged"
+    assert "is damaged: " in details["reason"]
 
 
 async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_not(journal: JournalStore) -> None:
@@ -418,16 +448,6 @@ async def test_a_suspended_run_leaves_its_rows_for_later(journal: JournalStore) 
     assert (report.rows, report.uncertain, journal.report().state) == (30, 0, "finished")
 
 
-async def test_a_run_stopped_for_its_key_can_be_resumed_with_another(journal: JournalStore) -> None:
-    with pytest.raises(BulkStopped):
-        await client(Script(lost(), status(403))).contacts.create_many(rows(3), journal=journal, concurrency=1)
-    assert (journal.report().state, journal.report().rows) == ("stopped", 0)
-    rerun = client(Script(skipped(), added()))
-    options: Any = {"journal": journal, "resume": True, "concurrency": 1, "owner_key": "key_other"}  # the first row is sent first
-    report = await rerun.contacts.create_many(rows(3), **options)
-    assert (report.outcomes[Outcome.SKIPPED], report.outcomes[Outcome.ADDED], report.uncertain) == (1, 2, 1)
-
-
 async def test_a_row_that_became_invalid_with_the_same_json_is_refused_when_resumed(journal: JournalStore) -> None:
     row: dict[str, Any] = {"email": "ann@a.example", "job_start_date": "2026-01-01"}
     async with client(Script(HANG)).contacts.create_many([row], journal=journal):
@@ -441,17 +461,6 @@ async def test_a_row_with_an_outcome_may_have_another_type_if_its_json_is_the_sa
     await client(Script(added())).contacts.create_many([row], journal=journal)
     same = [row | {"job_start_date": date(2026, 1, 1)}]
     assert (await client(Script()).contacts.create_many(same, journal=journal, resume=True)).outcomes[Outcome.ADDED] == 1
-
-
-async def test_a_row_queued_behind_its_email_is_kept_when_a_resumed_run_is_left(journal: JournalStore, tmp_path: Path) -> None:
-    same = [NewContact("ann@a.example")] * 3
-    async with client(Script(HANG)).contacts.create_many(same, journal=journal):
-        await anyio.sleep(1)
-        killed = copy_of(journal, tmp_path)
-    async with client(Script(HANG)).contacts.create_many(same, journal=killed, resume=True):
-        await anyio.sleep(1)
-    found = await outcomes_of(client(Script(skipped())).contacts.create_many(same, journal=killed, resume=True))
-    assert [outcome.certain for outcome in sorted(found, key=lambda each: each.index)] == [False] * 3
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
@@ -603,13 +612,10 @@ REUSED: dict[str, Callable[[int], Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"journal": True}, {"journal": True, "spool": True}], ids=["plain", "journal", "spool"])
 @pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
-async def test_rows_that_reuse_one_dict_are_each_sent(journal: JournalStore, make: Any, options: Any) -> None:
+async def test_rows_that_reuse_one_dict_are_each_sent(journal: JournalStore, make: Any) -> None:
     script = Script(added())
-    found = await outcomes_of(
-        client(script).contacts.create_many(make(60), concurrency=8, **options | {"journal": journal if options else None})
-    )
+    found = await outcomes_of(client(script).contacts.create_many(make(60), concurrency=8, journal=journal))
     bodies = [json.loads(request.body) for request in script.requests]
     assert sorted((body["email"], body["custom_1"]) for body in bodies) == sorted(
         (f"user{number}@a.example", str(number)) for number in range(60)

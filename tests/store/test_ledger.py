@@ -8,9 +8,9 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,12 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
+from outreach_async._plumbing import Source
+from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store.ledger import Changed, Ledger
+from outreach_async.sync import CallerRows
 
 pytestmark = virtual_time
 
@@ -130,7 +133,9 @@ async def run(
     """Send rows, and return the outcomes in the order of the rows, and the report."""
     options = {"duplicates": "overwrite", "order": "input", "stop_after_rejects": None, **options}
     async with client(transport).with_options(timeout=timeout).contacts.create_many(rows, ledger=ledger, **options) as outcomes:
-        return [outcome async for outcome in outcomes], outcomes.report
+        found = [outcome async for outcome in outcomes]
+    assert outcomes.report.repeats == sum(outcome.repeats is not None and outcome.error is None for outcome in found)
+    return found, outcomes.report
 
 
 async def interrupt(fake: FakeService, ledger: Ledger, rows: Any, **options: Any) -> None:
@@ -661,23 +666,6 @@ async def test_a_ledger_that_changes_during_a_run_is_not_used_or_overwritten(
     assert counts(await run(fake, file, [BO])) == {"unchanged": 1, "gone": 1}
 
 
-async def test_a_damaged_journal_is_named_with_a_remedy_that_works(fake: FakeService, file: Ledger) -> None:
-    path = Path(file.location)
-    await run(fake, file, [ANN])
-    older = read(path)
-    await run(fake, file, [BO])
-    replace(path, older)
-    journal = path.with_name("contacts.ledger.run-000002")
-    replace(journal, read(journal)[:5000])
-    with pytest.raises(
-        JournalError,
-        match=r"the last journal cannot be used: .* is damaged: .*; restore it, or move it away \(with its -wal .*\) and run",
-    ):
-        await run(fake, file, [BO])
-    journal.unlink()
-    assert counts(await run(fake, file, [ANN, BO], max_age=0)) == {"expired": 1, "new": 1}
-
-
 def replace_by_link(path: Path) -> None:
     path.rename(moved := path.with_name("moved"))
     path.symlink_to(moved)
@@ -901,3 +889,131 @@ async def test_only_the_last_journals_and_generations_are_kept(fake: FakeService
         assert {name[:6] for name in names(tmp_path / "contacts.ledger" / "entries")} == {"000002", "000003", "000004"}
     else:
         assert names(tmp_path) == ["contacts.ledger", "contacts.ledger.run-000003", "contacts.ledger.run-000004"]
+
+
+# Rows of one contact in one input: which of them count, and that the same input sends nothing again
+
+ANNS = [{"email": (ANN["email"], " Ann@a.example")[at % 2], "city": city} for at, city in enumerate(("Lyon", "Bern", "Rome"))]
+
+
+def city(fake: FakeService) -> Any:
+    (ann,) = (contact for contact in fake.contacts(SPACE) if contact["email"].lower() == "ann@a.example")
+    return ann["fields"].get("city")
+
+
+@pytest.mark.parametrize(
+    ("repeats", "expected", "kept"),
+    [
+        ("serial", ["added", "added", "overwriten", "overwriten"], "Rome"),
+        ("first", ["added", "added", "not_applied", "not_applied"], "Lyon"),
+        ("last", ["not_applied", "added", "not_applied", "added"], "Rome"),
+        ("error", ["added", "added", "rejected", "rejected"], "Lyon"),
+    ],
+)
+async def test_the_same_rows_are_sent_once_under_every_policy(
+    repeats: Repeats, expected: list[str], kept: str, fake: FakeService, file: Ledger
+) -> None:
+    rows = [ANNS[0], BO, *ANNS[1:]]
+    first = await run(fake, file, rows, repeats=repeats)
+    assert (statuses(first), city(fake)) == (expected, kept)
+    again = ["unchanged" if each not in {"not_applied", "rejected"} else each for each in expected]
+    for _ in range(2):
+        found = await run(Script(), file, rows, repeats=repeats)
+        assert statuses(found) == again
+        assert [outcome.repeats for outcome in found[0]] == [outcome.repeats for outcome in first[0]]
+
+
+@pytest.mark.parametrize("repeats", ["first", "last"])
+async def test_a_row_that_does_not_count_names_the_one_that_does(repeats: Repeats, fake: FakeService, file: Ledger) -> None:
+    found, _ = await run(fake, file, [*ANNS, {**BO, **ANNS[0], "town": "x"}, ANNS[0]], repeats=repeats)
+    counted = 0 if repeats == "first" else 4
+    assert [outcome.repeats for outcome in found] == [None if at in {3, counted} else counted for at in range(5)]
+    assert ([outcome.index for outcome in found], found[3].status) == ([*range(5)], "rejected")
+
+
+async def test_a_row_that_cannot_be_sent_is_not_the_one_that_counts(fake: FakeService, file: Ledger) -> None:
+    for fault, expected in ({"city": date(2026, 5, 4)}, "added"), ({"town": "x"}, "unchanged"):
+        found = await run(fake, file, [BO, ANNS[0], {**ANNS[1], **fault}], repeats="last")
+        assert statuses(found)[1:] == [expected, "rejected"]
+
+
+async def test_another_policy_sends_the_rows_of_these_contacts_once_more(fake: FakeService, file: Ledger) -> None:
+    rows = [*ANNS, BO]
+    policies: tuple[tuple[Repeats, list[str]], ...] = (
+        ("serial", ["added"] * 1 + ["overwriten"] * 2),
+        ("last", ["not_applied"] * 2 + ["overwriten"]),
+        ("first", ["overwriten"] + ["not_applied"] * 2),
+        ("serial", ["unchanged"] + ["overwriten"] * 2),  # the contact has the first row already
+    )
+    for repeats, expected in policies:
+        assert statuses(await run(fake, file, rows, repeats=repeats))[:3] == expected
+        assert set(statuses(await run(Script(), file, rows, repeats=repeats))) <= {"unchanged", "not_applied"}
+    assert city(fake) == "Rome"
+
+
+async def test_a_rejected_row_is_sent_each_night_and_those_before_it_are_not(file: Ledger) -> None:
+    assert statuses(await run(Script(added(), status(422)), file, ANNS[:2])) == ["added", "rejected"]
+    for _ in range(2):
+        assert statuses(await run(Script(status(422)), file, ANNS[:2])) == ["unchanged", "rejected"]
+    assert statuses(await run(Script(added()), file, ANNS[:2])) == ["unchanged", "added"]
+    assert statuses(await run(Script(), file, ANNS[:2])) == ["unchanged"] * 2
+
+
+async def test_a_rejected_row_counts_as_the_last_one(file: Ledger) -> None:
+    for _ in range(2):
+        assert statuses(await run(Script(status(422)), file, ANNS, repeats="last")) == ["not_applied"] * 2 + ["rejected"]
+
+
+@pytest.mark.parametrize("repeats", ["first", "last"])
+async def test_a_row_that_says_not_to_write_counts_like_any_other(repeats: Repeats, fake: FakeService, file: Ledger) -> None:
+    rows = [ANNS[0], OptedOut(ANNS[1])] if repeats == "last" else [OptedOut(ANNS[1]), ANNS[0]]
+    for _ in range(2):
+        assert sorted(statuses(await run(fake, file, rows, repeats=repeats))) == ["excluded", "not_applied"]
+    assert fake.contacts(SPACE) == []
+    assert statuses(await run(fake, file, rows[::-1], repeats=repeats)) == [
+        *(["added", "excluded"] if repeats == "first" else ["excluded", "added"])
+    ]
+
+
+async def test_a_run_that_is_drained_while_it_reads_its_rows_first_sends_none(file: Ledger) -> None:
+    async with client(Script()).contacts.create_many(ANNS, ledger=file, duplicates="overwrite") as outcomes:
+        outcomes.drain()
+        assert [outcome async for outcome in outcomes] == []
+    assert statuses(await run(Script(added("contact_1")), file, ANNS)) == ["added"] * 3
+
+
+async def test_repeats_far_from_each_other_are_compared_together(fake: FakeService, file: Ledger) -> None:
+    rows = [ANNS[0], *({"email": f"user{at}@a.example"} for at in range(500)), ANNS[1]]
+    await run(fake, file, rows, concurrency=64)
+    assert {*statuses(await run(Script(), file, rows))} == {"unchanged"}
+
+
+class Once:
+    """Rows that have a length and give a new iterator each time, but exist only once."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = iter(rows)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._rows
+
+
+async def test_only_rows_that_are_certainly_still_there_are_read_twice() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist(ANNS)
+    for rows in (ANNS, (*ANNS,), dict(enumerate(ANNS)).values(), table):
+        read = Source(rows).read_again
+        assert read is not None
+        assert len([*read()]) == len([*read()]) == len(ANNS)
+    for rows in (iter(ANNS), Once(ANNS), table.to_reader(), map(dict, ANNS)):
+        assert Source(rows).read_again is None
+
+
+async def test_a_synchronous_run_reads_a_list_twice() -> None:
+    read = Source(CallerRows(ANNS)).read_again
+    assert read is not None
+    assert [[*read()], [*read()]] == [ANNS, ANNS]
+    assert Source(CallerRows(iter(ANNS))).read_again is None

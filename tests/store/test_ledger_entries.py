@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +26,6 @@ from outreach_async.store.ledger._entries import (
     Generation,
     RowChange,
     SentRow,
-    _find_overtaken,
 )
 
 IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
@@ -42,36 +40,6 @@ def applied(path: Path, rows: Sequence[SentRow], size: int = 0, at: float = 2e9,
     with closing(Generation(path)) as opened:
         entries.apply(opened, new, AppliedRun(at, {}, TARGETS, size or len(rows), **options), rows)
     return new
-
-
-@given(st.lists(st.tuples(ROWS, st.sets(KEYS), st.booleans()), max_size=4), st.sampled_from([0, 10**5]))
-def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow], set[int], bool]], size: int) -> None:
-    known: dict[int, tuple[RowChange, str | None]] = {}
-    gone = set[int]()
-    with TemporaryDirectory() as folder:
-        entries.create(path := Path(folder) / "0", "https://api.example", b"k" * 32)
-        for rows, also_seen, is_whole in runs:
-            with closing(Generation(path)) as opened:
-                seen = bytearray(key in also_seen or key in {row[0] for row in rows} for key in sorted(known))
-                assert opened.locate(sorted(known)) == [*range(len(known))]
-            gone = {key for key, was_seen in zip(sorted(known), seen, strict=True) if not was_seen} if is_whole else gone
-            path = applied(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
-            doubtful = set[int]()
-            for key, _, _, effect, id_ in rows:
-                if effect not in {Effect.NONE, Effect.REJECTED}:
-                    uncertain = effect in {Effect.POSSIBLE, Effect.REJECTED_LAST} or key in doubtful
-                    change = RowChange.UNCERTAIN if uncertain else RowChange.UNCHANGED
-                    known[key] = change, id_ or known.get(key, (None, None))[1]
-                    gone.discard(key)
-                if effect not in {Effect.NONE, Effect.REJECTED, Effect.APPLIED}:
-                    doubtful.add(key)
-        last = {row[0]: row for rows, *_ in runs for row in rows if row[3] not in {Effect.NONE, Effect.REJECTED}}
-        with closing(Generation(path)) as opened:
-            places = dict(zip(last, opened.locate(last), strict=True))
-            found = {key: (opened.judge(place, *last[key][1:3], ALL_TIMES), opened.id_at(place)) for key, place in places.items()}
-            assert (found, opened.count) == (known, len(known))
-            assert opened.count_entries()[1] == len(gone)
-            assert opened.locate([1, 2**64 - 1]) == [-1, -1]
 
 
 @given(st.lists(st.tuples(ROWS, st.booleans(), st.sampled_from([0, 1, 60, 91])), max_size=4), st.sampled_from([0, 10**5]))
@@ -94,24 +62,6 @@ def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tup
                 assert [key for key, _ in opened.rejects(0, 2**64)] == sorted(known)
                 assert all(map(opened.was_rejected, known))
                 assert not any(opened.was_rejected(key + 1) for key in known)
-
-
-CONTACTS = st.lists(
-    st.tuples(st.sampled_from([None, "a", "b"]), st.integers(-1, 9), st.booleans()), min_size=2, max_size=6
-)  # the id of a contact, the position of its last row, or -1, and whether one of its rows may still arrive
-
-
-@given(CONTACTS)
-def test_a_contact_is_doubted_after_a_later_row_of_one_that_may_be_the_same(contacts: list[tuple[str | None, int, bool]]) -> None:
-    sent = {number: at for number, (_, at, _) in enumerate(contacts) if at >= 0}
-    effective = {number: math.inf if contacts[number][2] else at for number, at in sent.items()}
-    doubted = {
-        one
-        for one, (id_, at, _) in enumerate(contacts)
-        for other, latest in effective.items()
-        if other != one and latest > at and (None in {id_, contacts[other][0]} or id_ == contacts[other][0])
-    }
-    assert {*_find_overtaken({at: id_ for at, (id_, *_) in enumerate(contacts)}, sent, effective)} == doubted
 
 
 def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -22,7 +21,7 @@ import anyio.lowlevel
 import attrs
 import pytest
 from obstore.store import S3Store
-from support.journal import facts, run_to_end
+from support.journal import facts
 from support.s3 import SECRET, Fault, Proxy, environment, serve_s3
 from support.scenarios import KEY, SPACE, new_fake
 from support.takeovers import DictObjects
@@ -86,22 +85,6 @@ class _RandomIds:
 
 
 class TestForm:
-    def test_each_transaction_is_one_numbered_object(self) -> None:
-        objects = killed(3)
-        assert list(objects.names()) == [f"0000-{number:010}" for number in range(4)]
-
-    def test_resuming_writes_an_object_that_stops_the_earlier_writer_and_an_event(self) -> None:
-        objects = killed(3)
-        journal_in(objects).writer(IDENTITY, resume=True).close()
-        assert len(objects.contents) == 6
-
-    def test_a_finished_journal_is_resumed_without_a_write(self) -> None:
-        objects = killed(ROWS)
-        before = dict(objects.contents)
-        with closing(journal_in(objects).writer(IDENTITY, resume=True)) as writer:
-            assert writer.finished
-        assert objects.contents == before
-
     @pytest.mark.thorough
     @virtual_time
     @pytest.mark.parametrize(("rate", "rows", "most"), [(None, 3_000, 24), (10.0, 300, 40)])
@@ -238,22 +221,6 @@ class TestDamage:
         journal_in(objects).writer(IDENTITY, resume=True, earlier="unknown").close()
         with closing(writer), pytest.raises(JournalError, match="another run has taken over the journal"):
             writer.record([outcome(1)])
-
-    def test_the_rows_of_a_journal_that_is_given_up_are_uncertain(self) -> None:
-        fake = new_fake()
-        rows = [{"email": f"user{index}@a.example"} for index in range(20)]
-        objects = DictObjects()
-
-        async def create(earlier: Any) -> None:
-            async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as client:
-                await client.contacts.create_many(rows, journal=journal_in(objects), earlier=earlier)
-
-        anyio.run(create, "known")
-        damage(objects, "0000-0000000001", "flipped")
-        anyio.run(create, "unknown")
-        assert {(each.status, each.possible) for each in journal_in(objects).outcomes()} == {
-            ("skipped", frozenset({"added", "skipped"}))
-        }
 
 
 class Racing(DictObjects):
@@ -469,19 +436,6 @@ class TestUrls:
             f"ObjectJournal('{url}')",
             "journal: s3:// needs the extra 'lake'; run pip install 'outreach_async[lake]'",
         ]
-
-
-@pytest.mark.thorough
-def test_a_killed_run_in_a_folder_is_resumed_from_a_copy_elsewhere(tmp_path: Path) -> None:
-    for number, step in enumerate((1, 2, 40)):
-        folder, elsewhere = tmp_path / f"run{number}", tmp_path / f"copy{number}"
-        code, (marked, recorded) = run_to_end(f"file://{folder}", "--die", step)
-        assert code == -9
-        shutil.copytree(folder, elsewhere)
-        report = ObjectJournal(f"file://{elsewhere}").report()
-        assert (report.marked, report.rows) == (marked, recorded)
-        assert run_to_end(f"file://{elsewhere}")[0] == 0
-        require_complete(ObjectJournal(f"file://{elsewhere}"))
 
 
 @pytest.fixture(scope="module")

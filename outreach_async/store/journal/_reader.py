@@ -36,6 +36,7 @@ _SELECT_SPOOLED: Final = f"""
     SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
     LEFT JOIN spool ON spool.seq = page.seq
 """
+_COUNT_LOST_ERRORS: Final = "SELECT count(*) FROM outcome WHERE error IS NOT NULL AND error NOT IN (SELECT digest FROM error)"
 _REQUIRED_NAMES: Final = frozenset(
     {"earlier", "events", "identity", "log", "marked", "possibly_sent", "spooled", "state", "totals"}
 )
@@ -107,6 +108,8 @@ def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
             records.require_checksums(*db.execute(SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
         for digest, text in db.execute("SELECT digest, text FROM error"):
             require(records.digest(text) == digest, "checksum mismatch in a stored error")
+        (lost,) = db.execute(_COUNT_LOST_ERRORS).fetchone()
+        require(not lost, f"the errors of {lost} rows are missing")
         spooled = sum(1 for _ in checked(db.execute("SELECT seq, key, payload, crc FROM spool ORDER BY seq"), "row {}"))
         require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
     return metadata
