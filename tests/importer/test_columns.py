@@ -36,15 +36,6 @@ def test_a_header_that_equals_a_code_but_for_case_and_punctuation_is_mapped(draw
     assert map_columns(["E-mail", header]).codes == ("email", code)
 
 
-@pytest.mark.parametrize(
-    "header",
-    ["\uff26\uff29\uff32\uff33\uff34 \uff2e\uff41\uff4d\uff45", "\u2131irst_\u2115ame"],
-    ids=["full width", "letterlike"],
-)
-def test_a_header_in_letters_of_another_form_maps_to_the_code_it_spells(header: str) -> None:
-    assert map_columns(["E-mail", header]).codes == ("email", "first_name")
-
-
 @given(st.permutations(CODES))
 def test_every_code_maps_to_itself_in_any_order(headers: list[str]) -> None:
     assert map_columns(headers).codes == tuple(headers)
@@ -53,22 +44,19 @@ def test_every_code_maps_to_itself_in_any_order(headers: list[str]) -> None:
 @pytest.mark.parametrize(
     ("header", "code"),
     [
-        ("custom_7", "custom_7"),
-        ("Custom 7", "custom_7"),
-        ("plan", "custom_1"),
-        ("Tier", "custom_1"),
-        ("linked-in", "linkedin"),
-        ("linkedin", "linkedin"),
+        *(("custom_7", "custom_7"), ("Custom 7", "custom_7"), ("plan", "custom_1"), ("Tier", "custom_1")),
+        *(("linked-in", "linkedin"), ("linkedin", "linkedin")),
+        ("\uff26\uff29\uff32\uff33\uff34 \uff2e\uff41\uff4d\uff45", "first_name"),  # letters of full width
+        ("\u2131irst_\u2115ame", "first_name"),
     ],
 )
-def test_a_workspace_field_is_found_by_code_label_and_searchable_name(header: str, code: str) -> None:
+def test_a_field_is_found_by_code_label_and_searchable_name(header: str, code: str) -> None:
     assert map_columns(["email", header], fields=FIELDS).codes == ("email", code)
 
 
 def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
-    columns = map_columns(
-        ["email", "title", "Nickname", "Notes", ""], {"title": "nickname", "Nickname": "ignore", "Notes": "", "": "ignore"}
-    )
+    overrides = {"title": "nickname", "Nickname": "ignore", "Notes": "", "": "ignore"}
+    columns = map_columns(["email", "title", "Nickname", "Notes", ""], overrides)
     assert columns.codes == ("email", "nickname", None, None, None)
 
 
@@ -81,6 +69,11 @@ def test_an_override_takes_precedence_over_the_name_of_the_column() -> None:
             ["email", "Company", "Compny Name"],
             {},
             "unknown column 'Compny Name': --map 'Compny Name=CODE' (or ignore); replace CODE with the code of a field; or",
+        ),
+        (
+            ["email", "Compny Name", "Company Nam"],
+            {},
+            "--map 'Compny Name=company_name'; unknown column 'Company Nam': --map 'Company Nam=CODE",
         ),
         (["email", "Adress"], {}, "--map Adress=address_1 (or address_2"),
         (["email", "Plan"], {}, "--map Plan=CODE (or ignore)"),
@@ -114,12 +107,8 @@ def test_the_error_names_the_first_seven_unknown_columns(count: int, more: str) 
     assert str(caught.value).count("unknown column") == 7
     assert f"; {more}; replace CODE" in str(caught.value)
     assert [column.header for column in caught.value.columns] == [f"Odd {at}" for at in range(count)]
-
-
-def test_no_field_is_proposed_as_the_best_for_two_columns() -> None:
-    with pytest.raises(UnmappedColumns) as caught:
-        map_columns(["email", "Compny Name", "Company Nam"])
-    assert [column.proposals[0] for column in caught.value.columns] == ["company_name", "CODE"]
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - the test's own data
+    assert (str(copy), copy.columns, [*copy.lines()]) == (str(caught.value), caught.value.columns, [*caught.value.lines()])
 
 
 def test_an_error_shows_a_sample_cell_of_each_column() -> None:
@@ -138,13 +127,6 @@ def test_an_error_shows_a_sample_cell_of_each_column() -> None:
         map_columns(["email", "Linkdin", "Odd"], fields=FIELDS, samples=["", "", "key_secret"])
     with pytest.raises(InvalidRequest, match="got the placeholder CODE for 2 columns, such as 'Odd'; replace it"):
         map_columns(["email", "Odd", "Odder"], {"Odd": "CODE", "Odder": "CODE"})
-
-
-def test_the_error_can_be_pickled() -> None:
-    with pytest.raises(UnmappedColumns) as caught:
-        map_columns(["Odd"])
-    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - the test's own data
-    assert (str(copy), copy.columns, [*copy.lines()]) == (str(caught.value), caught.value.columns, [*caught.value.lines()])
 
 
 def test_a_name_shared_by_two_fields_is_refused_instead_of_guessed() -> None:

@@ -90,16 +90,47 @@ def test_the_line_that_states_the_delimiter_counts() -> None:
     assert [(row.line, bool(row.fault)) for row in rows] == [(3, False), (4, True), (5, False)]
 
 
-def test_a_row_with_too_many_or_too_few_cells_has_an_error() -> None:
-    rows = rows_of("email,title\na@b.example\nb@b.example,x,y\nc@b.example,z\n")
-    assert [row.line for row in rows] == [2, 3, 4]
-    assert [row.fault for row in rows] == [
-        f"expected 2 cells, as in the header, got 1; {SHORT_REMEDY}",
-        "expected 2 cells, as in the header, got 3; name every column, and quote cells that contain the delimiter",
-        None,
-    ]
-    with pytest.raises(InvalidRequest, match="expected 2 cells, as in the header, got 1"):
-        checked_contact(rows[0])
+LONG = ",".join(["x" * 131_072] * 8)
+NAMES = ",".join(f"custom_{at}" for at in range(8))
+FAULTS: dict[str, tuple[str, list[tuple[int, str]]]] = {
+    "too few cells": ("email,title\na@b.example\n", [(2, f"expected 2 cells, as in the header, got 1; {SHORT_REMEDY}")]),
+    "too many cells": (
+        "email,title\nb@b.example,x,y\nc@b.example,z\n",
+        [
+            (2, "expected 2 cells, as in the header, got 3; name every column, and quote cells that contain the delimiter"),
+            (3, ""),
+        ],
+    ),
+    "a longer row than in other formats": (
+        f"email,{NAMES}\na@a.example,{LONG}\nb@b.example{',Lyon' * 8}\n",
+        [(2, "the line is longer than 1,048,576 characters; check the quotes"), (3, "")],
+    ),
+    "more cells than a spreadsheet has": (
+        "email,City\nann@a.example" + "," * 20_000 + "x\nbo@a.example,Lyon\n",
+        [(2, "the line has 20,001 cells; check the quotes"), (3, "")],
+    ),
+    "stray quotes": (
+        'email,title\n"a"@b.example,x\nb@b.example,"two\nlines"!\nc@b.example,z\n',
+        [(2, "the line is not CSV: "), (3, "lines 3 to 4 are not CSV: "), (5, "")],
+    ),
+    "a long cell": (
+        f"email,title\na@b.example,{'x' * 200_000}\nb@b.example,y\n",
+        [(2, "the line is not CSV: field larger"), (3, "")],
+    ),
+}
+"""Contents, and the line and the fault of each row: it begins so, and is none if that is empty."""
+
+
+@pytest.mark.parametrize(("content", "expected"), FAULTS.values(), ids=FAULTS)
+def test_a_line_that_is_not_a_row_affects_no_other(content: str, expected: list[tuple[int, str]]) -> None:
+    rows = rows_of(content)
+    assert [(row.line, row.fault is None) for row in rows] == [(line, not fault) for line, fault in expected]
+    assert all(str(row.fault or "").startswith(fault) for row, (_, fault) in zip(rows, expected, strict=True))
+    for row in rows:
+        if row.fault:
+            with pytest.raises(InvalidRequest) as caught:
+                checked_contact(row)
+            assert str(caught.value) == row.fault
 
 
 def test_empty_columns_at_the_end_are_ignored() -> None:
@@ -127,20 +158,6 @@ def test_a_header_has_at_most_1000_columns_which_blank_cells_may_follow() -> Non
     assert "expected at most 1,000 columns, got more; check that the first line has column names" in error
 
 
-def test_a_row_that_is_longer_than_in_any_other_format_is_rejected() -> None:
-    long = ",".join(["x" * 131_072] * 8)
-    header = ",".join(f"custom_{at}" for at in range(8))
-    first, second = rows_of(f"email,{header}\na@a.example,{long}\nb@b.example{',Lyon' * 8}\n")
-    assert (first.line, first.fault) == (2, "the line is longer than 1,048,576 characters; check the quotes")
-    assert second.fault is None
-
-
-def test_a_row_with_more_cells_than_any_spreadsheet_is_rejected() -> None:
-    first, second = rows_of("email,City\nann@a.example" + "," * 20_000 + "x\nbo@a.example,Lyon\n")
-    assert (first.line, first.fault, len(first.cells)) == (2, "the line has 20,001 cells; check the quotes", 2)
-    assert dict(second) == {"email": "bo@a.example", "city": "Lyon"}
-
-
 @pytest.mark.covers
 def test_millions_of_columns_in_a_small_file_take_little_memory() -> None:
     content = gzip.compress(b"a" + b",a" * 2_000_000, mtime=0)
@@ -159,20 +176,11 @@ def test_blank_lines_are_not_rows(blank: str) -> None:
     assert [(row.line, row.cells) for row in rows] == [(4, ("a@b.example", "x")), (6, ("", "y"))]
 
 
-def test_a_stray_quote_only_affects_its_own_lines() -> None:
-    rows = rows_of('email,title\n"a"@b.example,x\nb@b.example,"two\nlines"!\nc@b.example,z\n')
-    assert [(row.line, row.cells) for row in rows] == [(2, ()), (3, ()), (5, ("c@b.example", "z"))]
-    assert rows[0].fault is not None
-    assert rows[0].fault.startswith("the line is not CSV: ")
-    assert rows[1].fault is not None
-    assert rows[1].fault.startswith("lines 3 to 4 are not CSV: ")
-
-
-def test_a_cell_that_is_too_long_rejects_its_row_or_the_file_if_quoted() -> None:
-    long = "x" * 200_000
-    rows = rows_of(f"email,title\na@b.example,{long}\nb@b.example,y\n")
-    assert [bool(row.fault) for row in rows] == [True, False]
-    for content in (f'email,title\na@b.example,"{long}\nb@b.example,y"\n', 'email,title\na,"x' + "\nb@b.example,y" * 20_000):
+def test_a_quoted_cell_that_is_too_long_rejects_the_file() -> None:
+    for content in (
+        f'email,title\na@b.example,"{"x" * 200_000}\nb@b.example,y"\n',
+        'email,title\na,"x' + "\nb@b.example,y" * 20_000,
+    ):
         error = refused(rows_of, content)
         assert "a cell in line 2 is longer than 131,072 characters; check its quotes: one is probably" in error
 

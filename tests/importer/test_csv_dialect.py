@@ -63,19 +63,10 @@ def test_a_file_that_python_writes_is_read_without_a_note(table: list[list[str]]
     assert (file.notes, [cells for _, cells, _ in file.records()]) == ((), rows)
 
 
-@pytest.mark.parametrize(
-    ("given", "character"),
-    [
-        (";", ";"),
-        ("Semicolon", ";"),
-        ("tab", "\t"),
-        ("\\t", "\t"),
-        ("pipe", "|"),
-        ("space", " "),
-        ("\\x1f", "\x1f"),
-        ("colon", ":"),
-    ],
-)
+GIVEN = {";": ";", "Semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|", "space": " ", "\\x1f": "\x1f", "colon": ":"}
+
+
+@pytest.mark.parametrize(("given", "character"), GIVEN.items())
 def test_the_delimiter_can_be_given_by_name_or_as_itself(given: str, character: str) -> None:
     content = character.join(COLUMNS) + "\n" + character.join(("a@a.example", '"Acme, Inc."')) + "\n"
     assert cells_of(content, delimiter=given) == (COLUMNS, [("a@a.example", "Acme, Inc.")], ())
@@ -141,22 +132,14 @@ def test_a_stated_delimiter_that_the_file_does_not_use_is_not_believed() -> None
     )
 
 
-def test_short_rows_are_padded_if_requested() -> None:
-    content = 'email,city,zip\na@a.example\nb@b.example,Lyon\nc@c.example,Lyon,1\n"d"d,x\n'
+def test_short_rows_are_padded_if_requested_and_clear_no_field() -> None:
+    content = 'email,city,zip\na@a.example\nb@b.example,\nc@c.example,,\nd@d.example,Lyon,1\n"d"d,x\n'
     rows = read(content.encode(), format="csv", short_rows="pad")[1]
-    assert [row.cells for row in rows] == [
-        ("a@a.example", "", ""),
-        ("b@b.example", "Lyon", ""),
-        ("c@c.example", "Lyon", "1"),
-        (),
-    ]
-    assert [bool(row.fault) for row in rows] == [False, False, False, True]
-
-
-def test_a_cell_that_a_short_row_lacks_clears_no_field() -> None:
-    _, rows = read(b"email,city,zip\na@a.example,\nb@b.example,,\n", format="csv", short_rows="pad")
-    assert [row.blanks for row in rows] == [("city",), ("city", "zip")]
-    assert dict(rows[0].clear_blanks()) == {"email": "a@a.example", "city": None}
+    padded = [("a@a.example", "", ""), ("b@b.example", "", ""), ("c@c.example", "", ""), ("d@d.example", "Lyon", "1"), ()]
+    assert [row.cells for row in rows] == padded
+    assert [bool(row.fault) for row in rows] == [False] * 4 + [True]
+    assert [row.blanks for row in rows] == [(), ("city",), ("city", "zip"), (), ()]
+    assert dict(rows[1].clear_blanks()) == {"email": "b@b.example", "city": None}
 
 
 def test_a_line_that_is_not_csv_is_told_with_the_remedy_for_its_quotes() -> None:

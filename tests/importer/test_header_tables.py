@@ -143,20 +143,28 @@ def test_a_column_of_a_tool_that_looks_like_one_is_not_ignored_by_a_pattern() ->
         map_columns([*headers, "Unsubscribed (customer.metafields.custom.out)"], ignore_unknown=True)
 
 
-def test_a_deleted_record_excludes_no_other_record_of_its_person() -> None:
-    lines = ["a@a.example,true,", "a@a.example,false,", "b@b.example,true,yes", "b@b.example,false,"]
-    file = open_file(BytesIO("\n".join(["email,IsDeleted,Unsubscribed", *lines]).encode()), format="csv")
-    rows = [*file.rows(map_columns(file.headers))]
-    assert [row.excluded is not None for row in rows] == [True, False, True, True]
+SAME = "same address as line {}, whose person must not be written to"
+EXCLUDED_ROWS = [
+    # A deleted record excludes no other record of its person.
+    (
+        "email,IsDeleted,Unsubscribed\na@a.example,true,\na@a.example,false,\nb@b.example,true,yes\nb@b.example,false,",
+        ["column 'IsDeleted' says 'true'", None, "column 'IsDeleted' says 'true'", SAME.format(4)],
+    ),
+    # A row that does not fit the header excludes its person, if its cells say so.
+    (
+        "email,Unsubscribed,city\na@a.example,yes\na@a.example,,Lyon\nb@b.example,yes,Lyon,Fr\nb@b.example,,\nc@c.example\nc@c.example,,",
+        ["misfit", SAME.format(2), "misfit", SAME.format(4), "misfit", None],
+    ),
+    # Each of several columns with one name counts.
+    ("email,Deleted,Deleted\na@a.example,no,yes\nb@b.example,no,no\n", ["column 'Deleted (2)' says 'yes'", None]),
+]
 
 
-def test_a_row_that_does_not_fit_the_header_excludes_its_person() -> None:
-    lines = ["a@a.example,yes", "a@a.example,,Lyon", "b@b.example,yes,Lyon,Fr", "b@b.example,,", "c@c.example", "c@c.example,,"]
-    file = open_file(BytesIO("\n".join(["email,Unsubscribed,city", *lines]).encode()), format="csv")
+@pytest.mark.parametrize(("content", "expected"), EXCLUDED_ROWS, ids=["deleted", "misfits", "two columns"])
+def test_a_row_excludes_its_person_if_a_column_says_so(content: str, expected: list[str | None]) -> None:
+    file = open_file(BytesIO(content.encode()), format="csv")
     rows = [*file.rows(map_columns(file.headers))]
-    assert [row.fault is not None for row in rows] == [True, False] * 3
-    reasons = [f"same address as line {line}, whose person must not be written to" for line in (2, 4)]
-    assert [row.excluded for row in rows[1::2]] == [*reasons, None]
+    assert [(row.fault and "misfit") or row.excluded for row in rows] == expected
 
 
 @pytest.mark.parametrize("header", ["Do Not Call", "DoNotCall", "Accepts SMS Marketing", "Nicht anrufen", "Phone Verified"])
@@ -172,13 +180,6 @@ def test_consent_counts_before_a_field_of_the_workspace_and_a_likeness_after_it(
     for code in "custom_0", "ignore":
         columns = map_columns(["email", "Unsubscribed"], {"Unsubscribed": code}, fields)
         assert (columns.consent, columns.reasons[1]) == ((), "override, so it excludes nobody")
-
-
-def test_each_of_several_columns_with_one_name_counts() -> None:
-    file = open_file(BytesIO(b"email,Deleted,Deleted\na@a.example,no,yes\nb@b.example,no,no\n"), format="csv")
-    columns = map_columns(file.headers)
-    assert columns.codes == ("email", "opt_out", "opt_out")
-    assert [row.excluded for row in file.rows(columns)] == ["column 'Deleted (2)' says 'yes'", None]
 
 
 def test_no_known_name_of_a_field_looks_like_consent() -> None:
@@ -219,16 +220,8 @@ def test_a_row_of_an_export_is_excluded_if_its_person_declined(key: str, column:
 LINKEDIN = WorkspaceField(label="LinkedIn", code="linkedin", searchable=["linkedin"])
 
 
-def find_preferred(
-    header: str, overrides: dict[str, str] | None = None, fields: tuple[WorkspaceField, ...] = ()
-) -> dict[str, str]:
-    """Return the preferred column of each field."""
-    columns = map_columns(header.split(","), overrides, fields)
-    return {code: columns.headers[places[0]] for code, places in columns.sources.items()}
-
-
 @pytest.mark.parametrize("key", EXPORTS)
-def test_an_export_is_recognised_and_each_column_has_a_field_or_a_reason(key: str) -> None:
+def test_an_export_is_recognised_and_its_rows_become_the_right_people(key: str) -> None:
     name, header = EXPORTS[key]
     columns = map_columns(header.split(","))
     assert columns.export == name
@@ -237,12 +230,7 @@ def test_an_export_is_recognised_and_each_column_has_a_field_or_a_reason(key: st
     assert ("company_name" in columns.codes) == (key not in {"salesforce-api", "mailchimp"})  # the one has only the company's id
     for column, code, reason in columns.decisions():
         assert reason.startswith(f"{name}: ") if code == "ignore" else reason, column
-
-
-@pytest.mark.parametrize("key", EXPORTS)
-def test_a_row_of_an_export_becomes_the_right_person(key: str) -> None:
-    columns = map_columns(EXPORTS[key][1].split(","))
-    _, line = write_export(EXPORTS[key][1], columns.codes).splitlines()
+    _, line = write_export(header, columns.codes).splitlines()
     members = columns.members(line.split(","))
     assert (members["email"], members["first_name"]) == ("ada.example@works.example", "Ada")
     assert members.get("title", "Head of Looms") == "Head of Looms"
@@ -278,51 +266,61 @@ def test_an_export_says_in_these_columns_who_must_not_be_written_to(key: str, co
     assert reasons == {f"{EXPORTS[key][0]} column; says who must not be written to"}
 
 
-def test_an_opt_out_of_any_kind_of_email_counts_in_hubspot() -> None:
-    columns = map_columns([*HUBSPOT.split(","), "Opted out of email: One to One", "Marketing emails bounced"])
-    assert columns.codes[-2:] == ("opt_out", None)
+NO_CITY = ",".join(column for column in ZOOMINFO.split(",") if column != "Person City")
+STATUS = WorkspaceField(label="Lead status", code="custom_1", searchable=[])
+PREFERRED: list[tuple[str, dict[str, str], dict[str, str]]] = [
+    (ZOOMINFO, {}, {"city": "Person City"}),
+    (NO_CITY, {}, {"city": "Company City"}),  # that of a company counts only without that of the person
+    (APOLLO, {}, {"company_name": "Company Name for Emails", "company_formal_name": "Company"}),
+    (APOLLO, {}, {"city": "City", "address_1": "Company Address", "linkedin": "Person Linkedin Url"}),
+    (OUTLOOK, {}, {"title": "Job Title"}),  # its title is a form of address
+    (OUTLOOK, {"Title": "nickname", "Nickname": "ignore"}, {"nickname": "Title"}),
+    (HUBSPOT, {}, {"company_name": "Company Name", "custom_1": "Lead Status"}),
+    (HUBSPOT, {"Associated Company": "company_name"}, {"company_name": "Associated Company"}),
+    (HUBSPOT, {"Company Name": "ignore"}, {"company_name": "Associated Company"}),
+]
+"""Headers, overrides, and the preferred column of fields, in a workspace with fields for LinkedIn and a status."""
 
 
-def test_the_city_of_a_company_counts_only_without_a_city_of_the_person() -> None:
-    columns = ZOOMINFO.split(",")
-    assert map_columns(columns).sources["city"] == (columns.index("Person City"),)
-    columns = [column for column in columns if column != "Person City"]
-    assert map_columns(columns).sources["city"] == (columns.index("Company City"),)
+def test_a_field_of_an_export_has_the_best_of_its_columns() -> None:
+    def check(header: str, overrides: dict[str, str], expected: dict[str, str]) -> None:
+        columns = map_columns(header.split(","), overrides, [LINKEDIN, STATUS])
+        found = {code: columns.headers[places[0]] for code, places in columns.sources.items()}
+        assert found.items() >= expected.items()
+
+    check_rows(PREFERRED, check)
+
+
+DECISIONS: list[tuple[str, dict[str, str], tuple[str, str, str]]] = [
+    (HUBSPOT, {"Company Name": "company_name"}, ("Associated Company", "ignore", "HubSpot: duplicates the company's name")),
+    (HUBSPOT, {}, ("Associated Company", "company_name", "HubSpot column; if 'Company Name' is blank")),
+    (
+        f"{SALESFORCE_REPORT},Company",
+        {"Account Name": "company_name"},
+        ("Company", "ignore", "Salesforce: another column is used instead"),
+    ),
+    (APOLLO, {}, ("Person Linkedin Url", "ignore", "Apollo: the workspace has no field for this column")),
+    (
+        f"{HUBSPOT},Opted out of email: One to One",
+        {},
+        ("Opted out of email: One to One", "opt_out", "HubSpot column; says who must not be written to"),
+    ),
+    (f"{HUBSPOT},Marketing emails bounced", {}, ("Marketing emails bounced", "ignore", "HubSpot: history in HubSpot")),
+]
+
+
+def test_a_column_of_an_export_has_a_reason() -> None:
+    def check(header: str, overrides: dict[str, str], expected: tuple[str, str, str]) -> None:
+        assert expected in map_columns(header.split(","), overrides).decisions()
+
+    check_rows(DECISIONS, check)
 
 
 def test_the_tool_with_most_names_in_the_header_wrote_it() -> None:
     header = "Email,Account Name,Lead Source,Office Phone,Primary Address Street,Invalid Email"
     assert map_columns(header.split(",")).export == "SuiteCRM"  # and two names of Salesforce
-    assert (
-        map_columns(["email", "Connected On", "URL", "Account Name", "Lead Source"], {"Connected On": "", "URL": ""}).export
-        == "Salesforce"
-    )
-
-
-def test_company_name_of_apollo_is_the_informal_name() -> None:
-    found = find_preferred(APOLLO)
-    assert (found["company_name"], found["company_formal_name"]) == ("Company Name for Emails", "Company")
-    assert (found["city"], found["address_1"]) == ("City", "Company Address")
-
-
-def test_title_of_outlook_is_a_form_of_address_and_not_a_job() -> None:
-    found = find_preferred(OUTLOOK)
-    assert found["title"] == "Job Title"
-    assert "Title" not in found.values()
-
-
-def test_a_column_left_out_for_a_better_one_says_so() -> None:
-    columns = map_columns(HUBSPOT.split(","), {"Company Name": "company_name"})
-    assert ("Associated Company", "ignore", "HubSpot: duplicates the company's name") in columns.decisions()
-    second_column = map_columns([*SALESFORCE_REPORT.split(","), "Company"], {"Account Name": "company_name"}).decisions()[-1]
-    assert second_column == ("Company", "ignore", "Salesforce: another column is used instead")
-
-
-def test_a_second_column_of_a_field_counts_where_the_first_is_blank() -> None:
-    columns = map_columns(HUBSPOT.split(","))
-    company, associated = (columns.headers.index(name) for name in ("Company Name", "Associated Company"))
-    assert columns.sources["company_name"] == (company, associated)
-    assert columns.decisions()[associated] == ("Associated Company", "company_name", "HubSpot column; if 'Company Name' is blank")
+    several = ["email", "Connected On", "URL", "Account Name", "Lead Source"]
+    assert map_columns(several, {"Connected On": "", "URL": ""}).export == "Salesforce"
 
 
 def test_a_column_of_two_fields_is_sent_in_its_own_and_helps_the_other() -> None:
@@ -331,21 +329,6 @@ def test_a_column_of_two_fields_is_sent_in_its_own_and_helps_the_other() -> None
     assert columns.sources["company_name"] == (1, 2)
     assert read_row(columns, "Ann", " ", "Acme Ltd", "ann@company.example", "1")["company_name"] == "Acme Ltd"
     assert columns.decisions()[2][2] == "Apollo column; also company_name if 'Company Name for Emails' is blank"
-
-
-def test_an_override_frees_the_column_that_was_chosen() -> None:
-    found = find_preferred(HUBSPOT, {"Associated Company": "company_name"})
-    assert found["company_name"] == "Associated Company"
-    assert find_preferred(HUBSPOT, {"Company Name": "ignore"})["company_name"] == "Associated Company"
-    assert find_preferred(OUTLOOK, {"Title": "nickname", "Nickname": "ignore"})["nickname"] == "Title"
-
-
-def test_a_workspace_field_takes_a_column_that_would_be_left_out() -> None:
-    status = WorkspaceField(label="Lead status", code="custom_1", searchable=[])
-    assert find_preferred(HUBSPOT, fields=(status,))["custom_1"] == "Lead Status"
-    assert find_preferred(APOLLO, fields=(LINKEDIN,))["linkedin"] == "Person Linkedin Url"
-    reasons = {column: reason for column, _, reason in map_columns(APOLLO.split(",")).decisions()}
-    assert reasons["Person Linkedin Url"] == "Apollo: the workspace has no field for this column"
 
 
 def test_an_additional_column_in_an_export_is_still_unknown() -> None:
@@ -532,12 +515,10 @@ def test_ignoring_unknown_columns_does_not_ignore_ambiguous_ones() -> None:
     assert map_columns(["email", "qqqq", "Titel"], {"Titel": "ignore"}, ignore_unknown=True).codes == ("email", None, None)
 
 
-def test_an_overridden_neighbour_counts_as_what_it_is_sent_as() -> None:
-    assert map_columns(["email", "Nom", "Usage"], {"Usage": "first_name"}).codes == ("email", "last_name", "first_name")
-
-
 def test_a_workspace_field_of_the_same_name_takes_precedence() -> None:
     notes = WorkspaceField(label="Notes", code="custom_4", searchable=[])
     name = WorkspaceField(label="Name", code="custom_5", searchable=[])
     assert map_columns(["email", "Notes", "Name"], fields=[notes, name]).codes == ("email", "custom_4", "custom_5")
     assert map_columns(["email", "Notes", "Name"]).codes == ("email", "personal_note", "full_name")
+    # An overridden neighbour counts as what it is sent as.
+    assert map_columns(["email", "Nom", "Usage"], {"Usage": "first_name"}).codes == ("email", "last_name", "first_name")

@@ -105,18 +105,28 @@ async def test_an_excluded_row_excludes_all_rows_of_its_person(rows: list[tuple[
     assert [row.excluded for row in file.rows(columns, checks=["consent=warn"])] == [None] * len(rows)
 
 
-async def test_errors_refuse_rows_and_warnings_do_not() -> None:
-    rows = [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")]
-    found, refused = await preflight_of(rows)
-    assert (counts(found), found.refused, refused) == ({"email": 1, "country": 1}, 0, [])
-    found, refused = await preflight_of(rows, "error")
-    assert (counts(found), found.refused) == ({"email": 1, "country": 1}, 2)
-    assert [(row.line, str(error).partition(":")[0]) for row, error in refused] == [(2, "email"), (3, "country")]
+REFUSED: dict[str, tuple[list[tuple[str, ...]], str, dict[str, int], list[tuple[int, str]]]] = {
+    "warnings": ([("a@@a.example", "US"), ("b@b.example", "Germny")], "warn", {"email": 1, "country": 1}, []),
+    "errors": (
+        [("a@@a.example", "US"), ("b@b.example", "Germny"), ("c@c.example", "US")],
+        "error",
+        {"email": 1, "country": 1},
+        [(2, "email: "), (3, "country: ")],
+    ),
+    "damaged": ([("a@a.example", ""), ("NULL", ""), (" ", "US")], "warn", {"cells": 1}, [(3, "email: "), (4, "email: ")]),
+    "misfit": ([("a@a.example", "US", "more"), ("b@b.example", "US")], "error", {}, [(2, "expected 2 cells, as in the header")]),
+}
+"""Rows, the level of all checks, the findings by check, and the lines that are refused, each with the reason."""
 
 
-async def test_a_damaged_cell_is_not_checked_and_a_blank_email_is_refused() -> None:
-    found, refused = await preflight_of([("a@a.example", ""), ("NULL", ""), (" ", "US")])
-    assert (counts(found), [row.line for row, _ in refused]) == ({"cells": 1}, [3, 4])
+@pytest.mark.parametrize(("rows", "level", "findings", "refusals"), REFUSED.values(), ids=REFUSED)
+async def test_rows_are_refused_for_errors_and_what_can_never_be_sent(
+    rows: list[tuple[str, ...]], level: str, findings: dict[str, int], refusals: list[tuple[int, str]]
+) -> None:
+    found, refused = await preflight_of(rows, level)
+    assert (found.rows, found.refused, counts(found)) == (len(rows), len(refusals), findings)
+    assert [row.line for row, _ in refused] == [line for line, _ in refusals]
+    assert all(str(error).startswith(reason) for (_, error), (_, reason) in zip(refused, refusals, strict=True))
 
 
 async def test_findings_are_counted_per_kind_with_their_first_lines() -> None:
@@ -145,12 +155,6 @@ async def test_rows_that_repeat_an_email_name_the_row_they_repeat() -> None:
     rows = [("a@a.example", ""), ("a@a.example ::: b@b.example", "")]
     for level, repeats in ("warn", 1), ("off", None):  # without the check of cells, the whole cell is sent
         assert counts((await preflight_of(rows, f"cells={level}"))[0]).get("repeat") == repeats
-
-
-async def test_an_unreadable_row_is_refused_with_its_error() -> None:
-    found, refused = await preflight_of([("a@a.example", "US", "more"), ("b@b.example", "US")], "error")
-    assert (found.rows, found.refused) == (2, 1)
-    assert "as in the header, got 3" in str(refused[0][1])
 
 
 @pytest.mark.parametrize(("count", "length", "chunks"), [(1250, 0, [0, 500, 1000]), (100, 100_000, [0, 42, 84])])

@@ -1,4 +1,4 @@
-"""Garbled cells: an error where they would be useless, a warning elsewhere."""
+"""What becomes of a cell, and the warnings of its row; the rules themselves have tests of their own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.files import read, read_row
+from support.tables import check_rows
 
-from outreach_async._plumbing import find_suspects, read_value
+from outreach_async._plumbing import read_value
 from outreach_async.importer import Row, map_columns
 
 LATIN = st.text(st.characters(min_codepoint=0xC0, max_codepoint=0x17F, categories=["L"]), min_size=1, max_size=8)
@@ -32,103 +33,48 @@ def test_latin_letters_read_in_the_wrong_encoding_cause_a_warning(before: str, t
     assert f"is probably {text[0]!r}" in flaw.message
 
 
-@pytest.mark.parametrize(
-    ("meant", "found"),
-    [("Иван", "Ð˜Ð²Ð°Ð½"), ("it’s", "â€™"), ("😀", "ðŸ˜€"), ("naïve", "Ã¯")],  # noqa: RUF001 - as displayed
-)
-def test_other_scripts_punctuation_and_emoji_are_detected_too(meant: str, found: str) -> None:
-    remark = row(misread(meant), "city").warnings[0]
-    assert (remark.kind, remark.column, remark.code) == ("mojibake", "Column", "city")
-    assert f": {found!r} is probably " in remark.message
-
-
-@given(st.lists(st.sampled_from(["", "Lyon", " NULL ", "4.1E+11", "Ã¯", "C#", "a ::: b", "1.0", "\0", "Müller"])))
-def test_no_text_that_is_changed_escapes_the_search_for_suspects(texts: list[str]) -> None:
-    for code in ("email", "zip", "city", "custom_1"):
-        assert {text for text in texts if read_value(code, text)[1]} <= find_suspects(code, texts) <= {*texts}
-
-
 @given(st.text(st.characters(max_codepoint=0xFF, categories=["L", "Nd"], exclude_characters="ªºµ"), max_size=20))
 def test_correct_latin_words_cause_no_warning(text: str) -> None:
     assert read_value("city", text) == (text, ())
 
 
-@pytest.mark.parametrize("text", ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"])  # noqa: RUF001 - as people write it
-def test_what_only_looks_garbled_causes_no_warning(text: str) -> None:
-    assert row(text, "city").warnings == ()
+SENT_AS_THEY_ARE = ["„CAFÉ”", "»É«", "ESPAÑA", "IRMÃO", "Ñ’", "café…”", "Â", "E+", "1E+1", "12E+10", "â€", "ð€€€"]  # noqa: RUF001 - as people write it
+GARBLED = {"Иван": "Ð˜Ð²Ð°Ð½", "it’s": "â€™", "😀": "ðŸ˜€", "naïve": "Ã¯"}  # noqa: RUF001 - as displayed
+CELLS = [
+    *(("city", text, [], text) for text in SENT_AS_THEY_ARE),
+    *(("custom_1", text, [], text) for text in ("Null", "Nan", "none", "#1", "C#", "1.0", "2,0", "a ::: b", "NULLIF")),
+    *(("work_phone", text, [], text) for text in ("206.555.0101", "2065550101.5")),
+    ("work_phone", "4.1E+11", ["scientific"], None),
+    ("custom_1", "4.1E+11", ["scientific"], "4.1E+11"),
+    ("work_phone", "+1 206 555 0100 ::: 5", ["several"], "+1 206 555 0100"),
+    ("city", "a\0b", ["unsendable"], None),
+    ("first_name", "#REF!", ["error"], None),
+    ("city", " NULL ", ["missing"], None),
+    ("zip", "75001.0", ["decimal"], "75001"),
+]
+"""The code of a field, a cell, the kinds of findings, and what is sent."""
 
 
-@pytest.mark.parametrize("cell", ["4.1E+11", "4,1E+11", " 4E+10 ", "-4.17912E+10"])
-def test_a_number_in_scientific_form_is_not_sent_as_a_phone_but_elsewhere(cell: str) -> None:
-    (remark,) = row(cell, "work_phone").warnings
-    assert (remark.kind, remark.value, "work_phone" in row(cell, "work_phone")) == ("scientific", "", False)
-    assert remark.message.startswith(
-        f"work_phone: {cell!r} is a long number that a spreadsheet shortened, and its digits are lost"
-    )
-    elsewhere = row(cell, "custom_1")
-    assert (elsewhere.fault, elsewhere.warnings[-1].kind) == (None, "scientific")
-    assert dict(elsewhere)["custom_1"] == cell.strip()
-    assert row(cell, "ignore").warnings == ()
+def test_a_cell_is_sent_as_its_value_and_a_warning_names_each_change() -> None:
+    def check(code: str, cell: str, kinds: list[str], value: str | None) -> None:
+        one = row(cell, code)
+        assert ([found.kind for found in one.warnings], one.members.get(code), one.fault) == (kinds, value, None)
+        assert one.cells == ("a@b.example", cell)
+        for found in one.warnings:
+            assert found.message.startswith(f"{code}: {cell!r} ")
+            assert (found.column, found.code, found.damaged) == ("Column", code, value is None and found.kind != "missing")
+        assert row(cell, "ignore").warnings == ()
+
+    check_rows(CELLS, check)
 
 
-@pytest.mark.parametrize(("cell", "what"), [("a\0b", "a NUL character"), ("x\ud800", "a lone surrogate (half a character)")])
-def test_a_cell_with_invalid_characters_is_not_sent_unless_it_is_ignored(cell: str, what: str) -> None:
-    (remark,) = row(cell, "city").warnings
-    message = f"city: {cell!r} contains {what}, so it is not sent; remove it"
-    assert (remark.message, "city" in row(cell, "city")) == (message, False)
-    assert row(cell, "ignore").warnings == ()
+def test_other_scripts_punctuation_and_emoji_are_detected_too() -> None:
+    def check(meant: str, found: str) -> None:
+        remark = row(misread(meant), "city").warnings[0]
+        assert (remark.kind, remark.value) == ("mojibake", None)
+        assert f": {found!r} is probably " in remark.message
 
-
-def seen(cell: str, code: str) -> tuple[list[str], object, str | None]:
-    """Return the kinds of warnings, the value that is sent, and the fault of a row with a cell in the column `code`."""
-    one = row(cell, code)
-    return [remark.kind for remark in one.warnings], one.members.get(code), one.fault
-
-
-@pytest.mark.parametrize("cell", ["#REF!", "#N/A", "#NAME?", "#VALUE!", "#DIV/0!", " #NV ", "#NOM?", "#¡REF!", "#NAZWA?"])
-def test_an_error_of_a_spreadsheet_is_not_sent_and_causes_a_warning(cell: str) -> None:
-    assert seen(cell, "first_name") == (["error"], None, None)
-    (remark,) = row(cell, "first_name").warnings
-    assert remark.message == (
-        f"first_name: {cell!r} is an error of a program, so it is not sent; fix the formula, or clear the cell"
-    )
-    assert remark.value == ""
-
-
-@pytest.mark.parametrize("cell", ["NULL", "nan", "NaN", "None", "NaT", "<NA>", " NULL "])
-def test_a_text_for_a_missing_value_is_not_sent_and_causes_a_warning(cell: str) -> None:
-    assert seen(cell, "city") == (["missing"], None, None)
-    assert row(cell, "city").cells == ("a@b.example", cell)
-    assert row(cell, "ignore").warnings == ()
-
-
-@pytest.mark.parametrize("cell", ["Null", "Nan", "none", "#1", "Nonesuch", "C#", "1.0", "2,0", "a ::: b"])
-def test_names_and_numbers_that_only_resemble_such_texts_are_sent(cell: str) -> None:
-    assert seen(cell, "custom_1") == ([], cell, None)
-
-
-@pytest.mark.parametrize(("cell", "sent"), [("75001.0", "75001"), ("75001,0", "75001"), (" 1234.00 ", "1234")])
-def test_a_postal_code_with_a_decimal_point_is_sent_without_it(cell: str, sent: str) -> None:
-    assert seen(cell, "zip") == (["decimal"], sent, None)
-    assert "decimal" not in seen(cell, "custom_1")[0]
-
-
-@pytest.mark.parametrize("cell", ["206.555.0101", "2065550101.5"])
-def test_other_numbers_with_points_are_sent_unchanged(cell: str) -> None:
-    assert seen(cell, "work_phone") == ([], cell, None)
-
-
-@pytest.mark.parametrize("cell", ["a@b.example ::: c@d.example", "::: a@b.example :::c@d.example"])
-def test_only_the_first_of_several_values_in_a_cell_is_sent(cell: str) -> None:
-    columns = map_columns(["email", "Column"], {"Column": "ignore"})
-    sent = read_row(columns, cell, "")
-    (remark,) = sent.warnings
-    assert (sent["email"], remark.kind) == ("a@b.example", "several")
-    assert remark.message == f"email: {cell!r} has several values and is sent as 'a@b.example'; keep one value in a cell"
-    assert seen("+1 206 555 0100 ::: 5", "work_phone") == (["several"], "+1 206 555 0100", None)
-    assert seen("Lyon ::: Paris", "city") == (["several"], "Lyon", None)
-    assert seen("Lyon ::: Paris", "personal_note") == ([], "Lyon ::: Paris", None)
-    assert seen(":::", "website") == ([], ":::", None)
+    check_rows(GARBLED.items(), check)
 
 
 @pytest.mark.parametrize("name", ["line", "cells", "fault", "warnings", "sent"])

@@ -30,14 +30,16 @@ from support.files import (
     text,
     workbook,
 )
+from support.tables import check_rows
 
-from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Row, open_file
 
 HEADER = ("email", "City", "Zip")
 NAMES = [text(name) for name in HEADER]
 ADDRESS = text("a@b.example")
 LOST = "is a number in the file, so leading zeros or a plus sign may be lost; format the cell as text"
+
+SHUT = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
 
 # Text that XML can contain, without underscores: calamine reads _x000D_ as a character, as spreadsheets do.
 cells = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs", "Cn", "Co", "Cc"], exclude_characters="_"), max_size=12)
@@ -88,36 +90,28 @@ def test_a_cell_is_shown_as_the_spreadsheet_displays_it(cell: str, shown: str) -
     assert cell != number(123, ZIP) or seen(ADDRESS, text("x"), cell).warnings == ()
 
 
-@pytest.mark.parametrize("code", ["zip", "mobile_phone", "work_phone"])
-def test_a_number_mapped_to_a_phone_or_postal_code_is_sent_with_a_warning(code: str) -> None:
-    row = seen(ADDRESS, text("x"), number(80013333), code=code)
-    (warning,) = row.warnings
-    assert (row[code], warning.kind, warning.column, warning.code) == ("80013333", "number", "x", code)
-    assert warning.message == f"{code}: 80013333 {LOST}"
+DIGITS = "is a number in the file, and only its first 15 digits are exact, so it is not sent; restore"
+ERROR = "the cell's value is an error such as #N/A, so it is not sent; fix the formula, or clear the cell"
+WARNED: list[tuple[str, str, str | None, str, str]] = [
+    *((number(80013333), code, "80013333", "number", f"80013333 {LOST}") for code in ("zip", "mobile_phone", "work_phone")),
+    (number(41791234567), "custom_1", "41791234567", "number", f"41791234567 {LOST}"),  # as long as a phone number
+    (number(4179123456712345678), "custom_1", None, "digits", f"4179123456712345600 {DIGITS}"),
+    (number("1e300"), "custom_1", None, "digits", "1000000000000000"),
+    *((error(shown), "zip", None, "error", ERROR) for shown in ("#N/A", "#REF!", "#DIV/0!")),
+]
+"""A cell, the field of its column, what is sent, and the kind and the message of the warning."""
 
 
-def test_a_number_as_long_as_a_phone_number_causes_a_warning_in_any_field() -> None:
-    assert [warning.kind for warning in seen(ADDRESS, text("x"), number(41791234567), code="custom_1").warnings] == ["number"]
+def test_a_cell_that_lost_something_has_a_warning_unless_its_column_is_ignored() -> None:
+    def check(cell: str, code: str, sent: str | None, kind: str, message: str) -> None:
+        row = seen(ADDRESS, text("x"), cell, code=code)
+        (warning,) = row.warnings
+        assert (row.get(code), warning.kind, warning.column, warning.code) == (sent, kind, "x", code)
+        assert warning.message.startswith(f"{code}: {message}")
+        assert seen(ADDRESS, text("x"), cell, code="ignore").warnings == ()
+
+    check_rows(WARNED, check)
     assert seen(ADDRESS, text("x"), number(4179123), code="custom_1").warnings == ()
-    assert seen(ADDRESS, text("x"), number(41791234567), code="ignore").warnings == ()
-
-
-@pytest.mark.parametrize("value", [4179123456712345678, "1e300"])
-def test_a_number_that_lost_its_last_digits_is_not_sent(value: float | str) -> None:
-    row = seen(ADDRESS, text("x"), number(value), code="custom_1")
-    assert "custom_1" not in row
-    assert "only its first 15 digits are exact, so it is not sent" in row.warnings[0].message
-
-
-@pytest.mark.parametrize("shown", ["#N/A", "#REF!", "#DIV/0!"])
-def test_a_cell_that_shows_an_error_is_left_out_with_a_warning_unless_ignored(shown: str) -> None:
-    row = seen(ADDRESS, text("x"), error(shown))
-    (warning,) = row.warnings
-    assert (warning.kind, warning.value, "zip" in row) == ("error", "", False)
-    assert (
-        warning.message == "zip: the cell's value is an error such as #N/A, so it is not sent; fix the formula, or clear the cell"
-    )
-    assert seen(ADDRESS, text("x"), error(shown), code="ignore").warnings == ()
 
 
 def test_a_cell_that_shows_an_error_never_clears_its_field() -> None:
@@ -153,12 +147,9 @@ def test_the_first_visible_sheet_is_read_and_the_others_are_named() -> None:
     )
     assert read_sheet(content, sheet="Old & new")[0].notes == ()
     assert open_file(io.BytesIO(content), sheet="Notes").headers == ("x",)
-
-
-def test_a_blank_first_sheet_names_the_others() -> None:
-    content = workbook({"Cover": sheet_of([[text(" ")]]), "People": sheet_of([NAMES, [ADDRESS]])})
-    with pytest.raises(InvalidRequest, match=r"no header; .*; sheet 'Cover' was read; to read another, .* --sheet: 'People'$"):
-        read_sheet(content)
+    blank = workbook({"Cover": sheet_of([[text(" ")]]), "People": people})
+    others = "pass one of these as --sheet: 'People'"
+    assert refused(read_sheet, blank).endswith(f"; sheet 'Cover' was read; to read another, {others}")
 
 
 def test_rows_above_the_given_header_are_skipped() -> None:
@@ -177,6 +168,7 @@ def test_rows_above_the_given_header_are_skipped() -> None:
         (b"PK\3\4 not really", None, "not a readable workbook ("),
         (workbook({"A": sheet_of([NAMES])})[:-40], None, "not a readable workbook ("),
         (b"email\n", None, "not a readable workbook ("),
+        (SHUT, None, "protected by a password; save the workbook without a password"),
     ],
 )
 def test_an_unreadable_workbook_is_refused(content: bytes, sheet: str | None, message: str) -> None:
@@ -311,8 +303,3 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     code += "open_file(io.BytesIO(b''), format='xlsx')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "python_calamine is not installed; run: pip install 'outreach_async[xlsx]'" in done.stderr
-
-
-def test_a_password_protected_workbook_is_refused_with_the_reason() -> None:
-    shut = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "Root Entry EncryptionInfo EncryptedPackage".encode("utf-16-le")
-    assert "protected by a password; save the workbook without a password" in refused(read_sheet, shut)

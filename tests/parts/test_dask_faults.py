@@ -58,14 +58,31 @@ def planned(folder: Path, duplicates: DuplicatePolicy = "skip") -> ImportPlan:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("duplicates", "kills"), [("skip", {20, 61, 98, 141, 190}), ("overwrite", {5, 70, 110, 152, 230})])
+@pytest.mark.parametrize(
+    ("place", "duplicates", "kills"),
+    [
+        ("file://{}/journals", "skip", {20, 61, 98, 141, 190}),
+        ("file://{}/journals", "overwrite", {5, 70, 110, 152, 230}),
+        (f"s3://{BUCKET}/june", "overwrite", {60, 150}),
+    ],
+)
 def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
-    duplicates: DuplicatePolicy, kills: set[int], cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path
+    place: str,
+    duplicates: DuplicatePolicy,
+    kills: set[int],
+    store: dict[str, str],
+    cluster: Any,
+    service: ClusterService,
+    connection: Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, journal = planned(tmp_path, duplicates), f"file://{tmp_path}/journals"
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+    made, journal = planned(tmp_path, duplicates), place.format(tmp_path)
     service.kills = kills
     cluster.scheduler.allowed_failures = 3
-    with create_many(cluster, made, connection, journal=journal, rate=400.0) as run:
+    with create_many(cluster, made, connection, journal=journal, rate=400.0 if place.startswith("file") else 100.0) as run:
         assert sum(report.rows for report in run) == 240
     assert service.killed == len(kills)
     assert list(find_violations(service, made, journal)) == []
@@ -103,29 +120,6 @@ def test_a_part_that_dask_gives_up_is_submitted_again(
         list(run)
     assert (service.killed, run.resubmitted) == (3, 1)
     assert list(find_violations(service, made, journal)) == []
-
-
-@pytest.mark.nightly
-def test_killed_workers_leave_journals_on_an_object_store(  # noqa: PLR0917 - fixtures
-    store: dict[str, str],
-    cluster: Any,
-    service: ClusterService,
-    connection: Connection,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in store.items():
-        monkeypatch.setenv(name, value)
-    made, journal = planned(tmp_path, "overwrite"), f"s3://{BUCKET}/june"
-    service.kills = {60, 150}
-    with create_many(cluster, made, connection, journal=journal, rate=100.0) as run:
-        list(run)
-    assert service.killed == 2
-    assert list(find_violations(service, made, journal)) == []
-    sent = service.requests
-    with create_many(cluster, made, connection, journal=journal) as again:
-        list(again)
-    assert (again.report, service.requests) == (run.report, sent), "a finished part sent something"
 
 
 @pytest.mark.covers
