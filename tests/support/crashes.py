@@ -259,13 +259,7 @@ class Simulation(Run):
             order=scene.order,
             spool=scene.spool,
         )
-
-        def take(outcome: ContactOutcome) -> None:
-            process.at("deliver", outcome.index)
-            self.delivered.append(outcome)
-
-        with anyio.CancelScope() as process.scope:
-            await consume(run, process, take)
+        await consume(run, process, self.delivered)
 
     def _close_books(self, process: Process) -> None:
         if process.dead:

@@ -366,13 +366,7 @@ class Nights:
                 **options,
             },
         )
-
-        def take(outcome: ContactOutcome) -> None:
-            process.at("deliver", outcome.index)
-            self.delivered.append(outcome)
-
-        with anyio.CancelScope() as process.scope:
-            await consume(run, process, take)
+        await consume(run, process, self.delivered)
         if process.outcomes is not None:
             self.report = process.outcomes.report
 

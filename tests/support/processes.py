@@ -11,6 +11,7 @@ import asyncio
 import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
@@ -236,29 +237,25 @@ class MortalJournal(Journal):
         return cast("JournalWriter", MortalWriter(self._harmed(writer), self._process))
 
 
-async def consume(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
-    """Consume outcomes as the caller does, until the caller leaves or the run ends."""
-    if process.ending is not None and process.ending.way == "close the generator":
-        await _from_generator(run, process, each)
-        return
-    async with run as process.outcomes:
-        async for outcome in process.outcomes:
-            each(outcome)
-            if await process.consider():
-                break
+async def consume(run: Any, process: Process, delivered: list[ContactOutcome]) -> None:
+    """Consume outcomes as the caller does, until the caller leaves or the run ends. Each delivery is a point."""
 
-
-async def _from_generator(run: Any, process: Process, each: Callable[[ContactOutcome], None]) -> None:
     async def outcomes() -> Any:
         async with run as process.outcomes:
             async for outcome in process.outcomes:
                 yield outcome
 
-    generator = outcomes()
-    try:
-        async for outcome in generator:
-            each(outcome)
+    async def take(found: Any) -> None:
+        async for outcome in found:
+            process.at("deliver", outcome.index)
+            delivered.append(outcome)
             if await process.consider():
                 break
-    finally:
-        await generator.aclose()
+
+    with anyio.CancelScope() as process.scope:
+        if process.ending is not None and process.ending.way == "close the generator":
+            async with aclosing(outcomes()) as generator:
+                await take(generator)
+        else:
+            async with run as process.outcomes:
+                await take(process.outcomes)
