@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from outreach_async._files.tables import (
         escape_formula,  # a text that no spreadsheet evaluates
         format_cell,  # a value as text of a cell
-        open_csv,  # a writer of CSV for spreadsheets
         open_table,  # a writer of CSV, JSON Lines or Parquet
         unescape_formula,  # the text that was escaped
     )
@@ -173,7 +172,7 @@ _HOMES: Final = {
     "_files.atomic": "atomic_file atomic_write partial_path",
     "_files.objects": "Objects create_or_read describe_problem is_url open_place open_store",
     "_files.optional": "require_module",
-    "_files.tables": "escape_formula format_cell open_csv open_table unescape_formula",
+    "_files.tables": "escape_formula format_cell open_table unescape_formula",
     "_files.toml": "parse_toml",
     "_wire_words": "CUSTOM_CODE",
     "bulk._arrow_cells": "cell_kind to_strings",

@@ -45,14 +45,14 @@ from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.errors import InvalidRequest, format_count
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.audits import AuditSettings
+    from outreach_async._cli.settings import AuditSettings
 
 _ALL_RULES: Final = "all"
 """Value of `--explain` if no rule is given."""
 
 
 @attrs.define
-class Task:
+class AuditTask:
     """An audit or a brief: its options, and what both do with a report."""
 
     options: Options

@@ -24,8 +24,8 @@ import click
 from outreach_async._plumbing import partial_path
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.imports import FileSettings
     from outreach_async._cli.output import Screen
+    from outreach_async._cli.settings import FileSettings
     from outreach_async.bulk import ContactOutcome
     from outreach_async.importer import File, FindingsFile, RejectsFile, ResultsFile
 

@@ -55,7 +55,7 @@ from outreach_async.parts import (
 )
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.imports import ImportSettings
+    from outreach_async._cli.settings import ImportSettings
 
 _LOCAL: Final = "local"
 _ListCampaigns = Callable[[str], Iterable[Campaign]]

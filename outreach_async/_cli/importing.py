@@ -79,7 +79,7 @@ from outreach_async.importer import (
 from outreach_async.models import ID_PREFIXES
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.imports import FileSettings, ImportSettings
+    from outreach_async._cli.settings import FileSettings, ImportSettings
     from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
     from outreach_async.store.journal import Journal, JournalReport, ObjectJournal

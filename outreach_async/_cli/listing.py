@@ -30,7 +30,7 @@ from outreach_async.models import Step, Template
 from outreach_async.pagination import Collected
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.lists import ListSettings
+    from outreach_async._cli.settings import ListSettings
 
 _FORMATTED: Final[dict[str, tuple[str, Callable[[Any], str]]]] = {
     "created_utc": ("created", format_moment),

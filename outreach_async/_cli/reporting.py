@@ -51,7 +51,7 @@ from outreach_async.store.journal import JournalReport, JournalStore, journal_at
 from outreach_async.store.ledger import Comparison, Ledger, is_ledger
 
 if TYPE_CHECKING:
-    from outreach_async._cli.commands.imports import ReportSettings
+    from outreach_async._cli.settings import ReportSettings
 
 _LISTED_RUNS: Final = 10
 _DRY_RUN: Final = "run the import with --dry-run --results PATH"

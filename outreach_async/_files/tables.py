@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
@@ -53,16 +54,23 @@ def _unescape_control(match: re.Match[str]) -> str:
 WriteRow: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function that writes a row, from its values by column."""
 
+_Write: TypeAlias = Callable[[BinaryIO, Sequence[str]], AbstractContextManager[WriteRow]]
 _BATCH_SIZE: Final = 10_000  # rows of a row group in a Parquet file
 
 
 @contextmanager
-def open_table(path: Path, columns: Sequence[str], is_finished: Callable[[], bool]) -> Iterator[WriteRow]:
+def open_table(
+    path: Path, columns: Sequence[str], is_finished: Callable[[], bool] = lambda: True, kinds: Mapping[str, type] | None = None
+) -> Iterator[WriteRow]:
     """Yield a function that writes a row of a CSV, JSON Lines or Parquet file, as the suffix of its name says.
 
-    The file appears when the `with` block ends, beside its path for an unfinished run.
+    The file appears when the `with` block ends, beside its path for an unfinished run. In Parquet, columns without a kind are
+    texts; by default, the kinds are those of findings and results.
     """
-    formats = {".jsonl": _write_json_lines, ".parquet": _write_parquet}
+    formats: dict[str, _Write] = {
+        ".jsonl": _write_json_lines,
+        ".parquet": partial(_write_parquet, kinds=_KINDS if kinds is None else kinds),
+    }
     with (
         atomic_file(path, private=True, is_finished=is_finished) as draft,
         formats.get(path.suffix.lower(), _write_csv)(draft, columns) as write,
@@ -71,19 +79,13 @@ def open_table(path: Path, columns: Sequence[str], is_finished: Callable[[], boo
 
 
 @contextmanager
-def open_csv(draft: BinaryIO, columns: Iterable[str]) -> Iterator[Callable[[Iterable[object]], object]]:
+def _write_csv(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
     # A response of the service may contain lone surrogates, which UTF-8 cannot encode.
     text = TextIOWrapper(draft, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text)
-    writer.writerow(columns)
-    yield lambda values: writer.writerow(escape_formula(str(format_cell(value))) for value in values)
+    writer.writerow(map(escape_formula, columns))
+    yield lambda row: writer.writerow(escape_formula(str(format_cell(row.get(name)))) for name in columns)
     text.detach()
-
-
-@contextmanager
-def _write_csv(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
-    with open_csv(draft, map(escape_formula, columns)) as write:
-        yield lambda row: write(map(row.get, columns))
 
 
 @contextmanager
@@ -91,15 +93,18 @@ def _write_json_lines(draft: BinaryIO, columns: Sequence[str]) -> Iterator[Write
     yield lambda row: draft.write(json.dumps({name: row.get(name) for name in columns}).encode() + b"\n")
 
 
+_KINDS: Final[Mapping[str, type]] = {"line": int, "record": int, "attempts": int, "certain": bool, "possible": list}
+
+
 @contextmanager
-def _write_parquet(draft: BinaryIO, columns: Sequence[str]) -> Iterator[WriteRow]:
+def _write_parquet(draft: BinaryIO, columns: Sequence[str], kinds: Mapping[str, type]) -> Iterator[WriteRow]:
     require_module("pyarrow", "outreach_async[parquet]")
     import pyarrow as pa
     from pyarrow import parquet
 
-    kinds: dict[str, Any] = dict.fromkeys(("line", "record", "attempts"), pa.int64())
-    kinds |= {"certain": pa.bool_(), "possible": pa.list_(pa.string())}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+    known: dict[type, Any] = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    known[list] = pa.list_(pa.string())
+    schema = pa.schema([(name, known[kinds.get(name, str)]) for name in columns])
     rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(draft, schema) as writer:
 

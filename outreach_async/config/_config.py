@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Self
 
 import attrs
 
-import outreach_async.errors  # annotations name what the package imports when it is used
+import outreach_async.errors  # the client is imported when it is used: the command reads files for other things, too
 from outreach_async._plumbing import (
     Backend,
     Secret,
@@ -293,9 +293,7 @@ class Config:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        from outreach_async.client import OutreachClient  # imported on demand: the command reads files for other things, too
-
-        return OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
+        return outreach_async.OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
 
     @asynccontextmanager
     async def clients(
@@ -317,8 +315,6 @@ class Config:
                 print([*clients])  # -> ['acme']
             ```
         """
-        from outreach_async.client import OutreachClient  # imported on demand, as above
-
         hide_key(options)
         chosen = self.find(*workspaces)
         arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
@@ -328,9 +324,9 @@ class Config:
             for each in chosen:
                 given = arguments[each.id]
                 if each.rate is not None and given["rate"] == each.rate:
-                    opened[each.name] = await stack.enter_async_context(OutreachClient(**given))
+                    opened[each.name] = await stack.enter_async_context(outreach_async.OutreachClient(**given))
                 elif shared is None:
-                    opened[each.name] = shared = await stack.enter_async_context(OutreachClient(**given))
+                    opened[each.name] = shared = await stack.enter_async_context(outreach_async.OutreachClient(**given))
                 else:
                     # Blank rather than `None`, which would be the key of the workspace whose client is shared.
                     key = trim(given.get("owner_key")) or trim(os.environ.get("OUTREACH_OWNER_KEY")) or ""

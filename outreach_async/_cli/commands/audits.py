@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import click
 from click import Choice
@@ -14,20 +14,8 @@ from outreach_async._cli.options import FILE, FOLDER, OUTPUT, Command, all_of, f
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from outreach_async._cli.settings import AuditSettings
     from outreach_async._cli.values import Options
-
-
-class AuditSettings(TypedDict):
-    """The options that `audit` and `brief` share."""
-
-    history: Path | None
-    no_append: bool
-    fail_on: Literal["critical", "error", "warning", "info"]
-    policy: Path | None
-    deadline: float | None
-    outputs: tuple[Path, ...]
-    form: str | None
-    force: bool
 
 
 _audit_options: Final = all_of(
@@ -127,7 +115,7 @@ def audit(
     from outreach_async._cli.process import run_async
     from outreach_async.audit.reports import require_extra, schema
 
-    task = auditing.Task(options, shared, is_brief=False)
+    task = auditing.AuditTask(options, shared, is_brief=False)
     if as_schema:
         return task.print_schema(schema())
     if explain is not None:
@@ -189,7 +177,7 @@ def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpa
     from outreach_async.audit.reports.brief import Brief
 
     webhook = None if post is None else parse_webhook(post)
-    task = auditing.Task(options, shared, is_brief=True)
+    task = auditing.AuditTask(options, shared, is_brief=True)
     if as_schema:
         return task.print_schema(schema(Brief))
     task.require_writable()

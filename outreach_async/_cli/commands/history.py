@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 from click import Choice
@@ -93,7 +93,7 @@ def export(options: Options, *, file: Path, folder: Path, form: Literal["parquet
     """Write each table and each view of the history to a file in FOLDER, which is created if it does not exist."""
     from outreach_async._cli import files
     from outreach_async._cli.messages import note_applied
-    from outreach_async._plumbing import atomic_file, open_csv, require_module
+    from outreach_async._plumbing import open_table, require_module
     from outreach_async.audit.history import History
 
     if form == "parquet":
@@ -107,31 +107,23 @@ def export(options: Options, *, file: Path, folder: Path, form: Literal["parquet
             remedy = "pass a new folder, or overwrite its files with --force"
             raise click.UsageError(f"FOLDER {folder}: {found.name} exists; {remedy}.")
         for name, (columns, rows) in tables.items():
-            with files.explain_write_errors("FOLDER", paths[name]), atomic_file(paths[name], private=True) as draft:
-                if form == "parquet":
-                    _write_parquet(draft, columns, rows)
-                else:
-                    with open_csv(draft, columns) as write:
-                        for row in rows:
-                            write(row)
+            listed = list(rows)
+            cells = dict(zip(columns, list(zip(*listed, strict=True)) or [()] * len(columns), strict=True))
+            kinds = {column: _kind_of(column, values) for column, values in cells.items()}
+            with files.explain_write_errors("FOLDER", paths[name]), open_table(paths[name], list(columns), kinds=kinds) as write:
+                for row in listed:
+                    write(dict(zip(columns, row, strict=True)))
             note_applied(f"Written: {folder}")
             options.screen().print_line(f"Written: {paths[name]}")
 
 
-def _write_parquet(draft: BinaryIO, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def _kind_of(column: str, cells: Sequence[Any]) -> type:
     from outreach_async.audit.history import TEXT_COLUMNS
 
-    def kind_of(name: str, cells: Sequence[Any]) -> pa.DataType:
-        known = [cell for cell in cells if cell is not None]
-        if any(isinstance(cell, str) for cell in known) or (name in TEXT_COLUMNS and not known):
-            return pa.string()
-        return pa.int64() if known and all(isinstance(cell, int) for cell in known) else pa.float64()
-
-    values = dict(zip(columns, list(zip(*rows, strict=True)) or [()] * len(columns), strict=True))
-    pq.write_table(pa.table({name: pa.array(cells, kind_of(name, cells)) for name, cells in values.items()}), draft)
+    known = [cell for cell in cells if cell is not None]
+    if any(isinstance(cell, str) for cell in known) or (column in TEXT_COLUMNS and not known):
+        return str
+    return int if known and all(isinstance(cell, int) for cell in known) else float
 
 
 @history.command(cls=Command)

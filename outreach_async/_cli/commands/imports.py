@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import click
 from click import Choice
@@ -27,58 +27,8 @@ from outreach_async._cli.options import (
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from outreach_async._cli.settings import ImportSettings, ReportSettings
     from outreach_async._cli.values import Options
-
-
-class FileSettings(TypedDict):
-    """How a file is read, which fields its columns are, what is checked, and where results go."""
-
-    form: Literal["csv", "jsonl", "parquet", "xlsx"] | None
-    encoding: str | None
-    sheet: str | None
-    header_row: int | None
-    delimiter: str | None
-    short_rows: Literal["reject", "pad"] | None
-    hidden: Literal["send", "skip"] | None
-    maps: tuple[str, ...]
-    mapping: Path | None
-    blank: Literal["keep", "clear"] | None
-    ignore_unknown: bool
-    checks: tuple[str, ...]
-    rejects: Path | None
-    results: Path | None
-    keeps: tuple[str, ...]
-    force: bool
-
-
-class ReportSettings(FileSettings):
-    """The options of `report`."""
-
-    uncertain: bool
-    source: Path | None
-    campaign: str | None
-    workspace: str | None
-
-
-class ImportSettings(FileSettings):
-    """The options of `import`."""
-
-    duplicates: Literal["skip", "overwrite", "update_missing_fields"]
-    campaign: str | None
-    strict: bool
-    concurrency: int
-    repeats: Literal["serial", "error", "first", "last", "coalesce"]
-    journal: Path | str | None
-    ledger: Path | str | None
-    max_age: float | None
-    changed: Literal["send", "ignore"]
-    stop_after_rejects: int | None
-    resume: bool
-    earlier: Literal["known", "unknown"]
-    dry_run: bool
-    findings: Path | None
-    save_mapping: Path | None
-    dask: str | None
 
 
 _reading: Final = partial(option, section="Input")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import click
 from click import Choice
@@ -13,16 +12,8 @@ from outreach_async._cli.options import CAMPAIGN, OUTPUT, Command, all_of, conne
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from outreach_async._cli.settings import ListSettings
     from outreach_async._cli.values import Options
-
-
-class ListSettings(TypedDict):
-    """What a list shows, and where it goes."""
-
-    columns: str | None
-    form: Literal["table", "csv", "jsonl", "json"] | None
-    output: Path | None
-    force: bool
 
 
 _list_options: Final = all_of(
