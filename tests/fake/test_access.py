@@ -108,7 +108,7 @@ CALLS: dict[str, tuple[Callable[[FakeService], Response], str | None, str]] = {
 
 @pytest.mark.parametrize("scope", ["key", "workspace", "all"])
 @given(st.lists(st.tuples(st.sampled_from(sorted(CALLS)), st.sampled_from([0, 0, 0, 14, 0.5, 60])), max_size=20))
-def test_e4_requests_over_the_limit_of_their_scope_are_429_until_the_window_ends(scope: Any, calls: Any) -> None:
+def test_e4_requests_over_the_limit_of_their_scope_are_429_until_it_ends(scope: Any, calls: Any) -> None:
     fake, counts = small_world(rate_limit=RateLimit(2, per=60, scope=scope)), Counter[Any]()
     fake.add_owner_key(SPACE, key="key_3")
     for name, seconds in calls:
