@@ -109,6 +109,11 @@ def test_any_outcome_is_read_as_it_was_recorded(data: st.DataObject) -> None:
     assert [facts(found) for found in journal.outcomes()] == [facts(each) for each in drawn]
 
 
+def overfill(writer: JournalWriter) -> None:
+    writer.end_spool(0)
+    writer.spool([])
+
+
 REFUSED: dict[str, tuple[Callable[[JournalWriter], object], str]] = {
     "a window that skips rows": (lambda writer: writer.mark(window(25)), "mark rows in order"),
     "a window without rows": (lambda writer: writer.mark(window(20, 0)), "mark rows in order"),
@@ -119,6 +124,7 @@ REFUSED: dict[str, tuple[Callable[[JournalWriter], object], str]] = {
     "an outcome of no row": (lambda writer: writer.record([outcome(1), outcome(-1)]), "mark a row before"),
     "an end without outcomes": (lambda writer: writer.end("finished"), "got none for 19 rows"),
     "an unknown state": (lambda writer: writer.end("done"), "state"),
+    "a row beyond a complete spool": (overfill, "the spool is complete"),
     "an incomplete spool": (lambda writer: writer.end_spool(12), "expected 12 spooled rows, got 0"),
 }
 

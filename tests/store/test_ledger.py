@@ -982,6 +982,14 @@ async def test_a_run_that_is_drained_while_it_reads_its_rows_first_sends_none(fi
     assert statuses(await run(Script(added("contact_1")), file, ANNS)) == ["added"] * 3
 
 
+async def test_equal_rows_are_as_one(fake: FakeService, file: Ledger) -> None:
+    await run(fake, file, [BO, BO])
+    for rows in [BO], [BO] * 3:
+        assert {*statuses(await run(Script(), file, rows))} == {"unchanged"}
+    spring = {**BO, "campaign": fake.add_campaign(SPACE)}
+    assert statuses(await run(fake, file, [spring, BO])) == ["overwriten", "unchanged"]
+
+
 async def test_repeats_far_from_each_other_are_compared_together(fake: FakeService, file: Ledger) -> None:
     rows = [ANNS[0], *({"email": f"user{at}@a.example"} for at in range(500)), ANNS[1]]
     await run(fake, file, rows, concurrency=64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from outreach_async.store.ledger._entries import (
     Generation,
     RowChange,
     SentRow,
+    _divide,
 )
 
 IDS = ("contact_0123456789abcdef01234567", "contact_ab", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
@@ -62,6 +63,13 @@ def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tup
                 assert [key for key, _ in opened.rejects(0, 2**64)] == sorted(known)
                 assert all(map(opened.was_rejected, known))
                 assert not any(opened.was_rejected(key + 1) for key in known)
+
+
+def test_rows_that_wait_on_the_disk_keep_their_order() -> None:
+    rows: list[SentRow] = [(key << 60, number, 1, 1, IDS[number % 8]) for number in range(9) for key in (3, 0, 15)]
+    with TemporaryFile() as file:
+        parts = [part for part in _divide(rows, 14, file) if part]
+    assert parts == [[row for row in rows if row[0] == key << 60] for key in (0, 3, 15)]
 
 
 def test_an_entry_takes_32_bytes_and_an_id_that_does_not_fit_is_kept_once(tmp_path: Path) -> None:
