@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import attrs
 from hypothesis import strategies as st
@@ -13,7 +13,9 @@ from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 from outreach_async.audit import CATALOGUE, Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores, Severity
 from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports.brief import build_brief
-from outreach_async.models import Mailbox, MailboxType
+from outreach_async.models import Mailbox, MailboxType, Number
+
+T = TypeVar("T")
 
 AT: Final = 1_772_438_400.0
 """2026-03-02 08:00 UTC."""
@@ -132,8 +134,25 @@ TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40))
 """Arbitrary strings that a service may send."""
 
 _SEVERITIES = st.sampled_from(list(Severity))
-_FIGURES = st.one_of(st.integers(0, 10**6), st.floats(0, 10**6))
-_SOME_FIGURE = st.one_of(st.none(), _FIGURES)
+_FIGURES = st.one_of(st.integers(0, 10**9), st.floats(0, 10**9))
+_SOME_FIGURE = st.none() | _FIGURES
+_BY_HINT: Final[dict[Any, st.SearchStrategy[Any]]] = {
+    str: TEXTS,
+    str | None: st.none() | TEXTS,
+    int: st.integers(0, 10**6),
+    Number: _FIGURES,
+    Number | None: _SOME_FIGURE,
+    Severity: _SEVERITIES,
+    Severity | None: st.none() | _SEVERITIES,
+}
+
+
+def drawn(model: type[T], **about: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
+    """Draw objects with arbitrary strings, figures and severities, and with other values for the fields in `about`."""
+    hints = get_type_hints(model)
+    known = {name: _BY_HINT[hint] for name, hint in hints.items() if hint in _BY_HINT}
+    known |= {name: st.sampled_from(get_args(hint)) for name, hint in hints.items() if get_origin(hint) is Literal}
+    return st.builds(model, **{**known, **about})
 
 
 def _findings(state: Iterable[Any]) -> st.SearchStrategy[list[Finding]]:
@@ -158,15 +177,10 @@ def _findings(state: Iterable[Any]) -> st.SearchStrategy[list[Finding]]:
 
 
 _DELTAS = st.lists(
-    st.builds(
+    drawn(
         Delta,
-        kind=st.sampled_from(["audit", "workspace", "domain", "server_ip", "mailbox", "campaign", "step"]),
-        key=TEXTS,
-        name=TEXTS,
         rule=st.sampled_from([None, "OA110"]),
         figure=st.sampled_from(["score", "mailboxes", "blacklists", "sent_30days"]),
-        before=_SOME_FIGURE,
-        after=_SOME_FIGURE,
     ),
     max_size=14,
 )
@@ -182,42 +196,23 @@ _DIFFS = st.builds(
     added_workspaces=st.lists(TEXTS, max_size=7, unique=True),
     removed_workspaces=st.lists(TEXTS, max_size=7, unique=True),
 )
-_ROWS = st.lists(
-    st.builds(
-        row, id=TEXTS, email=TEXTS, workspace=TEXTS, type=TEXTS, status=TEXTS, rules=st.just(["OA101"]), sent_30days=_FIGURES
-    ),
-    max_size=4,
-)
-_SCORE = st.builds(Score, score=st.floats(0, 100), mailboxes=st.integers(0, 999), sent_30days=_FIGURES)
+_PERCENT = st.floats(0, 100)
+_ROWS = st.lists(drawn(Row, score=st.integers(0, 100), rules=st.just(["OA101"])), max_size=4)
+_SCORE = drawn(Score, score=_PERCENT)
 _SCORES = st.builds(
     Scores,
-    overall=st.one_of(st.none(), st.floats(0, 100)),
+    overall=st.none() | _PERCENT,
     workspaces=st.dictionaries(TEXTS, _SCORE, max_size=2),
     domains=st.dictionaries(TEXTS, _SCORE, max_size=4),
 )
-_GROUPS = st.lists(
-    st.builds(
-        group,
-        kind=st.sampled_from(["workspace", "domain", "type", "server_ip"]),
-        key=TEXTS,
-        severity=st.one_of(st.none(), _SEVERITIES),
-        score=st.floats(0, 100),
-    ),
-    max_size=5,
-)
+_GROUPS = st.lists(drawn(Group, score=_PERCENT, counts=st.just(dict.fromkeys(Severity, 0))), max_size=5)
 _POLICIES = st.builds(
     PolicyUsed, name=TEXTS, off=st.just(["OA160"]), thresholds=st.sampled_from([{}, {"OA120": {"warning": 0.03}}])
 )
 
+_COUNTS = st.dictionaries(_SEVERITIES, st.integers(0, 10**6))
 _HISTORY = st.lists(
-    st.builds(
-        HistoryPoint,
-        at=st.floats(1, AT),
-        score=st.one_of(st.none(), st.floats(0, 100)),
-        mailboxes=st.integers(0, 10**6),
-        counts=st.dictionaries(_SEVERITIES, st.integers(0, 10**6)),
-        scope=TEXTS,
-    ),
+    drawn(HistoryPoint, at=st.floats(1, AT), score=st.none() | _PERCENT, counts=_COUNTS),
     max_size=4,
 )
 

@@ -12,9 +12,10 @@ import anyio
 import attrs
 from hypothesis import strategies as st
 from support.audit import NOW, wire
+from support.audit_reports import TEXTS, drawn
 
 from outreach_async import Progress, Request, Response
-from outreach_async.audit import CampaignRow, Finding, Severity
+from outreach_async.audit import CampaignRow, Finding
 from outreach_async.audit._evaluation import WorkspaceUse, evaluate_campaign
 from outreach_async.audit._rules import CampaignCase, FieldNames, WorkspaceFacts, build_campaign_case
 from outreach_async.audit.campaigns import WorkspaceCampaigns
@@ -202,39 +203,18 @@ class CampaignService:
     async def aclose(self) -> None: ...
 
 
-_TEXT = st.text(max_size=80)
-_AMOUNTS = st.one_of(st.none(), st.integers(0, 10**9), st.floats(0, 10**9))
-_ROWS = st.builds(
-    CampaignRow,
-    id=_TEXT,
-    name=_TEXT,
-    workspace=_TEXT,
-    status=_TEXT,
-    severity=st.none() | st.sampled_from(Severity),
-    rules=st.lists(st.sampled_from(["OA201", "OA210", "MY1"]), unique=True),
-    last_activity=_TEXT,
-    **dict.fromkeys(
-        (
-            *("steps", "contacts", "sent", "opens", "replies_num", "interested_num", "bounces_num", "unsubscribed_num"),
-            *("left_to_send", "end", "planned_end", "created"),
-        ),
-        _AMOUNTS,
-    ),
-)
 WORKSPACE_CAMPAIGNS = st.builds(
     WorkspaceCampaigns,
-    rows=st.lists(_ROWS, max_size=3),
+    rows=st.lists(
+        drawn(CampaignRow, rules=st.lists(st.sampled_from(["OA201", "OA210", "MY1"]), unique=True)),
+        max_size=3,
+    ),
     findings=st.lists(
-        st.builds(
+        drawn(
             Finding,
             rule=st.sampled_from(["OA201", "OA222", "OA914"]),
-            severity=st.sampled_from(Severity),
-            workspace=_TEXT,
-            message=_TEXT,
-            remedy=_TEXT,
-            campaign=_TEXT,
-            campaign_name=st.none() | _TEXT,
-            step=st.none() | _TEXT,
+            campaign=TEXTS,
+            **dict.fromkeys(("mailbox", "email", "domain", "server_ip"), st.none()),
         ),
         max_size=3,
     ),
