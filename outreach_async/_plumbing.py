@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         partial_path,  # where the file of an unfinished run goes
     )
     from outreach_async._files.objects import (
-        Objects,  # objects in a folder or a bucket
         create_or_read,  # create an object, or read the one of that name
         describe_problem,  # an error of obstore, without credentials
         is_url,  # whether a place is a URL of a bucket
@@ -170,7 +169,7 @@ _HOMES: Final = {
     "_core.value_rules": "PHONE_EXTENSION",
     "_core.values": "Change find_odd find_suspects read_value",
     "_files.atomic": "atomic_file atomic_write partial_path",
-    "_files.objects": "Objects create_or_read describe_problem is_url open_place open_store",
+    "_files.objects": "create_or_read describe_problem is_url open_place open_store",
     "_files.optional": "require_module",
     "_files.tables": "escape_formula format_cell open_table unescape_formula",
     "_files.toml": "parse_toml",

@@ -91,12 +91,11 @@ class RowGroup(Generic[_Key]):
         """The messages of the examples, without what the group says already."""
         return [_ANSWER_PREFIX.sub("", str(each["message"])).removeprefix(f"{self.key.field}: ") for each in self.examples]
 
-    def _wants(self, number: int) -> bool:
-        return len(self._first) < MAX_EXAMPLES or number < self._first[-1][0]
-
-    def _keep(self, number: int, example: Mapping[str, Any]) -> None:
-        insort(self._first, (number, example), key=itemgetter(0))
-        del self._first[MAX_EXAMPLES:]
+    def _offer(self, number: int, example: Callable[[], Mapping[str, Any]]) -> None:
+        """Keep an example if few members have smaller numbers."""
+        if len(self._first) < MAX_EXAMPLES or number < self._first[-1][0]:
+            insort(self._first, (number, example()), key=itemgetter(0))
+            del self._first[MAX_EXAMPLES:]
 
 
 class Groups(Generic[_Key]):
@@ -117,8 +116,8 @@ class Groups(Generic[_Key]):
         if group.common != message:
             group.common = None
         group.count += count
-        if example is not None and group._wants(number):  # noqa: SLF001 - of this module
-            group._keep(number, example())  # noqa: SLF001 - of this module
+        if example is not None:
+            group._offer(number, example)  # noqa: SLF001 - of this module
 
     def __iter__(self) -> Iterator[RowGroup[_Key]]:
         return iter(sorted(self._groups.values(), key=lambda group: -group.count))

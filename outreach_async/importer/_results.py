@@ -235,8 +235,8 @@ def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, R
     names = [*map(clean_name, file.headers)]
     emails = [names.index(name) for name, code in mapping.items() if code.split(" ")[0] == "email" and name in names]
     ignored = {at for at, name in enumerate(names) if mapping.get(name) == IGNORE}
-    for line, cells, odd in read_records(file):
-        yield file, Row(line, cells, text=text_of(cells, odd, len(names), ignored)), emails
+    records = read_records(file)
+    return ((file, Row(line, cells, text=text_of(cells, odd, len(names), ignored)), emails) for line, cells, odd in records)
 
 
 def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:

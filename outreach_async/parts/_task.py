@@ -24,7 +24,6 @@ from outreach_async import (
 from outreach_async._plumbing import (
     Backend,
     Earlier,
-    Objects,
     add_reports,
     create_or_read,
     create_transport,
@@ -79,7 +78,7 @@ def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJo
 
 def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
     """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
-    objects, place = open_folder(folder), os.fspath(folder)
+    objects, place = open_place(os.fspath(folder)), os.fspath(folder)
     identity = Identity(workspace, options={}, address=address)
     record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
     with translate_errors(place):
@@ -115,7 +114,7 @@ def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
     """
     with translate_errors(os.fspath(folder)):
         try:
-            part = msgspec.json.decode(open_folder(folder).read(f"{name}.json"), type=_PartRecord).part
+            part = msgspec.json.decode(open_place(os.fspath(folder)).read(f"{name}.json"), type=_PartRecord).part
         except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
     return part if part.fingerprint() == fingerprint else None
@@ -201,11 +200,6 @@ def _columns_of(file: PlannedFile) -> list[tuple[_Column, str]]:
         ((code, numbers[at]) if code else (name, 0 if name.strip() else at), name)
         for at, (name, code) in enumerate(zip(file.headers, file.codes, strict=True))
     ]
-
-
-def open_folder(folder: str | os.PathLike[str]) -> Objects:
-    place = os.fspath(folder)
-    return open_place(place)
 
 
 _MAX_FAILURES: Final = 100  # failed rows that a report lists; `results_of` has all of them

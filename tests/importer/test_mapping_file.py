@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from pathlib import Path
 
@@ -77,4 +78,7 @@ def test_a_file_that_is_not_a_mapping_is_refused_with_the_expected_form(tmp_path
     error = refused(read_mapping, path)
     assert message in error
     assert "No such file" in refused(read_mapping, tmp_path / "none.toml")
+    (large := tmp_path / "large.toml").touch()
+    os.truncate(large, (1 << 24) + 1)
+    assert "has more than 16,777,216 bytes; write, for example" in refused(read_mapping, large)
     assert 'write, for example, [columns] and below it "Company" = "company_name"' in error

@@ -264,12 +264,3 @@ def test_a_parquet_file_that_lost_row_groups_is_refused(tmp_path: Path) -> None:
     (piece,) = part.pieces
     with pytest.raises(InvalidRequest, match=r"p.parquet: the file has changed"):
         list(attrs.evolve(part, pieces=(attrs.evolve(piece, number=2),)).read())
-
-
-def test_a_small_file_of_huge_cells_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "people.parquet"
-    cells = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * 500_000]))
-    parquet.write_table(pa.table({"email": cells}), path, compression="zstd", store_schema=False, write_statistics=False)
-    assert path.stat().st_size < 1000
-    with pytest.raises(InvalidRequest, match="column 'email' has a cell of more than 131,072 characters"):
-        plan([path])

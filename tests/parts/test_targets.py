@@ -13,7 +13,6 @@ from support.parts import KEY, SPACE
 
 from outreach_async.fake import FakeService
 from outreach_async.parts import Connection, FailedRow, ImportPlan, import_part, merge_reports, plan
-from outreach_async.parts.dask import create_many
 from outreach_async.sync import SyncClient
 
 OTHER = "space_other"
@@ -84,22 +83,6 @@ def test_parts_send_each_row_to_its_target(
     assert {("cy@x.example", OTHER, "camp_3"), ("ANN@x.example", SPACE, "camp_2"), ("dee@x.example", "", "")} <= found
     rows = csv.DictReader(rejects.read_text().splitlines())
     assert [(row["Campaign"], row["_field"]) for row in rows] == [("Sprnig", "campaign"), ("camp_9", "")]
-
-
-@pytest.mark.thorough
-@pytest.mark.covers
-def test_a_cluster_sends_each_row_to_its_target(
-    made: ImportPlan, connection: Connection, fake: FakeService, tmp_path: Path
-) -> None:
-    journal = f"file://{tmp_path}/journals"
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
-        create_many(cluster, made, connection, journal=journal) as run,
-    ):
-        for _ in run:
-            pass
-    assert enrolled(fake) == ENROLLED
-    assert run.report.failures == failures(tmp_path / "second.csv")
 
 
 KNOWN = "E-mail,Campaign,Workspace\nann@x.example,Spring,\nbo@x.example,camp_2,\ncy@x.example,Spring,Other\n"

@@ -34,7 +34,7 @@ from outreach_async import (
     Request,
     Response,
 )
-from outreach_async._plumbing import Objects
+from outreach_async._files.objects import Objects
 from outreach_async.errors import JournalError, TransportError
 from outreach_async.testing import VirtualTime
 
