@@ -494,6 +494,7 @@ class Preflight:
                 self.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
         if self.repeats in WHOLE_INPUT:
             self.superseded = count
+        self._emails, self._recent_emails = RowIndex(), RecentEmails()  # a run keeps what was found while it sends the rows
         return self
 
 

@@ -157,7 +157,7 @@ class RowOutcome:
 
 def _locate(outcome: ContactOutcome, file: File, row: Row, find_place: FindPlace, email_at: Sequence[int] = ()) -> RowOutcome:
     # Alone in a rejects file, a repeat would replace the values of the row that counts, so it has its text there.
-    text = row.text or (join_cells(row.cells) if outcome.repeats is not None else "")
+    text = row.text or (join_cells(row.cells) if outcome.repeats is not None and is_reject(outcome) else "")
     message = describe_error(outcome, find_place)
     return RowOutcome(outcome, row.line, message, row.cells, file.headers, text, file.location, file.unit, email_at)
 
