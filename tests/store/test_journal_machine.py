@@ -13,22 +13,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.examples import scaled
-from support.journal import ENDINGS, facts, outcomes
-from tools.journal_child import IDENTITY, open_journal, possibly_sent, window
+from support.journal import copy_of, facts, new_journal, outcomes
+from tools.journal_child import IDENTITY, possibly_sent, window
 
 from outreach_async import ContactOutcome, Outcome
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.store.journal import Journal, JournalWriter
+from outreach_async.store.journal import JournalWriter
 
 
-class JournalMachine(RuleBasedStateMachine):
+class FileMachine(RuleBasedStateMachine):
     """A writer compared with a model of it."""
+
+    medium = "file"
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.generations = itertools.count()
-        self.path = self.folder / "run.db"
+        self.journal = new_journal(self.medium, self.folder)
         self.windows: list[Any] = []
         self.recorded: dict[int, ContactOutcome] = {}
         self.spooled: dict[int, bytes] = {}
@@ -47,7 +49,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.writer = open_journal(self.path)
+        self.writer = self.journal.writer(IDENTITY, resume=False)
 
     @rule(rows=st.integers(1, 9), digest=st.binary(min_size=8, max_size=8))
     def mark(self, rows: int, digest: bytes) -> None:
@@ -105,15 +107,14 @@ class JournalMachine(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         """Continue with copies of the files that were taken inside a transaction, as a kill would leave them."""
-        successor = self.folder / f"run{next(self.generations)}.db"
+        (successor := self.folder / str(next(self.generations))).mkdir()
         db = self.writer.database._db
         db.execute("BEGIN IMMEDIATE")
         db.execute("DELETE FROM outcome")
-        for ending in ENDINGS:
-            shutil.copyfile(f"{self.path}{ending}", f"{successor}{ending}")
+        journal = copy_of(self.journal, successor)
         db.execute("ROLLBACK")
         self.writer.close()
-        self.path = successor
+        self.journal = journal
         self.resume()
 
     @rule(state=st.sampled_from(["suspended", "stopped", "interrupted"]), data=st.data())
@@ -121,20 +122,17 @@ class JournalMachine(RuleBasedStateMachine):
         indexes = data.draw(st.lists(st.sampled_from(self.free), max_size=5)) if self.free else []
         rows = possibly_sent(*((index, index + 1) for index in indexes))
         self.writer.end(state, rows)
-        assert self.read().report().state == state
+        assert self.journal.report().state == state
         self.writer.close()
         self.state, self.possibly_sent = state, rows
         self.resume()
 
     def resume(self) -> None:
-        self.writer = open_journal(self.path, resume=True)
+        self.writer = self.journal.writer(IDENTITY, resume=True)
         expected = possibly_sent((0, self.marked)) if self.state == "running" else self.possibly_sent
         assert (self.writer.resumed, self.writer.possibly_sent) == (True, expected)
         self.events.append("resumed")
         self.state = "running"
-
-    def read(self) -> Journal:
-        return Journal(self.path)
 
     @invariant()
     def the_writer_knows_what_was_written(self) -> None:
@@ -146,16 +144,16 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_reader_beside_sees_the_same(self) -> None:
-        found = {each.index: facts(each) for each in self.read().outcomes()}
+        found = {each.index: facts(each) for each in self.journal.outcomes()}
         assert list(found) == sorted(found)
         assert {index: {**each, "contact": None} for index, each in found.items()} == {
             index: facts(each) for index, each in self.recorded.items()
         }
-        assert [kind for _, kind, _ in self.read().events()] == self.events
+        assert [kind for _, kind, _ in self.journal.events()] == self.events
 
     @invariant()
     def the_report_counts_right(self) -> None:
-        report = self.read().report()
+        report = self.journal.report()
         assert (report.marked, report.rows, report.windows) == (self.marked, len(self.recorded), len(self.windows))
         assert report.possibly_sent == len(self.free)
         assert report.uncertain == sum(not each.certain for each in self.recorded.values())
@@ -169,5 +167,10 @@ class JournalMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-TestJournalMachine = pytest.mark.thorough(JournalMachine.TestCase)
-TestJournalMachine.settings = settings(max_examples=scaled(12), stateful_step_count=15, deadline=None)
+class ObjectMachine(FileMachine):
+    medium = "objects"
+
+
+TestFileMachine = pytest.mark.thorough(FileMachine.TestCase)
+TestObjectMachine = pytest.mark.thorough(ObjectMachine.TestCase)
+TestFileMachine.settings = TestObjectMachine.settings = settings(max_examples=scaled(12), stateful_step_count=15, deadline=None)
