@@ -38,6 +38,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from outreach_async._lazy import import_on_use
+
 if TYPE_CHECKING:
     from outreach_async._core.limits import Rate, RateShare, RateUsage
     from outreach_async._core.retry import RetryPolicy
@@ -172,21 +174,16 @@ _EXPORTS: Final = {
     "transport._wire": "Progress Request Response Transport",
     "_wire_words": "UNSET ContactFields ContactRow DuplicatePolicy Outcome",
 }
-_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names.split()}
+_import: Final = import_on_use(__name__, __name__, _EXPORTS)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the version, when it is first used. This keeps `import outreach_async` fast."""
+    """Import a public name, or read the version, when it is first used."""
     if name == "__version__":
-        value: Any = import_module("importlib.metadata").version(__name__)
-    elif name in {"converters", "hooks"}:  # the client's annotations name them
-        value = import_module(f"{__name__}.{name}")
-    elif name in _EXPORT_MODULES:
-        value = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        return import_module("importlib.metadata").version(__name__)
+    if name in {"converters", "hooks"}:  # the client's annotations name them
+        return import_module(f"{__name__}.{name}")
+    return _import(name)
 
 
 def __dir__() -> list[str]:

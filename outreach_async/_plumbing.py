@@ -6,8 +6,9 @@ this module. Names are imported when they are first used, so that a command star
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from outreach_async._lazy import import_on_use
 
 if TYPE_CHECKING:
     from outreach_async._core.arguments import (
@@ -193,12 +194,5 @@ _HOMES: Final = {
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",
 }
-_EXPORT_MODULES: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORT_MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: Any = getattr(import_module(f"outreach_async.{_EXPORT_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = import_on_use(__name__, "outreach_async", _HOMES)

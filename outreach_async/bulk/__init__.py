@@ -152,8 +152,9 @@ you receive its outcome. A slow consumer slows the run down. `order="input"` ret
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from outreach_async._lazy import import_on_use
 
 if TYPE_CHECKING:
     from outreach_async.bulk._cells import Blank
@@ -179,23 +180,15 @@ __all__ = [
 ]
 
 _EXPORTS: Final = {
-    "_cells": ("Blank",),
-    "_frames": ("ArrowStream", "Numbers"),
-    "_outcomes": ("BulkReport", "ContactOutcome", "LedgerCounts", "Order", "Targeted"),
-    "_progress": ("BulkProgress",),
-    "_rows": ("Repeats",),
-    "_run": ("BulkRun", "Outcomes"),
+    "_cells": "Blank",
+    "_frames": "ArrowStream Numbers",
+    "_outcomes": "BulkReport ContactOutcome LedgerCounts Order Targeted",
+    "_progress": "BulkProgress",
+    "_rows": "Repeats",
+    "_run": "BulkRun Outcomes",
 }
-_EXPORT_MODULES: Final = {name: home for home, names in _EXPORTS.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that a part of this package can be imported without the others."""
-    if name not in _EXPORT_MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: Any = getattr(import_module(f"{__name__}.{_EXPORT_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__ = import_on_use(__name__, __name__, _EXPORTS)  # a part of this package can be imported without the others
 
 
 def __dir__() -> list[str]:

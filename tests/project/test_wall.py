@@ -51,6 +51,6 @@ def test_a_name_of_the_plumbing_is_used_by_a_shelf_and_says_what_for() -> None:
     source = Path(str(plumbing.__file__)).read_text(encoding="utf-8")
     described = dict(re.findall(r"^        (\w+),  # (.+)$", source, re.MULTILINE))
     used = {name.rpartition(".")[2] for _, _, name in imports() if name.startswith("outreach_async._plumbing.")}
-    assert used == described.keys() == plumbing._EXPORT_MODULES.keys()
+    assert used == described.keys() == set(" ".join(plumbing._HOMES.values()).split())
     assert all(getattr(plumbing, name) is not None for name in used)
     assert len(used) <= MOST_NAMES
