@@ -117,7 +117,7 @@ class AuditTask:
             screen.print_lines(text)
             screen.print_result({"rule": rule, "explanation": text})
             return OK
-        rules = [(rule, rule.id in policy.used.off) for rule in map(policy.rule, sorted(auditing.CATALOGUE))]
+        rules = [(rule, rule.id in policy.off) for rule in map(policy.rule, sorted(auditing.CATALOGUE))]
         rows = [(rule.id, "off" if off else rule.severity_range, rule.title) for rule, off in rules]
         screen.print_table(("rule", "severity", "title"), rows)
         screen.print_footer("audit --explain RULE describes a rule.")

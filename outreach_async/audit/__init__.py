@@ -68,7 +68,7 @@ from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint
 from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditProgress, AuditRun, audit, stream
 from outreach_async.audit.campaigns import CampaignResults, CampaignRow, CampaignTotals
-from outreach_async.audit.policy import Policy, PolicyUsed, explain
+from outreach_async.audit.policy import Policy, explain
 
 __all__ = [
     "CATALOGUE",
@@ -85,7 +85,6 @@ __all__ = [
     "Group",
     "HistoryPoint",
     "Policy",
-    "PolicyUsed",
     "Report",
     "Row",
     "Rule",

@@ -16,7 +16,7 @@ from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Sever
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import CampaignResults
-from outreach_async.audit.policy import PolicyUsed, comparison_rules
+from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.models import Number
 
@@ -184,7 +184,7 @@ class Report:
     workspaces: list[str] = attrs.field(factory=list)
     denied: bool = False
     at: float = 0.0
-    policy: PolicyUsed = attrs.field(factory=PolicyUsed)
+    policy: Policy = attrs.field(factory=Policy)
     groups: list[Group] = attrs.field(factory=list)
     totals: dict[GroupKind, int] = attrs.field(factory=dict)
     rows: list[Row] = attrs.field(factory=list)
@@ -270,7 +270,7 @@ class Report:
         reports, later = [earlier, *others], self
         latest = max(reports, key=lambda report: report.at)
         if latest.campaigns is not None and self.campaigns is not None:
-            rules = comparison_rules(self.policy)
+            rules = rules_about(self.policy, "comparison")
             campaigns, found = compare_campaigns(latest.campaigns, self.campaigns, self.findings, rules)
             later = attrs.evolve(self, campaigns=campaigns, findings=found)
         findings, diff = _compare_reports(latest, later)

@@ -704,7 +704,7 @@ def build_report(
         denied=nothing_read and all(each.denied for each in readings),
         at=state.now,
         service_clock=state.service_clock,
-        policy=state.policy.used,
+        policy=state.policy,
         groups=judgement.groups(),
         totals={kind: len(totals) for kind, totals in judgement.totals.items()},
         rows=rows,

@@ -19,6 +19,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import pairwise
 from operator import eq
 from pathlib import Path
@@ -38,8 +39,8 @@ _FINGERPRINT_LENGTH: Final = 12  # hexadecimal digits; enough to distinguish the
 
 
 @attrs.frozen(kw_only=True)
-class PolicyUsed:
-    """Description of the policy that was used for a report.
+class Policy:
+    """The rules that an audit applies, as differences from the default policy. `Report.policy` is the policy of its audit.
 
     Attributes:
         name: `default` for the default policy; otherwise the policy's own `name`, the stem of its file name, or `unnamed`.
@@ -48,7 +49,8 @@ class PolicyUsed:
 
     Example:
         ```python
-        print(Policy.of({"name": "ours", "off": ["OA160"]}).used.off)  # -> ['OA160']
+        lenient = Policy.of({"name": "ours", "off": ["OA101"]})
+        print(lenient.off, (await audit(client, ["space_1"], policy=lenient)).findings)  # -> ['OA101'] []
         ```
     """
 
@@ -57,24 +59,10 @@ class PolicyUsed:
     off: list[str] = attrs.field(factory=list)
     thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
 
-
-@attrs.frozen(kw_only=True)
-class Policy:
-    """The rules that an audit applies.
-
-    Attributes:
-        used: Name of the policy, and its differences from the default policy.
-        rules: The rules, with their thresholds. `Report.since` applies those with the scope `comparison`.
-
-    Example:
-        ```python
-        lenient = Policy.of({"name": "ours", "off": ["OA101"]})
-        print((await audit(client, ["space_1"], policy=lenient)).findings)  # -> []
-        ```
-    """
-
-    used: PolicyUsed
-    rules: tuple[Rule, ...] = attrs.field(repr=False)
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that are not turned off, with their thresholds. `Report.since` applies those with the scope `comparison`."""
+        return tuple(_apply_thresholds(rule, self) for rule in RULES if rule.id not in self.off)
 
     @classmethod
     def default(cls) -> Policy:
@@ -82,7 +70,7 @@ class Policy:
 
         Example:
             ```python
-            print(Policy.default().used.name, len(Policy.default().rules))  # -> default 35
+            print(Policy.default().name, len(Policy.default().rules))  # -> default 35
             ```
         """
         return _DEFAULT_POLICY
@@ -98,8 +86,8 @@ class Policy:
         Example:
             ```python
             Path("policy.toml").write_text('off = ["OA101"]\n')
-            print(Policy.load("policy.toml").used)
-            # -> PolicyUsed(name='policy', fingerprint='f16305c0911c', off=['OA101'], thresholds={})
+            print(Policy.load("policy.toml"))
+            # -> Policy(name='policy', fingerprint='f16305c0911c', off=['OA101'], thresholds={})
             ```
         """
         path = Path(path)
@@ -120,7 +108,7 @@ class Policy:
 
         Example:
             ```python
-            print(Policy.of({"OA120": {"warning": 0.03}}).used.thresholds)  # -> {'OA120': {'warning': 0.03}}
+            print(Policy.of({"OA120": {"warning": 0.03}}).thresholds)  # -> {'OA120': {'warning': 0.03}}
             ```
         """
         name, off = values.get("name", "unnamed"), values.get("off", [])
@@ -132,8 +120,7 @@ class Policy:
         if not isinstance(name, str):
             raise InvalidRequest(f'policy: name: expected a string, got {type_name(name)}; write name = "ours"')
         off = [rule.id for rule in RULES if rule.id in ids]
-        used = PolicyUsed(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
-        return cls(used=used, rules=tuple(_apply_thresholds(rule, used) for rule in RULES if rule.id not in off))
+        return cls(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
 
     def rule(self, name: str) -> Rule:
         """Return a rule with the thresholds of this policy, even if the rule is turned off.
@@ -146,7 +133,7 @@ class Policy:
             print(Policy.of({"OA170": {"mailboxes": 3}}).rule("OA170").condition)  # -> more than 3 mailboxes share a domain
             ```
         """
-        return _apply_thresholds(require_rule(name, "pass a key of `CATALOGUE`"), self.used)
+        return _apply_thresholds(require_rule(name, "pass a key of `CATALOGUE`"), self)
 
 
 def rules_about(policy: Policy, scope: RuleScope) -> tuple[Rule, ...]:
@@ -179,7 +166,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
     kept = [f"{HEALTHY_PERCENT[severity]} % with severity {severity.value}" for severity in rule.severities]
     has_no_score = rule.id in ABOUT_CAMPAIGNS or rule.id in INCOMPLETE
     lines = {
-        "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.used.off else ''}",
+        "Severity": f"{rule.severity_range}{' (turned off by the policy)' if rule.id in policy.off else ''}",
         "Score": "not affected" if has_no_score else f"a mailbox keeps {', '.join(kept)}",
         "Condition": rule.condition,
         "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
@@ -189,13 +176,8 @@ def explain(name: str, policy: Policy | None = None) -> str:
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
 
 
-def comparison_rules(used: PolicyUsed) -> tuple[Rule, ...]:
-    """Return the enabled rules that compare two audits."""
-    return tuple(_apply_thresholds(each, used) for each in RULES if each.scope == "comparison" and each.id not in used.off)
-
-
-def _apply_thresholds(rule: Rule, used: PolicyUsed) -> Rule:
-    changed = used.thresholds.get(rule.id)
+def _apply_thresholds(rule: Rule, policy: Policy) -> Rule:
+    changed = policy.thresholds.get(rule.id)
     return attrs.evolve(rule, thresholds=MappingProxyType({**rule.thresholds, **changed})) if changed else rule
 
 
@@ -260,4 +242,4 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {best!r}?" if best else ""
 
 
-_DEFAULT_POLICY: Final = Policy.of({"name": PolicyUsed().name})
+_DEFAULT_POLICY: Final = Policy()

@@ -18,9 +18,8 @@ from support.audit_reports import AT, TEXTS, finding, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.histories import baseline_of
 
-from outreach_async.audit import CampaignResults, CampaignRow, Report, Score, Scores, Severity
+from outreach_async.audit import CampaignResults, CampaignRow, Policy, Report, Score, Scores, Severity
 from outreach_async.audit.campaigns import add_up
-from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports.brief import ChangeCounts, build_brief
 from outreach_async.errors import StatusError
 
@@ -119,7 +118,7 @@ def test_a_workspace_that_cannot_be_read_loses_nothing(tmp_path: Path) -> None:
     ("later", "rules"),
     [
         (on_day(1, finding("OA902", message="does not match the documented API")), ["OA110", "OA902"]),
-        (on_day(1, policy=PolicyUsed(off=["OA110"])), []),
+        (on_day(1, policy=Policy(off=["OA110"])), []),
         (on_day(1, finding(), unread("space_1"), unreadable=["space_1"]), ["OA101", "OA110", "OA901"]),
     ],
     ids=["unreadable mailbox", "rule turned off", "part of the only workspace"],

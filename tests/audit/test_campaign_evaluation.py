@@ -115,7 +115,7 @@ def test_a_report_compared_twice_has_the_finding_about_the_slip_once() -> None:
 
 
 def test_a_policy_turns_the_slip_off_and_a_new_campaign_has_none() -> None:
-    off = attrs.evolve(compared(row(), at=NOW + 1), policy=Policy.of({"off": ["OA204"]}).used)
+    off = attrs.evolve(compared(row(), at=NOW + 1), policy=Policy.of({"off": ["OA204"]}))
     assert off.since(compared(row(planned_end=0))).findings == []
     assert compared(row(), at=NOW + 1).since(compared(row(id="camp_2", planned_end=0))).findings == []
 

@@ -18,7 +18,7 @@ from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report, r
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import Page
 
-from outreach_async.audit import Delta, Diff, Policy, PolicyUsed, Report, Severity
+from outreach_async.audit import Delta, Diff, Policy, Report, Severity
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import Brief, build_brief
 from outreach_async.errors import StatusError
@@ -90,7 +90,7 @@ def test_implausible_volume_is_not_shown() -> None:
 
 
 def test_the_policy_is_named_where_it_differs() -> None:
-    used = PolicyUsed(name="ours", fingerprint="c0ffee", off=["OA160"], thresholds={"OA110": {"critical": 9}})
+    used = Policy(name="ours", fingerprint="c0ffee", off=["OA160"], thresholds={"OA110": {"critical": 9}})
     text = page(make_report([finding("OA110")], policy=used)).text
 
     assert "ours c0ffee" in text

@@ -26,13 +26,13 @@ from outreach_async.audit import (
     Finding,
     Group,
     HistoryPoint,
+    Policy,
     Report,
     Row,
     Score,
     Scores,
     Severity,
 )
-from outreach_async.audit.policy import PolicyUsed
 from outreach_async.audit.reports import schema, write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
 from outreach_async.errors import StatusError
@@ -104,7 +104,7 @@ def test_a_schema_describes_and_requires_every_field(
         assert set(part["properties"]) == set(part["required"]) == members
     parts = [item for each in objects(described) for item in each["properties"].items()]
     assert {name for name, about in parts if not about.get("description") and "$ref" not in about} <= set(Severity)
-    for name, model in ("policy", PolicyUsed), ("scores", Scores):
+    for name, model in ("policy", Policy), ("scores", Scores):
         assert set(schema()["properties"][name]["properties"]) == {field.name for field in attrs.fields(model)}
 
 

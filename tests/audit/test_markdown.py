@@ -10,7 +10,7 @@ from support.audit_reports import HOSTILE, VIEWS, finding, fleet, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.pages import MARKDOWN_TOKENS, tokens
 
-from outreach_async.audit import PolicyUsed, Report
+from outreach_async.audit import Policy, Report
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import Brief
 
@@ -18,7 +18,7 @@ from outreach_async.audit.reports.brief import Brief
 def unread(workspace: str, message: str) -> Report:
     """Return a report that shows an id as code, and a message as text."""
     about = finding("OA901", mailbox=None, email=None, domain=None, message=message, workspace=workspace)
-    return make_report([about], policy=PolicyUsed())
+    return make_report([about], policy=Policy())
 
 
 @pytest.mark.thorough

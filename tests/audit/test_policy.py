@@ -8,7 +8,7 @@ import pytest
 from support.audit import mailbox, mailboxes, reading, report
 from support.tables import check_rows
 
-from outreach_async.audit import CATALOGUE, RULES, Policy, PolicyUsed, Severity, check, explain
+from outreach_async.audit import CATALOGUE, RULES, Policy, Severity, check, explain
 from outreach_async.errors import InvalidRequest
 
 
@@ -84,7 +84,7 @@ def test_a_report_names_the_policy_it_was_judged_by(tmp_path: Path) -> None:
     ours = policy(tmp_path, 'off = ["OA172", "OA160"]\nOA120.sample = 100.0\nOA170.mailboxes = 5\n')
     used = report(reading([]), policy=ours).policy
     assert (used.name, used.off, used.thresholds) == ("ours", ["OA160", "OA172"], {"OA120": {"sample": 100}})
-    assert report(reading([])).policy == PolicyUsed()
+    assert report(reading([])).policy == Policy()
 
 
 def test_policies_with_the_same_changes_have_the_same_fingerprint() -> None:
@@ -94,9 +94,9 @@ def test_policies_with_the_same_changes_have_the_same_fingerprint() -> None:
     )
     other = Policy.of({"off": ["OA160", "OA133"], "OA110": {"error": 3}})
 
-    assert one.used.fingerprint == same.used.fingerprint != other.used.fingerprint
-    assert len(one.used.fingerprint) == 12
-    assert Policy.of({"name": "default in all but name", "OA110": {"error": 1}}).used.fingerprint == ""
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    assert len(one.fingerprint) == 12
+    assert Policy.of({"name": "default in all but name", "OA110": {"error": 1}}).fingerprint == ""
 
 
 def test_explain_gives_a_rules_threshold_source_and_remedy() -> None:

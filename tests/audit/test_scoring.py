@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.audit import SHARED_FLEETS, Shown, mailbox, reading, report
 from support.examples import WITHOUT_SHRINKING, scaled
 
-from outreach_async.audit import Finding, Policy, Report, Score, Severity
-from outreach_async.audit.policy import rules_about
+from outreach_async.audit import Finding, Report, Score
 from outreach_async.audit.reports import summarize
 from outreach_async.models import Mailbox, Undecodable
 
@@ -109,22 +108,10 @@ def test_a_score_moves_in_the_direction_of_the_headline(states: list[int], data:
 
 
 def test_a_finding_on_a_server_counts_for_mailboxes_of_its_own_type() -> None:
-    (rule,) = rules_about(Policy.default(), "server_ip")
-
-    def applies(facts: Any, thresholds: Any) -> Any:
-        found = rule.applies(facts, thresholds)
-        return found and attrs.evolve(found, severity=Severity.CRITICAL)
-
-    critical = attrs.evolve(rule, applies=applies)
     boxes = [mailbox(id="mailbox_1", type="SMTP & IMAP", blacklists=1), mailbox(id="mailbox_2", type="SMTP & IMAP")]
-
-    found = report(
-        reading([*boxes, mailbox(id="mailbox_3")]),
-        policy=attrs.evolve(Policy.default(), rules=(*rules_about(Policy.default(), "mailbox"), critical)),
-    )
-
-    assert found.scores.overall == 38.3  # 5, 10 and 100
-    assert {group.key: group.score for group in found.groups if group.kind == "type"} == {"SMTP & IMAP": 7.5, "Google": 100}
+    found = report(reading([*boxes, mailbox(id="mailbox_3")]))
+    assert found.scores.overall == 78.3  # 45, 90 and 100
+    assert {group.key: group.score for group in found.groups if group.kind == "type"} == {"SMTP & IMAP": 67.5, "Google": 100}
 
 
 def test_the_findings_are_the_worst_first_in_the_order_of_mailboxes() -> None:

@@ -234,7 +234,7 @@ def test_the_files_shown_in_docstrings_can_be_read(tmp_path: Path) -> None:
     path.write_text(shown_file("outreach_async.fake.behaviour"), encoding="utf-8")
     assert load_behaviour(path).past_end == "clamp"
     path.write_text(shown_file("outreach_async.audit.policy"), encoding="utf-8")
-    assert Policy.load(path).used.off == ["OA160"]
+    assert Policy.load(path).off == ["OA160"]
     fake = FakeService()
     fake.load(shown_file("outreach_async.fake.world_file").strip())
     assert len(fake.contacts("space_1")) == 1

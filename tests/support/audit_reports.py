@@ -10,8 +10,20 @@ import attrs
 from hypothesis import strategies as st
 from support.audit import HEALTHY, NOW, mailbox, mailboxes, reading, report
 
-from outreach_async.audit import CATALOGUE, Delta, Diff, Finding, Group, HistoryPoint, Report, Row, Score, Scores, Severity
-from outreach_async.audit.policy import PolicyUsed
+from outreach_async.audit import (
+    CATALOGUE,
+    Delta,
+    Diff,
+    Finding,
+    Group,
+    HistoryPoint,
+    Policy,
+    Report,
+    Row,
+    Score,
+    Scores,
+    Severity,
+)
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.models import Mailbox, MailboxType, Number
 
@@ -206,9 +218,7 @@ _SCORES = st.builds(
     domains=st.dictionaries(TEXTS, _SCORE, max_size=4),
 )
 _GROUPS = st.lists(drawn(Group, score=_PERCENT, counts=st.just(dict.fromkeys(Severity, 0))), max_size=5)
-_POLICIES = st.builds(
-    PolicyUsed, name=TEXTS, off=st.just(["OA160"]), thresholds=st.sampled_from([{}, {"OA120": {"warning": 0.03}}])
-)
+_POLICIES = st.builds(Policy, name=TEXTS, off=st.just(["OA160"]), thresholds=st.sampled_from([{}, {"OA120": {"warning": 0.03}}]))
 
 _COUNTS = st.dictionaries(_SEVERITIES, st.integers(0, 10**6))
 _HISTORY = st.lists(
