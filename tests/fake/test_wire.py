@@ -194,7 +194,10 @@ def test_w11_every_response_has_a_content_type_and_a_unique_request_id() -> None
     assert [entry.request_id for entry in fake.requests] == [answer.headers["x-request-id"] for answer in answers]
 
 
-REFUSAL = Refusal(404, "workspace_not_found", "no workspace has this id", "workspace")
+def test_w11_the_date_follows_the_clock() -> None:
+    fake = FakeService(clock="2026-01-31T23:59:59Z")
+    fake.advance(seconds=1.5)
+    assert get(fake, "/").headers["date"] == "Sun, 01 Feb 2026 00:00:00 GMT"
 
 
 @pytest.mark.parametrize(

@@ -297,11 +297,20 @@ ON_SOCKETS: Final = [pair for pair in PAIRS if str(pair.id).startswith(tuple(f"{
 @pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
 @pytest.mark.parametrize("label", WIRE_FAULTS)
 async def test_a_fault_has_the_same_effect_on_a_socket_and_in_memory(route: Open, label: str) -> None:
-    allowed = [await outcome(fake, label)]
-    if label.startswith("wrong_length") and route is ROUTES["aiohttp_on_a_socket"]:
-        # aiohttp may read the rest of the body as another response. The whole response is then in doubt, including its status.
-        allowed.append((TransportError, True, *allowed[0][2:]))
-    assert await outcome(route, label) in allowed
+    fault = WIRE_FAULTS[label]
+    for request in (create("a@b.co"), CONVERSATION[4]):
+        allowed = [await outcome(fake, fault, request)]
+        if label.startswith("wrong_length") and route is ROUTES["aiohttp_on_a_socket"]:
+            # aiohttp may read the rest of the body as another response. The whole response is then in doubt, with its status.
+            allowed.append((TransportError, True, *allowed[0][2:]))
+        *seen, sent, after = await outcome(route, fault, request)
+        # Without a body, no library can prove that a request was sent: `None` counts as sent.
+        assert (*seen, sent if request.body else sent is not False, after) in allowed
+
+
+@pytest.mark.parametrize(("route", "anyio_backend"), ON_SOCKETS, indirect=["anyio_backend"])
+async def test_a_server_that_refuses_resets_and_the_request_may_have_been_sent(route: Open) -> None:
+    assert await outcome(route, faults.refuse(), create("a@b.co")) == await outcome(fake, faults.reset(), create("a@b.co"))
 
 
 def test_every_kind_of_fault_a_server_can_cause_is_tested() -> None:
@@ -323,15 +332,15 @@ async def test_a_refused_connection_has_the_same_effect_in_memory_and_for_real(m
         assert error.maybe_sent is False
 
 
-async def outcome(route: Open, label: str) -> tuple[object, ...]:
-    """Return the result of a creation under a fault, and the service's response to the same request afterwards."""
+async def outcome(route: Open, fault: faults.Fault, request: Request) -> tuple[object, ...]:
+    """Return the result of a request under a fault, and the service's response to a creation afterwards."""
     service, progress, scope = seeded(), Progress(), anyio.CancelScope()
-    service.faults.script("create_contact", WIRE_FAULTS[label])
+    service.faults.add(fault, times=1)
     seen: tuple[object, ...] = ("given up",)
-    async with route(Overheard(service, scope.cancel if "hang" in label else int)) as transport:
+    async with route(Overheard(service, scope.cancel if "hang" in fault.label else int)) as transport:
         with scope:
             try:
-                answer = await transport.send(create("a@b.co"), progress)
+                answer = await transport.send(request, progress)
                 seen = answer.status, answer.body
             except TransportError as error:
                 seen = type(error), error.maybe_sent
