@@ -417,7 +417,7 @@ def _find_fallbacks(
 
 
 async def columns_for(
-    client: OutreachClient | None,
+    client: OutreachClient,
     headers: Sequence[str],
     overrides: Mapping[str, str] | None = None,
     *,
@@ -425,8 +425,6 @@ async def columns_for(
     samples: Sequence[str] = (),
 ) -> Columns:
     """Map each column to a field, as `map_columns` does, and request the workspace's fields if a column or override needs them.
-
-    If `client` is `None`, columns are mapped without the workspace's fields.
 
     Raises:
         InvalidRequest: As `map_columns` does.
@@ -439,7 +437,7 @@ async def columns_for(
         ```
     """
     overrides = overrides or {}
-    fields = () if client is None or can_map_all(headers, overrides) else await client.workspaces.fields()
+    fields = () if can_map_all(headers, overrides) else await client.workspaces.fields()
     return map_columns(headers, overrides, fields, ignore_unknown=ignore_unknown, samples=samples)
 
 

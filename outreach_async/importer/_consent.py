@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 from unicodedata import category, combining, normalize
 
 from outreach_async._plumbing import show_name
-from outreach_async.importer._known_exports import fold_name
+from outreach_async.importer._known_exports import fold_name, read_table
 
 CONSENT_CODES: Final = ("opt_out", "opt_in", "email_status")
 """Codes of columns that are never sent: who opted out or bounced, who opted in, and the status of the address."""
 
+_TABLE: Final = "data/consent.toml"
 _MAX_TEXT_LENGTH: Final = 40
 _CROSSES: Final = frozenset("☐□⬜✗✘✕✖❌")  # an empty box or a cross means no
 _NO_SYMBOLS: Final = "PMCZ"  # categories of punctuation, marks, control characters and blanks
@@ -55,18 +54,13 @@ def _fold_words(text: str) -> str:
 
 
 @cache
-def _load_table() -> dict[str, Any]:
-    return tomllib.loads(files("outreach_async.importer").joinpath("data", "consent.toml").read_text(encoding="utf-8"))
-
-
-@cache
 def _load_words(name: str) -> frozenset[str]:
-    return frozenset(map(fold_name, _load_table()["cells"][name]))
+    return frozenset(map(fold_name, read_table(_TABLE)["cells"][name]))
 
 
 @cache
 def _join_words(name: str) -> str:
-    return "|".join(map(_fold_words, _load_table()["cells"][name]))
+    return "|".join(map(_fold_words, read_table(_TABLE)["cells"][name]))
 
 
 @cache
@@ -84,7 +78,7 @@ def _load_pattern(name: str) -> re.Pattern[str]:
 @cache
 def load_consent_headers() -> Mapping[str, str]:
     """Return the kinds of columns with common names, by folded name."""
-    groups = [group for language in _load_table()["headers"].values() for group in language.items()]
+    groups = [group for language in read_table(_TABLE)["headers"].values() for group in language.items()]
     return {fold_name(name): kind for kind, names in groups for name in names}
 
 
@@ -112,7 +106,7 @@ def is_about_telephones(header: str) -> bool:
 
 @cache
 def _load_look(name: str, end: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(_load_table()['looks_like'][name])}){end}")
+    return re.compile(rf"\b(?:{'|'.join(read_table(_TABLE)['looks_like'][name])}){end}")
 
 
 def _find_look(name: str, words: str, end: str = "") -> bool:

@@ -231,12 +231,6 @@ async def test_workspace_fields_are_looked_up_once(
     assert len(service.requests) == 1
 
 
-async def test_without_a_client_nothing_is_looked_up() -> None:
-    assert (await columns_for(None, ["email"])).codes == ("email",)
-    with pytest.raises(InvalidRequest, match="unknown column 'plan'"):
-        await columns_for(None, ["email", "plan"])
-
-
 async def test_a_refused_lookup_raises_the_error_of_the_service(client: OutreachClient) -> None:
     with pytest.raises(StatusError):
         await columns_for(client.with_options(workspace="space_none"), ["email", "plan"])

@@ -150,8 +150,13 @@ class AmbiguousHeader:
 
 
 @cache
+def read_table(name: str) -> dict[str, Any]:
+    """Return a TOML file of the package, by its path in it."""
+    return tomllib.loads(files("outreach_async.importer").joinpath(name).read_text(encoding="utf-8"))
+
+
 def read_common_headers() -> dict[str, Any]:
-    return tomllib.loads(files("outreach_async.importer").joinpath("common_headers.toml").read_text(encoding="utf-8"))
+    return read_table("common_headers.toml")
 
 
 @cache
