@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import aclosing
 
 import anyio
 import attrs
@@ -25,11 +26,12 @@ from support.calibration import (
     world,
 )
 from support.examples import scaled
-from support.fake_transports import LEVELS
 
+from outreach_async import HttpxTransport
 from outreach_async.conformance import Access, Calibration, calibrate, check
 from outreach_async.fake import Behaviour, FakeTransport, HeaderAuth
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
+from outreach_async.fake.server import serve
 from outreach_async.testing import pairwise
 
 SINGLE = list(single_readings())
@@ -52,15 +54,18 @@ def test_every_value_of_every_knob_is_measured_where_it_shows(knob: str, behavio
 @pytest.mark.parametrize("place", range(len(pairwise())))
 def test_any_two_values_together_are_measured_and_every_documented_rule_holds(place: int) -> None:
     behaviour = pairwise()[place]
-    connect = LEVELS[place % len(LEVELS)]
 
-    async def measure_there() -> Calibration:
-        async with connect(service(behaviour)) as transport:
+    async def measure_in_memory() -> Calibration:
+        assert await check(FakeTransport(service(behaviour)), attrs.evolve(WRITER, nonce="other")) == []
+        return await calibrate(FakeTransport(service(behaviour)), WRITER)
+
+    async def measure_over_a_socket() -> Calibration:
+        async with serve(service(behaviour)) as url, aclosing(HttpxTransport(url)) as transport:
             assert await check(transport, attrs.evolve(WRITER, nonce="other")) == []
-        async with connect(service(behaviour)) as transport:
+        async with serve(service(behaviour)) as url, aclosing(HttpxTransport(url)) as transport:
             return await calibrate(transport, WRITER)
 
-    assert find_misses(behaviour, anyio.run(measure_there)) == {}
+    assert find_misses(behaviour, anyio.run(measure_over_a_socket if place % 2 else measure_in_memory)) == {}
 
 
 @settings(max_examples=scaled(10))
@@ -77,8 +82,8 @@ def test_any_combination_of_values_is_measured_and_breaks_no_rule(behaviour: Beh
 
 async def test_calibration_is_a_call_of_the_library() -> None:
     fake = service(Behaviour(past_end="clamp", created_status=200, auth=HeaderAuth("x-token", "")))
-    async with LEVELS[0](fake) as transport:
-        found = await calibrate(transport, Access(SPACE, KEY, writes=True, campaign=DRAFT, headers={"X-Token": KEY}))
+    access = Access(SPACE, KEY, writes=True, campaign=DRAFT, headers={"X-Token": KEY})
+    found = await calibrate(FakeTransport(fake), access)
     assert found.behaviour == attrs.evolve(fake.behaviour, auth=HeaderAuth("x-token", ""))
     assert found.observed["past_end"] == "clamp"
     assert found.undecided["unknown_body"] == ("ignore", "store")
@@ -90,8 +95,7 @@ async def test_calibration_is_a_call_of_the_library() -> None:
 async def test_without_writes_nothing_is_created_and_the_reasons_say_so() -> None:
     fake = service()
     before = fake.dump()
-    async with LEVELS[0](fake) as transport:
-        found = await calibrate(transport, Access(SPACE))
+    found = await calibrate(FakeTransport(fake), Access(SPACE))
     assert fake.dump() == before
     assert {recorded.method for recorded in fake.requests} == {"GET"}
     assert found.reasons["email_key"] == "creating contacts was not allowed"

@@ -21,14 +21,6 @@ async def test_it_is_a_transport_and_its_repr_shows_no_more() -> None:
     assert repr(transport) == "<FakeTransport to TinyService, closed>"
 
 
-async def test_the_response_is_the_services_and_the_request_counts_as_sent() -> None:
-    service, progress = TinyService(), Progress()
-    response = await FakeTransport(service).send(CREATE, progress)
-    assert response == Response(201, {"content-type": "application/json", "x-request-id": "req_1"}, answer_to(CREATE))
-    assert service.requests == [CREATE]
-    assert progress.sent is True
-
-
 async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> None:
     service, progress = TinyService(), Progress()
     service.faults.script("create_contact", f.refuse())
