@@ -300,7 +300,7 @@ def test_every_figure_of_a_drawn_history_is_that_of_its_readings(seed: int) -> N
     play(seed)
 
 
-@pytest.mark.parametrize("seed", [2, 32])  # of 40, those that find most of the mistakes that were tried
+@pytest.mark.parametrize("seed", [10, 15, 23, 32])  # of 40, quick ones that together find six mistakes that were tried
 def test_every_figure_is_that_of_the_readings_where_things_move_and_are_pruned(seed: int) -> None:
     play(seed)
 
