@@ -407,11 +407,11 @@ async def test_a_stream_is_read_at_most_a_window_ahead(journal: JournalStore) ->
         assert counted.read == journal.report().marked + 1000
 
 
-@pytest.mark.parametrize("workers", [3, 60])
+@pytest.mark.parametrize("workers", [3, 30])
 async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journal: JournalStore, workers: int) -> None:
     run = client(Script(added(), seconds=0.5)).contacts.create_many(rows(16 * workers), journal=journal, concurrency=workers)
     async with run as outcomes:
-        reports = [journal.report() async for _ in outcomes]
+        reports = [journal.report() async for outcome in outcomes if outcome.index % (workers // 3) == 0]
     assert reports[0].marked == workers * reports[0].windows  # nothing has been sent, so each has one row for each worker
     sizes = [after.marked - before.marked for before, after in itertools.pairwise(reports) if after.windows == before.windows + 1]
     assert 3 * workers <= max(sizes) <= 4 * workers
