@@ -96,8 +96,8 @@ Workspaces
 A name may contain blanks, but does not look like an id (`space_...`), and is not `all`. Names, groups and ids are unique. In one
 text, as in `OUTREACH_WORKSPACE`, blanks separate several workspaces, unless the whole text is a name.
 
-A workspace with its own `rate` has its own client and connections; all others share one client and one rate. An import whose rows
-name several workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with another key.
+A workspace with its own `rate` has its own client; all others share one client and one rate. An import whose rows name several
+workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with another key.
 """
 
 from __future__ import annotations
