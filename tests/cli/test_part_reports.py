@@ -205,6 +205,6 @@ def test_rejects_of_several_files_have_the_columns_of_all_files(
     made = plan([tmp_path / "a.csv", tmp_path / "b.csv"], overrides=overrides, repeats="error")
     with served(PlainService()) as connection:
         for part in made.parts:
-            import_part(part, str(tmp_path / "journals"), connection)
+            import_part(part, (tmp_path / "journals").as_uri(), connection)
     assert shell("report", str(tmp_path / "journals"), "--rejects", str(tmp_path / "rejects.csv")).code == 3
     assert [dict([*row.items()][:4]) for row in rejects_in(tmp_path / "rejects.csv")] == expected
