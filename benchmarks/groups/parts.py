@@ -100,15 +100,15 @@ def _on_dask(folder: Path, warm_up: ImportPlan, made: ImportPlan, connection: Co
     """Measure the whole processes of the workers, and this one, which has the driver and the scheduler."""
     from distributed import Client, LocalCluster
 
-    from outreach_async.parts.dask import create_many
+    from outreach_async.parts.dask import DaskImport
 
     options: dict[str, Any] = {"n_workers": _PROCESSES, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        with create_many(client, warm_up, connection, journal=f"file://{folder}/warm-up", rate=_UNREACHED) as begun:
+        with DaskImport(client, warm_up, connection, journal=f"file://{folder}/warm-up", rate=_UNREACHED) as begun:
             list(begun)
         before = sum(client.run(time.process_time).values())
         with spending() as spent:
-            with create_many(client, made, connection, journal=f"file://{folder}/run", rate=_UNREACHED) as begun:
+            with DaskImport(client, made, connection, journal=f"file://{folder}/run", rate=_UNREACHED) as begun:
                 list(begun)
             assert begun.report.rows == made.rows
         workers = sum(client.run(time.process_time).values()) - before

@@ -214,10 +214,10 @@ class _PartsRun:
         return end_dry_run(self.screen, self.failed, mapping, self.started_at, written)
 
     def send(self, cluster: Any, connection: Connection, rate: float | None) -> ImportReport:
-        from outreach_async.parts.dask import create_many  # imported on demand: it takes time
+        from outreach_async.parts.dask import DaskImport  # imported on demand: it takes time
 
         journal, earlier = str(self.settings["journal"]), self.settings["earlier"]
-        run = create_many(cluster, self.made, connection, journal=journal, rate=rate, earlier=earlier)
+        run = DaskImport(cluster, self.made, connection, journal=journal, rate=rate, earlier=earlier)
         with show_progress(self.screen, "Importing", self.made.rows) as show, run:
             for report in run:
                 self.reports.append(report)

@@ -56,7 +56,7 @@ range of three runs on two CPUs, which the service shares; eight workers are com
     2               1,400 to 2,200    3,600 to 6,000   11,000 to 13,000
     8 on 8 CPUs     6,500 to 9,700  17,000 to 27,000   56,000 to 64,000
 
-Each workspace needs its own plan, and its own calls of `import_part` or `create_many` with its own `journal`. A journal on an
+Each workspace needs its own plan, and its own calls of `import_part` or `DaskImport` with its own `journal`. A journal on an
 object store takes 19 bytes per row and 95 bytes per object, and object stores charge per write. A million rows at 100/s take
 15,000 objects, and slower imports more per row.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from distributed import LocalCluster
 
 from outreach_async.parts import Connection, plan
-from outreach_async.parts.dask import create_many
+from outreach_async.parts.dask import DaskImport
 
 if __name__ == "__main__":
     Path("may.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     journal = f"file://{Path('journals').absolute()}"
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        create_many(cluster, made, connection, journal=journal, rate=100.0) as run,
+        DaskImport(cluster, made, connection, journal=journal, rate=100.0) as run,
     ):
         for report in run:
             print(report.rows, "rows;", run.report.rows, "of", made.rows)
@@ -36,7 +36,7 @@ journals on an object store (`"s3://bucket/journals/june"`).
 A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into one
 workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5 seconds.
 
-To resume, run `create_many` again with the same plan and journal, on the same or another cluster. If a worker dies, or does not
+To resume, make a `DaskImport` again with the same plan and journal, on the same or another cluster. If a worker dies, or does not
 respond for longer than the scheduler's `worker-ttl`, Dask runs the part again, on a worker that takes over the journal; the
 worker that used it before stops sending. If Dask stops retrying a part, because several workers have died while running it, the
 import submits it again. A worker also stops a part whose task was cancelled or runs on another worker, and if the worker is
@@ -52,7 +52,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 _LOGGER: Final = logging.getLogger("outreach_async")
-__all__ = ["DaskImport", "create_many"]
+__all__ = ["DaskImport"]
 
 _TIMEOUT: Final = 1.0  # of a request to the scheduler, in seconds: shorter than the lifetime of a share
 _CHECK_INTERVAL: Final = 2.0  # seconds without a finished part until the driver checks whether the scheduler has workers
@@ -179,27 +179,61 @@ def run_task(part: Part, journal: str, connection: Connection, service: str, **o
 class DaskImport:
     r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
 
-    `create_many` returns the import, and a `with` statement starts it. If the block ends before all parts have finished, the
-    remaining parts are cancelled.
+    A `with` statement starts the import. If the block ends before all parts have finished, the remaining parts are cancelled.
+
+    Args:
+        cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
+        made: The plan.
+        connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
+        journal: URL of the journals, such as `s3://bucket/prefix`, or `file:///folder` if all workers share the folder. Use a new
+            one for each plan, and the same one to resume.
+        rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
+        earlier: As for `import_part`.
 
     Attributes:
         plan: The plan.
         resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or its journal was taken.
 
+    Raises:
+        InvalidRequest: An argument is invalid.
+
     Example:
         ```python
         Path("people.csv").write_text("E-mail\nann@company.example\n")
         connection = Connection(base_url="https://api.example", workspace="space_1")
-        run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
+        run = DaskImport("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/june", rate=100.0)
         print(run.report.rows, "of", run.plan.rows)  # -> 0 of 1
         ```
     """
 
-    def __init__(self, cluster: Any, made: ImportPlan, arguments: Mapping[str, Any], limit: float | None) -> None:
+    def __init__(
+        self,
+        cluster: Any,
+        made: ImportPlan,
+        connection: Connection,
+        *,
+        journal: str,
+        rate: float | None = None,
+        earlier: Earlier = "known",
+    ) -> None:
+        if not isinstance(cluster, str | distributed.Client) and not hasattr(cluster, "scheduler_address"):
+            raise InvalidRequest(
+                f"cluster: expected an address, a cluster or a Client, got {type_name(cluster)}; pass tcp://host:port"
+            )
+        if not is_url(journal) or journal.lower().startswith("memory:"):
+            raise InvalidRequest(
+                "journal: expected a URL that all workers can reach; pass s3://bucket/prefix or file:///shared/folder"
+            )
+        open_place(journal)  # checks the URL
+        if connection.rate is not None:
+            raise InvalidRequest(
+                "connection.rate: expected None, got a rate, which would apply to each part separately; pass rate= instead"
+            )
         self._cluster = cluster
         self.plan = made
-        self._arguments = arguments
-        self._limit = limit
+        self._service = f"{connection.base_url} {connection.workspace}"
+        self._arguments = {"journal": journal, "connection": connection, "earlier": earlier, "service": self._service}
+        self._limit = None if rate is None else require_rate("rate", rate)
         self._client: distributed.Client | None = None
         self._owns_client = False
         # For each task, its part, and how often the part has been submitted.
@@ -223,7 +257,7 @@ class DaskImport:
             self._client = distributed.Client(self._cluster, set_as_default=False) if self._owns_client else self._cluster
             self._client.register_plugin(RatePlugin())
             scheduler: Any = self._client.scheduler
-            self._client.sync(scheduler.outreach_async_limit, service=self._arguments["service"], limit=self._limit)
+            self._client.sync(scheduler.outreach_async_limit, service=self._service, limit=self._limit)
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
@@ -259,7 +293,7 @@ class DaskImport:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             connection = Connection(base_url="https://api.example", workspace="space_1")
-            run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/journals/june")
+            run = DaskImport("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/june")
             run.cancel()  # no effect: the import has not started
             ```
         """
@@ -274,7 +308,7 @@ class DaskImport:
         had_workers, self._has_workers = self._has_workers, client.scheduler_info(n_workers=0)["n_workers"] > 0
         if had_workers and not self._has_workers:
             _LOGGER.warning(
-                "create_many: the Dask scheduler has no workers, so %d parts are waiting; start workers, or interrupt the import",
+                "import: the Dask scheduler has no workers, so %d parts are waiting; start workers, or interrupt the import",
                 len(self._submissions),
             )
 
@@ -312,60 +346,6 @@ class DaskImport:
         client, self._client = self._client, None
         if client is not None and self._owns_client:
             client.close(timeout=5)
-
-
-def create_many(
-    cluster: Any,
-    made: ImportPlan,
-    connection: Connection,
-    *,
-    journal: str,
-    rate: float | None = None,
-    earlier: Earlier = "known",
-) -> DaskImport:
-    r"""Import a plan on a Dask cluster. The import starts when the result is used in a `with` statement; see `DaskImport`.
-
-    Args:
-        cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
-        made: The plan.
-        connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
-        journal: URL of the journals, such as `s3://bucket/prefix`, or `file:///folder` if all workers share the folder. Use a new
-            one for each plan, and the same one to resume.
-        rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
-        earlier: As for `import_part`.
-
-    Raises:
-        InvalidRequest: An argument is invalid.
-
-    Example:
-        ```python
-        Path("people.csv").write_text("E-mail\nann@company.example\n")
-        connection = Connection(base_url="https://api.example", workspace="space_1")
-        run = create_many("tcp://scheduler:8786", plan(["people.csv"]), connection, journal="s3://bucket/june", rate=100.0)
-        print(len(run.plan.parts))  # -> 1
-        ```
-    """
-    if not isinstance(cluster, str | distributed.Client) and not hasattr(cluster, "scheduler_address"):
-        raise InvalidRequest(
-            f"cluster: expected an address, a cluster or a Client, got {type_name(cluster)}; pass tcp://host:port"
-        )
-    if not is_url(journal) or journal.lower().startswith("memory:"):
-        raise InvalidRequest(
-            "journal: expected a URL that all workers can reach; pass s3://bucket/prefix or file:///shared/folder"
-        )
-    open_place(journal)  # checks the URL
-    if connection.rate is not None:
-        raise InvalidRequest(
-            "connection.rate: expected None, got a rate, which would apply to each part separately;"
-            " pass rate= to create_many instead"
-        )
-    arguments = {
-        "journal": journal,
-        "connection": connection,
-        "earlier": earlier,
-        "service": f"{connection.base_url} {connection.workspace}",
-    }
-    return DaskImport(cluster, made, arguments, None if rate is None else require_rate("rate", rate))
 
 
 def _suspend(text: str) -> BulkSuspended:

@@ -27,7 +27,7 @@ from outreach_async._plumbing import TakenOverError
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.parts import Connection, ImportPlan, plan
-from outreach_async.parts.dask import DaskImport, LeasedRate, RatePlugin, create_many
+from outreach_async.parts.dask import DaskImport, LeasedRate, RatePlugin
 
 USAGE = RateUsage(client="c", seconds=0.25, wanted=1000, completed=10, refused=0)
 
@@ -51,12 +51,12 @@ def test_parts_report_as_they_finish_and_again_without_a_request(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
 ) -> None:
     made, journal = planned(tmp_path), f"file://{tmp_path}/journals"
-    with create_many(cluster, made, connection, journal=journal) as run:
+    with DaskImport(cluster, made, connection, journal=journal) as run:
         seen = [(report.rows, len(run.report.parts), run.report.rows) for report in run]
     assert seen == [(20, 1, 20), (20, 2, 40), (20, 3, 60)]
     assert (run.report.rows, run.plan.rows, len(run.plan.parts)) == (made.rows, 60, 3)
     sent = service.requests
-    with Client(cluster) as client, create_many(client, made, connection, journal=journal) as again:
+    with Client(cluster) as client, DaskImport(client, made, connection, journal=journal) as again:
         assert len(list(again)) == 3
     assert again.report == run.report
     assert (service.requests, sorted(service.effects)) == (sent, list(range(60)))
@@ -68,7 +68,7 @@ def test_leaving_the_block_cancels_and_the_plan_resumes(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path
 ) -> None:
     made, journal = planned(tmp_path, rows=60), f"file://{tmp_path}/journals"
-    with create_many(cluster, made, connection, journal=journal, rate=40.0) as run:
+    with DaskImport(cluster, made, connection, journal=journal, rate=40.0) as run:
         deadline = time.monotonic() + 30
         while service.requests < 20 and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -76,7 +76,7 @@ def test_leaving_the_block_cancels_and_the_plan_resumes(
         assert time.monotonic() < deadline, "a cancelled part went on"
     assert service.requests < 120
     assert list(run) == []
-    with create_many(cluster, made, connection, journal=journal, rate=10_000.0) as run:
+    with DaskImport(cluster, made, connection, journal=journal, rate=10_000.0) as run:
         assert sum(report.rows for report in run) == 180
     assert (run.report.uncertain, service.requests) == (0, 180), "a drained part sent a row twice"
 
@@ -92,7 +92,7 @@ def test_cancelling_in_another_thread_ends_the_iteration(
 ) -> None:
     runs: list[DaskImport] = []
     service.call_at(5, lambda: threading.Thread(target=runs[0].cancel).start())
-    with create_many(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals", rate=40.0) as run:
+    with DaskImport(cluster, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals", rate=40.0) as run:
         runs.append(run)
         assert list(run) == []
 
@@ -119,7 +119,7 @@ def test_without_workers_an_import_warns_once_and_waits(connection: Connection, 
     logger = logging.getLogger("outreach_async")
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as empty,
-        create_many(empty, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
+        DaskImport(empty, planned(tmp_path), connection, journal=f"file://{tmp_path}/journals") as run,
     ):
         handler = ScaleLater(empty, seconds=3.0)
         logger.addHandler(handler)
@@ -129,7 +129,7 @@ def test_without_workers_an_import_warns_once_and_waits(connection: Connection, 
             logger.removeHandler(handler)
             handler.timer.join()
     assert handler.records == [
-        "WARNING create_many: the Dask scheduler has no workers, so 3 parts are waiting; start workers, or interrupt the import"
+        "WARNING import: the Dask scheduler has no workers, so 3 parts are waiting; start workers, or interrupt the import"
     ]
 
 
@@ -143,7 +143,7 @@ class LostConnection(Connection):
 def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connection: Connection, tmp_path: Path) -> None:
     quoting = QuotingConnection(**attrs.asdict(connection))
     with (
-        create_many(cluster, planned(tmp_path, files=1), quoting, journal=f"file://{tmp_path}/journals") as run,
+        DaskImport(cluster, planned(tmp_path, files=1), quoting, journal=f"file://{tmp_path}/journals") as run,
         pytest.raises(TransportError) as caught,
     ):
         list(run)
@@ -155,7 +155,7 @@ def test_the_cause_of_an_error_does_not_reach_the_scheduler(cluster: Any, connec
 def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connection, tmp_path: Path) -> None:
     lost = LostConnection(**attrs.asdict(connection))
     with (
-        create_many(cluster, planned(tmp_path, files=1), lost, journal=f"file://{tmp_path}/journals") as run,
+        DaskImport(cluster, planned(tmp_path, files=1), lost, journal=f"file://{tmp_path}/journals") as run,
         pytest.raises(TakenOverError),
     ):
         list(run)
@@ -168,7 +168,7 @@ def test_a_part_is_submitted_at_most_50_times(cluster: Any, connection: Connecti
 def test_a_scheduler_out_of_reach_suspends_the_import(connection: Connection, tmp_path: Path) -> None:
     import dask
 
-    run = create_many("tcp://127.0.0.1:1", planned(tmp_path), connection, journal=f"file://{tmp_path}/journals")
+    run = DaskImport("tcp://127.0.0.1:1", planned(tmp_path), connection, journal=f"file://{tmp_path}/journals")
     with (
         dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
         pytest.raises(BulkSuspended, match="the Dask scheduler cannot be reached") as caught,
@@ -203,11 +203,11 @@ def test_the_key_is_in_no_task_log_page_or_result(
     with (
         caplog.at_level(logging.DEBUG),
         Client(cluster) as client,
-        create_many(client, parts, connection, journal=f"file://{tmp_path}/journals") as run,
+        DaskImport(client, parts, connection, journal=f"file://{tmp_path}/journals") as run,
     ):
         scanned = [pickle.dumps(report) for report in run]
         service.fake.faults.add(faults.status(401, body=f'{{"message": "unknown key {KEY}"}}'))
-        failing = create_many(client, parts, connection, journal=f"file://{tmp_path}/others")
+        failing = DaskImport(client, parts, connection, journal=f"file://{tmp_path}/others")
         with failing, pytest.raises(BulkStopped) as caught:
             list(failing)
         scanned += [
@@ -335,9 +335,7 @@ def test_arguments_are_checked(change: Callable[[dict[str, Any]], dict[str, Any]
     connection = Connection(base_url="https://api.example", workspace="space_1")
     options = change({"cluster": "tcp://x:1", "connection": connection, "journal": "file:///data/x", "rate": None})
     with pytest.raises(InvalidRequest, match=message):
-        create_many(
-            options["cluster"], planned(tmp_path), options["connection"], journal=options["journal"], rate=options["rate"]
-        )
+        DaskImport(options["cluster"], planned(tmp_path), options["connection"], journal=options["journal"], rate=options["rate"])
 
 
 def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Path) -> None:
@@ -349,7 +347,7 @@ def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Pat
             Client(cluster, asynchronous=True, set_as_default=False) as client,
         ):
             with pytest.raises(InvalidRequest, match="expected a synchronous Client"):
-                create_many(client, made, connection, journal="file:///data/x").__enter__()
+                DaskImport(client, made, connection, journal="file:///data/x").__enter__()
 
     anyio.run(enter)
 

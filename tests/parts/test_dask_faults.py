@@ -21,7 +21,7 @@ from support.s3 import BUCKET, environment, serve_s3
 from outreach_async import DuplicatePolicy
 from outreach_async.errors import BulkSuspended
 from outreach_async.parts import Connection, ImportPlan
-from outreach_async.parts.dask import create_many
+from outreach_async.parts.dask import DaskImport
 
 pytestmark = pytest.mark.thorough
 
@@ -82,13 +82,13 @@ def test_killed_workers_lose_and_mislabel_no_row(  # noqa: PLR0917 - fixtures
     made, journal = planned(tmp_path, duplicates), place.format(tmp_path)
     service.kills = kills
     cluster.scheduler.allowed_failures = 3
-    with create_many(cluster, made, connection, journal=journal, rate=400.0 if place.startswith("file") else 100.0) as run:
+    with DaskImport(cluster, made, connection, journal=journal, rate=400.0 if place.startswith("file") else 100.0) as run:
         assert sum(report.rows for report in run) == 240
     assert service.killed == len(kills)
     assert list(find_violations(service, made, journal)) == []
     assert run.report.uncertain > 0
     sent = service.requests
-    with create_many(cluster, made, connection, journal=journal) as again:
+    with DaskImport(cluster, made, connection, journal=journal) as again:
         list(again)
     assert again.report == run.report
     assert service.requests == sent, "a finished part sent something"
@@ -101,7 +101,7 @@ def test_a_killed_part_sends_at_most_its_unrecorded_rows_again(
     made = write_parts(tmp_path, [f"u{number}@x.example" for number in range(3000)], files=1)
     journal = f"file://{tmp_path}/journals"
     service.kills = {2400}
-    with create_many(cluster, made, connection, journal=journal) as run:
+    with DaskImport(cluster, made, connection, journal=journal) as run:
         list(run)
     assert service.killed == 1
     assert list(find_violations(service, made, journal)) == [], "more rows were sent again than are unrecorded at most"
@@ -116,7 +116,7 @@ def test_a_part_that_dask_gives_up_is_submitted_again(
     journal = f"file://{tmp_path}/journals"
     cluster.scheduler.allowed_failures = 1  # Dask gives up a task at the second death of its worker; the default is the fourth
     service.kills = {30, 90, 150}
-    with create_many(cluster, made, connection, journal=journal, rate=400.0) as run:
+    with DaskImport(cluster, made, connection, journal=journal, rate=400.0) as run:
         list(run)
     assert (service.killed, run.resubmitted) == (3, 1)
     assert list(find_violations(service, made, journal)) == []
@@ -130,11 +130,11 @@ def test_a_plan_resumes_after_the_scheduler_was_killed(
     with command_cluster(tmp_path) as other:
         service.call_at(70, other.scheduler.kill)
         with (
-            create_many(other.address, made, connection, journal=journal, rate=60.0) as run,
+            DaskImport(other.address, made, connection, journal=journal, rate=60.0) as run,
             pytest.raises(BulkSuspended, match="the Dask scheduler was lost"),
         ):
             list(run)
-        with create_many(cluster, made, connection, journal=journal) as resumed:
+        with DaskImport(cluster, made, connection, journal=journal) as resumed:
             assert sum(report.rows for report in resumed) == 240
     assert list(find_violations(service, made, journal)) == []
 
@@ -142,7 +142,7 @@ def test_a_plan_resumes_after_the_scheduler_was_killed(
 @pytest.mark.nightly
 def test_two_workers_share_one_rate(cluster: Any, service: ClusterService, connection: Connection, tmp_path: Path) -> None:
     made = planned(tmp_path)
-    with create_many(cluster, made, connection, journal=f"file://{tmp_path}/journals", rate=50.0) as run:
+    with DaskImport(cluster, made, connection, journal=f"file://{tmp_path}/journals", rate=50.0) as run:
         assert len(list(run)) == len(made.parts)
     times = [sent.at for sent in service.sent]
     busiest = max(sum(start <= at < start + 2.0 for at in times) for start in times)

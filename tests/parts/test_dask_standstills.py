@@ -23,7 +23,7 @@ from support.parts import numbers_of
 
 from outreach_async import ObjectJournal
 from outreach_async.parts import Connection, ImportPlan
-from outreach_async.parts.dask import create_many
+from outreach_async.parts.dask import DaskImport
 from outreach_async.rates import RateCoordinator
 
 pytestmark = pytest.mark.thorough
@@ -111,7 +111,7 @@ def test_a_worker_that_stands_still_is_replaced_and_sends_only_marked_rows(
         stop, resume = (lambda process, number=number: os.kill(process, number) for number in (signal.SIGSTOP, signal.SIGCONT))
         begin, end = (stop, resume) if kind == "stopped" else (cluster.cut, cluster.mend)
         standstill = Standstill(service, journal_of(made, journals), begin=begin, end=end)
-        with create_many(cluster.address, made, connection, journal=journals, rate=40.0) as run:
+        with DaskImport(cluster.address, made, connection, journal=journals, rate=40.0) as run:
             assert sum(report.rows for report in run) == ROWS
         cluster.wait_for_end(standstill.process)
     assert standstill.ended, "no other worker took the part over"
@@ -128,7 +128,7 @@ def test_a_worker_cut_off_for_a_short_time_continues_its_part(
     journals = f"file://{tmp_path}/journals"
     with command_cluster(tmp_path, workers=1) as cluster:
         standstill = Standstill(service, journal_of(made, journals), begin=cluster.cut, end=cluster.mend, seconds=4.0)
-        with create_many(cluster.address, made, connection, journal=journals, rate=40.0) as run:
+        with DaskImport(cluster.address, made, connection, journal=journals, rate=40.0) as run:
             assert sum(report.rows for report in run) == ROWS
     silent_from = standstill.begun + RateCoordinator.LIFETIME + TOLERANCE
     assert [sent for sent in service.sent if silent_from < sent.at < standstill.ended] == []
