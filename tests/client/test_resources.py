@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -169,6 +171,14 @@ async def test_options_are_sent_as_passed_whatever_was_sent_before() -> None:
         sent = json.loads(script.requests[-1].body)
         assert sent == {"owner_key": key, "workspace": space, "upload_options": options, "email": CONTACT.email}
     assert len(script.requests) == 2 * len(sets)
+
+
+async def test_a_value_that_stands_for_a_missing_one_is_not_sent() -> None:
+    script = Script(added())
+    for missing in math.nan, Decimal("nan"):
+        await client(script).contacts.create({"email": "a@b.example", "first_name": "Ann", "city": missing})
+        sent = json.loads(script.requests[-1].body)
+        assert {"email", "first_name"} == sent.keys() - {"owner_key", "workspace", "upload_options"}
 
 
 @virtual_time
