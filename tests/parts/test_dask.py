@@ -317,25 +317,24 @@ async def test_a_report_that_was_given_up_before_it_started_is_not_sent() -> Non
     await callbacks.pop()()
 
 
+FAST = Connection(base_url="https://api.example", workspace="space_1", rate=5.0)
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("given", "message"),
     [
-        (lambda options: options | {"cluster": 5}, "cluster: expected an address, a cluster or a Client, got int"),
-        (lambda options: options | {"journal": "/data/journals"}, "journal: expected a URL that all workers can reach"),
-        (lambda options: options | {"journal": "memory://x"}, "journal: expected a URL that all workers can reach"),
-        (lambda options: options | {"journal": "ftp://x"}, "journal: expected a path or a URL"),
-        (lambda options: options | {"rate": 0.0}, "rate: "),
-        (
-            lambda options: options | {"connection": attrs.evolve(options["connection"], rate=5.0)},
-            "connection.rate: expected None, got a rate, which would apply to each part separately",
-        ),
+        ({"cluster": 5}, "cluster: expected an address, a cluster or a Client, got int"),
+        ({"journal": "/data/journals"}, "journal: expected a URL that all workers can reach"),
+        ({"journal": "memory://x"}, "journal: expected a URL that all workers can reach"),
+        ({"journal": "ftp://x"}, "journal: expected a path or a URL"),
+        ({"rate": 0.0}, "rate: "),
+        ({"connection": FAST}, "connection.rate: expected None, got a rate, which would apply to each part separately"),
     ],
 )
-def test_arguments_are_checked(change: Callable[[dict[str, Any]], dict[str, Any]], message: str, tmp_path: Path) -> None:
-    connection = Connection(base_url="https://api.example", workspace="space_1")
-    options = change({"cluster": "tcp://x:1", "connection": connection, "journal": "file:///data/x", "rate": None})
+def test_arguments_are_checked(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    usual = {"cluster": "tcp://x:1", "connection": attrs.evolve(FAST, rate=None), "journal": "file:///data/x"}
     with pytest.raises(InvalidRequest, match=message):
-        DaskImport(options["cluster"], planned(tmp_path), options["connection"], journal=options["journal"], rate=options["rate"])
+        DaskImport(made=planned(tmp_path), **{**usual, **given})
 
 
 def test_an_asynchronous_client_is_refused(connection: Connection, tmp_path: Path) -> None:
