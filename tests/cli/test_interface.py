@@ -187,6 +187,7 @@ def test_no_help_imports_what_only_a_run_needs() -> None:
         "outreach_async._cli.commands.services",
         "outreach_async._files",
         "outreach_async._files.objects",
+        "outreach_async._lazy",
         "outreach_async._plumbing",
     }
 
