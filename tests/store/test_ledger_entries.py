@@ -43,6 +43,36 @@ def applied(path: Path, rows: Sequence[SentRow], size: int = 0, at: float = 2e9,
     return new
 
 
+@given(st.lists(st.tuples(ROWS, st.sets(KEYS), st.booleans()), max_size=4), st.sampled_from([0, 10**5]))
+def test_a_generation_has_the_last_row_of_each_key(runs: list[tuple[list[SentRow], set[int], bool]], size: int) -> None:
+    known: dict[int, tuple[RowChange, str | None]] = {}
+    gone = set[int]()
+    with TemporaryDirectory() as folder:
+        entries.create(path := Path(folder) / "0", "https://api.example", b"k" * 32)
+        for rows, also_seen, is_whole in runs:
+            with closing(Generation(path)) as opened:
+                seen = bytearray(key in also_seen or key in {row[0] for row in rows} for key in sorted(known))
+                assert opened.locate(sorted(known)) == [*range(len(known))]
+            gone = {key for key, was_seen in zip(sorted(known), seen, strict=True) if not was_seen} if is_whole else gone
+            path = applied(path, rows, size, seen=seen if is_whole else None, compared=TARGETS)
+            doubtful = set[int]()
+            for key, _, _, effect, id_ in rows:
+                if effect not in {Effect.NONE, Effect.REJECTED}:
+                    uncertain = effect in {Effect.POSSIBLE, Effect.REJECTED_LAST} or key in doubtful
+                    change = RowChange.UNCERTAIN if uncertain else RowChange.UNCHANGED
+                    known[key] = change, id_ or known.get(key, (None, None))[1]
+                    gone.discard(key)
+                if effect not in {Effect.NONE, Effect.REJECTED, Effect.APPLIED}:
+                    doubtful.add(key)
+        last = {row[0]: row for rows, *_ in runs for row in rows if row[3] not in {Effect.NONE, Effect.REJECTED}}
+        with closing(Generation(path)) as opened:
+            places = dict(zip(last, opened.locate(last), strict=True))
+            found = {key: (opened.judge(place, *last[key][1:3], ALL_TIMES), opened.id_at(place)) for key, place in places.items()}
+            assert (found, opened.count) == (known, len(known))
+            assert opened.count_entries()[1] == len(gone)
+            assert opened.locate([1, 2**64 - 1]) == [-1, -1]
+
+
 @given(st.lists(st.tuples(ROWS, st.booleans(), st.sampled_from([0, 1, 60, 91])), max_size=4), st.sampled_from([0, 10**5]))
 def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tuple[list[SentRow], bool, int]], size: int) -> None:
     known: dict[int, int] = {}
@@ -63,6 +93,19 @@ def test_a_generation_has_the_rows_that_the_service_rejected_last(runs: list[tup
                 assert [key for key, _ in opened.rejects(0, 2**64)] == sorted(known)
                 assert all(map(opened.was_rejected, known))
                 assert not any(opened.was_rejected(key + 1) for key in known)
+
+
+def test_similar_contacts_are_neighbours_and_others_are_not(tmp_path: Path) -> None:
+    entries.create(path := tmp_path / "0", None, b"k" * 32)
+    keys = [0, 5, 1 << 31, (1 << 32) - 1, 1 << 32, (3 << 32) + 1, *((1 << 64) - number for number in (1, 2, 1 << 31))]
+    rows: list[SentRow] = [(key, 1, 1, Effect.APPLIED, f"contact_{key}") for key in keys]
+    with closing(Generation(applied(path, [*rows, (5, 2, 1, Effect.NONE, None)]))) as opened:
+        for key in [*keys, 2 << 32]:
+            found = [opened.keys[place] for place in opened.similar(key)]
+            assert found == sorted(other for other in keys if other >> 32 == key >> 32)
+            assert opened.id_of(key >> CAMPAIGN_BITS) == next(
+                (f"contact_{each}" for each in sorted(keys) if each >> CAMPAIGN_BITS == key >> CAMPAIGN_BITS), None
+            )
 
 
 def test_rows_that_wait_on_the_disk_keep_their_order() -> None:
