@@ -127,6 +127,7 @@ async def test_a_corrected_option_is_accepted_if_no_row_was_applied(fake: FakeSe
     report = await create(fake, journal, resume=True)
     assert (report.rows, report.uncertain, len(fake.contacts(SPACE))) == (10, 0, 9)
     assert (journal.report().workspace, journal.report().outcomes[Outcome.ADDED]) == (SPACE, 9)
+    assert (await create(fake, journal, resume=True)).rows == 10  # the journal has the corrected option
 
 
 @pytest.mark.parametrize("earlier", ["added", "lost", "lost, then rejected", "killed"])
