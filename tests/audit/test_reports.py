@@ -277,6 +277,11 @@ def test_a_score_has_the_colour_of_its_range(changes: dict[str, bool], shown: st
     assert shown in drawn(report(reading([mailbox(bounced_30days=20, **changes)])), colour=True)
 
 
+def test_a_count_of_findings_has_the_colour_of_its_severity() -> None:
+    text = drawn(report(reading(mailboxes(1, spf=False))), colour=True)
+    assert re.search(r"one\.example.*\x1b\[2m0\x1b\[0m +\x1b\[1;31m1\x1b\[0m +\x1b\[2m0", text)
+
+
 @pytest.mark.thorough
 def test_only_terminal_output_needs_rich() -> None:
     block = "import sys; sys.modules['rich'] = None"
