@@ -14,6 +14,7 @@ again, the search for the allowed rate starts over.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -27,9 +28,10 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from outreach_async._core.logs import LOGGER
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryPolicy
 from outreach_async.errors import InvalidRequest, OutreachError
+
+_LOGGER: Final = logging.getLogger("outreach_async")  # of `logs`, which needs this module
 
 _BURST_TIME: Final = 0.1  # the token bucket holds what arrives in this many seconds, and at least one token
 # An attempt may start this many seconds before its scheduled time, which no service notices, so a late timer delays no schedule.
@@ -668,11 +670,11 @@ class RatePoller:
             # The message of another library's error may quote a password.
             text = f"{type(error).__name__}: {error}" if isinstance(error, OutreachError | TypeError) else type(error).__name__
             if self.failure is None:
-                LOGGER.warning("rate: renewing the share failed (%s); nothing is sent after the last share expires", text)
+                _LOGGER.warning("rate: renewing the share failed (%s); nothing is sent after the last share expires", text)
             self.failure = text
             return
         if self.failure is not None:
             self.failure = None
-            LOGGER.info("rate: renewing the share works again")
+            _LOGGER.info("rate: renewing the share works again")
         # The expiry counts from the report, and the hold from the reply: both choices are the cautious ones.
         self._limiter.apply_share(share.rate, now + share.expires_in, anyio.current_time() + share.hold)

@@ -214,7 +214,7 @@ async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(jo
 
 
 @pytest.mark.parametrize("left", [0, 10, 30])
-async def test_with_earlier_unknown_rows_without_an_outcome_are_uncertain_in_later_runs_too(
+async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(
     journal: JournalStore, left: int
 ) -> None:
     def create(*answers: Any, **options: Any) -> BulkRun:

@@ -186,7 +186,7 @@ async def test_connections_idle_too_long_are_closed_at_the_next_request(make: Ma
 
 
 @over("httpx", "httptools", loops=EVERY_LOOP)
-async def test_dropped_connections_are_closed_at_the_latest_by_the_next_request_or_the_end(make: Make) -> None:
+async def test_the_next_request_or_the_end_closes_dropped_connections(make: Make) -> None:
     async with pooled(make, 2) as pool:
         pool._transport.drop_idle()
         assert await pool.send() == 2
