@@ -277,6 +277,10 @@ def test_a_finding_names_the_field_the_value_and_the_problem_in_its_row() -> Non
     (country,) = [each for each in found[1] if each.check == "country"]
     assert country.message == "country: 'Germny': expected a country's two-letter code or name; did you mean 'DE'?"
     assert country.reason == "expected a country's two-letter code or name"
+    # Texts of a column are judged together: one with a control character must not hide among others.
+    city = map_columns(["email", "city"])
+    odd = find(("a@a.example", "Lyon"), ("b@b.example", "a\tb"), columns=city, checks=["cells=off"])
+    assert [(at, each.check) for at, findings in odd.items() for each in findings] == [(1, "text")]
 
 
 def test_one_bad_address_among_many_costs_no_check_of_all_others() -> None:
