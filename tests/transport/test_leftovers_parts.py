@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, Final
@@ -36,6 +37,17 @@ def test_a_closed_socket_has_no_bytes_and_does_not_block() -> None:
     near.close()
     far.close()
     for probe in (before, SocketProbe(near)):
+        assert probe.is_readable()
+        assert probe.peek() == b""
+
+
+def test_a_reset_connection_has_no_bytes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
+        far, _ = listener.accept()
+        probe = SocketProbe(near)
+        assert probe.peek() is None
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets the connection
+        far.close()
         assert probe.is_readable()
         assert probe.peek() == b""
 
