@@ -318,7 +318,7 @@ def test_whitespace_within_an_id_or_a_key_is_refused_without_showing_it(name: st
 
 ELSEWHERE: Final = {
     *("AuditRun.workspaces", "Target.workspace", "Target.campaign", "Report.name_of.workspace", "check.workspace"),
-    "Config.key_of.workspace",
+    *("Config.key_of.workspace", "name_pages.workspaces"),
 }
 """`stream` and rows make the first three, and the others do not send the id."""
 RESOURCES: Final = ("Campaigns", "Contacts", "Mailboxes", "Workspaces")

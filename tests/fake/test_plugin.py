@@ -515,7 +515,7 @@ import sys
 
 def test_loaded(request):
     ours = {name for name in sys.modules if name.startswith("outreach_async.")}
-    assert ours == {"outreach_async.pytest_plugin"}
+    assert ours == {"outreach_async._lazy", "outreach_async.pytest_plugin"}
     assert not {"attrs", "httpx", "trio", "asyncio"} & set(sys.modules)
 """)
     pytester.runpytest_subprocess("-p", "outreach_async.pytest_plugin").assert_outcomes(passed=1)
