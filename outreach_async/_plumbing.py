@@ -116,7 +116,6 @@ if TYPE_CHECKING:
     )
     from outreach_async.bulk._source import (
         ReadRows,  # rows that another source has read
-        Source,  # reads rows of any kind
     )
     from outreach_async.bulk._targets import (
         ListingNeeded,  # a row names a campaign that was not listed
@@ -131,8 +130,6 @@ if TYPE_CHECKING:
         translate_errors,  # errors of a journal instead of `OSError`
     )
     from outreach_async.store.journal._records import (
-        Earlier,  # what earlier processes of a run have done
-        encode_identity,  # the identity of a run, as JSON
         require_same_run,  # the run is the one that was recorded
     )
     from outreach_async.store.journal._store import (
@@ -183,11 +180,11 @@ _HOMES: Final = {
     "bulk._row_index": "RowIndex",
     "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message require_fitting",
     "bulk._run": "with_names",
-    "bulk._source": "ReadRows Source",
+    "bulk._source": "ReadRows",
     "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
     "bulk._throttle": "RunThrottle",
     "store.journal._object_journal": "TakenOverError translate_errors",
-    "store.journal._records": "Earlier encode_identity require_same_run",
+    "store.journal._records": "require_same_run",
     "store.journal._store": "recorded_names",
     "store.ledger._comparing": "count_changes",
     "transport._backends": "Backend create_transport",

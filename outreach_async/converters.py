@@ -199,6 +199,8 @@ class OutreachConverter(Converter):
 
         Example:
             ```python
+            import attrs
+
             converter = OutreachConverter()
 
 

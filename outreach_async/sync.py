@@ -51,7 +51,7 @@ from anyio import from_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from outreach_async import CreatedContact, Response
-from outreach_async._plumbing import ReadRows, Source, drop_frames, hide_key
+from outreach_async._plumbing import ReadRows, drop_frames, hide_key
 from outreach_async.bulk import BulkProgress, BulkReport, BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks
@@ -507,7 +507,7 @@ class CallerRows(ReadRows):
     """Rows that are read in the caller's thread, in batches, and iterated over in the event loop."""
 
     def __init__(self, rows: Any, clock: Callable[[], float] = monotonic, **options: Any) -> None:
-        self.source = Source(rows, **options)
+        super().__init__(rows, **options)
         if self.source.stream is not None:
             raise InvalidRequest("rows: expected an iterable, got an async iterable; use OutreachClient, or pass a list")
         self._clock = clock

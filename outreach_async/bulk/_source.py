@@ -45,9 +45,10 @@ def _is_rereadable(rows: object) -> bool:
 
 
 class ReadRows(AsyncIterator[Any]):
-    """Rows that another source has read, such as that of the synchronous client, in the caller's thread."""
+    """Rows that another source reads, such as that of the synchronous client, in the caller's thread."""
 
-    source: Source
+    def __init__(self, rows: Any, **options: Any) -> None:
+        self.source = Source(rows, **options)
 
 
 def _require_reading(numbers: object, normalise: object, blank: object) -> None:

@@ -23,11 +23,9 @@ from outreach_async import (
 )
 from outreach_async._plumbing import (
     Backend,
-    Earlier,
     add_reports,
     create_or_read,
     create_transport,
-    encode_identity,
     is_url,
     open_place,
     parse_base_url,
@@ -48,7 +46,7 @@ from outreach_async.importer import RowOutcome, is_reject
 from outreach_async.models import FAILED_OUTCOMES
 from outreach_async.parts._planning import Part, PlannedFile, planned_rows, require_unchanged
 from outreach_async.rates import Rate
-from outreach_async.store.journal import Identity, Journal, JournalStore, ObjectJournal, journal_at
+from outreach_async.store.journal import Earlier, Identity, Journal, JournalStore, ObjectJournal, journal_at
 
 _FILE_COLUMN: Final = "_file"  # of rejects, before the columns that every rejects file has
 _PLAN_NAME: Final = "plan.json"
@@ -80,7 +78,7 @@ def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, addr
     """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
     objects, place = open_place(os.fspath(folder)), os.fspath(folder)
     identity = Identity(workspace, options={}, address=address)
-    record = msgspec.json.encode(_PlanRecord(part.plan, encode_identity(identity)))
+    record = msgspec.json.encode(_PlanRecord(part.plan, attrs.asdict(identity, recurse=False)))
     with translate_errors(place):
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
         if (recorded := create_or_read(objects, _PLAN_NAME, record)) != record:

@@ -214,9 +214,7 @@ async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(jo
 
 
 @pytest.mark.parametrize("left", [0, 10, 30])
-async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(
-    journal: JournalStore, left: int
-) -> None:
+async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(journal: JournalStore, left: int) -> None:
     def create(*answers: Any, **options: Any) -> BulkRun:
         script = Script(*answers, seconds=0.1)
         return client(script).contacts.create_many(rows(30), journal=journal, concurrency=4, **options)

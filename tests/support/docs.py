@@ -36,6 +36,7 @@ PACKAGES: Final = (
     "outreach_async.bulk",
     "outreach_async.config",
     "outreach_async.conformance",
+    "outreach_async.converters",
     "outreach_async.fake",
     "outreach_async.fake.faults",
     "outreach_async.hooks",
@@ -45,6 +46,7 @@ PACKAGES: Final = (
     "outreach_async.otel",
     "outreach_async.parts",
     "outreach_async.parts.dask",
+    "outreach_async.rates",
     "outreach_async.sync",
     "outreach_async.testing",
 )
@@ -58,7 +60,6 @@ GUIDES: Final = (
     "outreach_async.guides.operating",
     "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",
-    "outreach_async.rates",
     "outreach_async.transport",
 )
 """Modules whose docstrings are guides."""
@@ -66,8 +67,8 @@ GUIDES: Final = (
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
 _PROTOCOLS: Final = (Transport, Service)
 """Protocols that document the methods of the classes that implement them."""
-_FOR_RUNS: Final = {"writer", "writer_thread"}
-"""Methods of journals that only runs call."""
+_FOR_CLIENTS: Final = {"writer", "writer_thread", "encode_contact", "encodes_plainly", "has_own", "read_hooked"}
+"""Methods of journals that only runs call, and of converters that only clients call."""
 _PATIENCE: Final = 60.0
 """Timeout of an example, in seconds."""
 
@@ -120,7 +121,7 @@ def methods(named: Named) -> Iterator[Named]:
     if not inspect.isclass(named.value) or getattr(named.value, "_is_protocol", False):
         return
     protocols = [{name for name, value in vars(kind).items() if _is_method(name, value)} for kind in _PROTOCOLS]
-    elsewhere = {name for names in protocols if names <= set(dir(named.value)) for name in names} | _FOR_RUNS
+    elsewhere = {name for names in protocols if names <= set(dir(named.value)) for name in names} | _FOR_CLIENTS
     for owner in _own(named.value):
         above = {name for base in owner.__mro__[1:] for name in vars(base)}
         for name, value in vars(owner).items():

@@ -56,11 +56,12 @@ from typing import Any
 from outreach_async._files.objects import is_url, list_folders
 from outreach_async.store.journal._file_journal import Journal
 from outreach_async.store.journal._object_journal import ObjectJournal, translate_errors
-from outreach_async.store.journal._records import Identity, JournalReport
+from outreach_async.store.journal._records import Earlier, Identity, JournalReport
 from outreach_async.store.journal._store import JournalStore
 from outreach_async.store.journal._writer import JournalWriter
 
 __all__ = [
+    "Earlier",
     "Identity",
     "Journal",
     "JournalReport",
