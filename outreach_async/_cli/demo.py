@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
@@ -33,7 +35,7 @@ _LISTED_DOMAIN: Final = "get-northwind.example"
 _PAUSED_CAMPAIGN: Final = "camp_renewals"
 _FILLED_CAMPAIGN: Final = "camp_dach"
 _ADDED_CONTACTS: Final = 400
-_CAN_LOCK: Final = sys.platform not in {"win32", "emscripten", "wasi"}
+_CAN_LOCK: Final = find_spec("fcntl") is not None and hasattr(os, "link")  # as `store` decides
 _NO_LEDGER: Final = "" if _CAN_LOCK else " without a ledger, which needs Linux or macOS,"
 _STORY: Final = f"""\
 Since the first audit, campaigns have sent e-mails, {_FIXED_DOMAIN}

@@ -34,8 +34,8 @@ class HttptoolsTransport(BaseTransport):
     This transport costs the least CPU time on asyncio, uvloop and trio. It does not support proxies, and accepts only a base URL:
     use `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
 
-    If the host has several addresses, the transport tries them as described in RFC 8305, but on uvloop one after the other. An
-    idle connection is reused for up to 5 seconds after its last response; a later request closes it.
+    If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
+    5 seconds after its last response; a later request closes it.
 
     Args:
         base_url: The service's base URL.

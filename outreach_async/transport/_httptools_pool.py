@@ -8,13 +8,15 @@ On asyncio, `ProtocolPool` uses an asyncio protocol for each connection, and cre
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from functools import partial
+from itertools import chain, zip_longest
 from types import coroutine
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import attrs
@@ -29,7 +31,11 @@ from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport._sending import build_transport_error
 from outreach_async.transport._wire import Progress, Response
 
-_HAPPY_EYEBALLS: Final = {"happy_eyeballs_delay": 0.25}  # seconds, as RFC 8305 recommends
+A = TypeVar("A")
+C = TypeVar("C")
+
+CONNECTION_ATTEMPT_DELAY: Final = 0.25
+"""Seconds after which the next address is tried while earlier attempts continue; the recommendation of RFC 8305."""
 
 _NO_TIMEOUT: Final = 86_400.0
 """Timeout of a TLS handshake, one day in seconds. asyncio requires a timeout, but the client enforces its own timeouts."""
@@ -47,6 +53,48 @@ class Origin:
     host: str
     port: int
     context: ssl.SSLContext | None
+
+
+def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the addresses from results of `getaddrinfo`, alternating between IPv6 and IPv4 (RFC 8305, section 4)."""
+    families: dict[Any, list[str]] = {}
+    for family, *_, address in found:
+        families.setdefault(family, []).append(address[0])
+    return [address for address in chain.from_iterable(zip_longest(*families.values())) if address is not None]
+
+
+async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
+    """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs")."""
+    # An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
+    # that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
+    made: list[C] = []
+    errors: list[OSError] = []
+
+    async def attempt(address: A, ended: anyio.Event) -> None:
+        try:
+            made.append(await connect(address))
+            group.cancel_scope.cancel()
+        except OSError as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for address in addresses:
+                ended = anyio.Event()
+                group.start_soon(attempt, address, ended)
+                with anyio.move_on_after(CONNECTION_ATTEMPT_DELAY):
+                    await ended.wait()
+    except BaseException:
+        for connection in made:
+            close(connection)
+        raise
+    for connection in made[1:]:
+        close(connection)
+    if made:
+        return made[0]
+    raise errors[0] if len(errors) == 1 else OSError("; ".join(map(str, errors)))
 
 
 class ProtocolConnection(asyncio.BufferedProtocol):
@@ -271,12 +319,12 @@ class ProtocolPool:
         raise build_transport_error(_CLOSED, progress)  # reached only if `aclose` cancelled the scope
 
     async def _open(self) -> ProtocolConnection:
-        """Open a connection, encrypt it if necessary, and add it to the pool."""
-        connection = ProtocolConnection(self._loop, self._max_answer, self._connections, self._buffer)
-        # uvloop tries the addresses of a host one after the other.
-        options: Any = _HAPPY_EYEBALLS if isinstance(self._loop, asyncio.BaseEventLoop) else {}
+        found = await self._loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        return await self._prepare(await connect_first(interleave_families(found), self._open_to, ProtocolConnection.abort))
+
+    async def _prepare(self, connection: ProtocolConnection) -> ProtocolConnection:
+        """Encrypt a new connection if necessary, and add it to the pool."""
         try:
-            await self._loop.create_connection(lambda: connection, self._origin.host, self._origin.port, **options)
             if self._origin.context is not None:
                 await connection.start_tls(self._origin.context, self._origin.host)
             connection.require_open()
@@ -285,6 +333,15 @@ class ProtocolPool:
             raise
         # Not earlier: after a failed handshake, asyncio never calls `connection_lost`, and `aclose` would wait for it forever.
         self._connections.add(connection)
+        return connection
+
+    async def _open_to(self, address: str) -> ProtocolConnection:
+        connection = ProtocolConnection(self._loop, self._max_answer, self._connections, self._buffer)
+        try:
+            await self._loop.create_connection(lambda: connection, address, self._origin.port)
+        except BaseException:
+            connection.abort()  # a cancellation may arrive after the connection was made
+            raise
         return connection
 
     async def aclose(self) -> None:

@@ -24,10 +24,9 @@ from support.tables import check_rows, check_rows_async
 from support.time import virtual_time
 
 from outreach_async import InvalidRequest, Journal, Ledger, NewContact, Outcome, OutreachClient, Target
-from outreach_async._plumbing import Source
 from outreach_async.bulk._cells import read_csv
 from outreach_async.bulk._frames import UnsendableRow
-from outreach_async.bulk._source import freeze
+from outreach_async.bulk._source import Source, freeze
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import Columns, map_columns, open_file
 from outreach_async.sync import SyncClient

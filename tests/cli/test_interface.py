@@ -17,7 +17,7 @@ import pytest
 from support.cli import COMMANDS, LOGGER, PROGRAM, SHARED, VARIABLE, Ended, Shell, complete, save_contacts
 
 from outreach_async import DuplicatePolicy
-from outreach_async._plumbing import Backend, Earlier
+from outreach_async._plumbing import Backend
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
 from outreach_async.audit.reports import BRIEF_FORMATS, REPORT_FORMATS, SUFFIXES
@@ -25,6 +25,7 @@ from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS, CheckPolicy
+from outreach_async.store.journal import Earlier
 from outreach_async.store.ledger import Changed
 
 # A command has exactly the options that it uses.

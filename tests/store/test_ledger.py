@@ -38,8 +38,8 @@ from outreach_async import (
     RetryPolicy,
     Target,
 )
-from outreach_async._plumbing import Source
 from outreach_async.bulk import Repeats
+from outreach_async.bulk._source import Source
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store.ledger import Changed, Ledger

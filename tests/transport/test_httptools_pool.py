@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 import pytest
 from support.listener import Listener, hang, serve
+from support.time import virtual_time
 from support.transports import POST, connected
 
 from outreach_async import HttptoolsTransport, Progress, Response
@@ -18,6 +19,8 @@ from outreach_async.transport._httptools_pool import (
     Origin,
     ProtocolConnection,
     ProtocolPool,
+    connect_first,
+    interleave_families,
 )
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
@@ -190,3 +193,91 @@ async def test_closing_when_a_connection_has_just_been_made_sends_nothing() -> N
         assert (progress.sent, caught.value.maybe_sent, pool._connections) == (False, False, set())
         await anyio.to_thread.run_sync(listener.wait_idle)
     assert listener.requests == []
+
+
+# Several addresses.
+
+V4: Final = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+V6: Final = (socket.AF_INET6, socket.SOCK_STREAM, 6, "")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([(*V6, ("6a", 1, 0, 0)), (*V6, ("6b", 1, 0, 0)), (*V4, ("4a", 1)), (*V4, ("4b", 1))], ["6a", "4a", "6b", "4b"]),
+        ([(*V4, ("4a", 1)), (*V6, ("6a", 1, 0, 0)), (*V6, ("6b", 1, 0, 0))], ["4a", "6a", "6b"]),
+        ([(*V4, ("4a", 1))], ["4a"]),
+    ],
+)
+def test_addresses_alternate_between_families(found: list[tuple[Any, ...]], expected: list[str]) -> None:
+    assert interleave_families(found) == expected
+
+
+class Addresses:
+    """Connects to fictitious addresses. Each attempt takes the given seconds, and fails if they are negative."""
+
+    def __init__(self, **delays: float) -> None:
+        self.tried: dict[str, float] = {}
+        self.ended: list[str] = []
+        self._delays = delays
+
+    async def connect(self, address: str) -> str:
+        self.tried[address] = round(anyio.current_time() - self.began, 3)
+        try:
+            await anyio.sleep(abs(self._delays[address]))
+        except BaseException:
+            self.ended.append(address)
+            raise
+        if self._delays[address] < 0:
+            raise ConnectionRefusedError(f"{address} refused")
+        return address
+
+    async def race(self) -> str:
+        self.began = anyio.current_time()
+        return await connect_first(list(self._delays), self.connect, self.ended.append)
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("delays", "winner", "tried", "ended"),
+    [
+        pytest.param({"a": -0.1, "b": 0.1, "c": 0.1}, "b", {"a": 0, "b": 0.1}, 0, id="at once after a failure"),
+        pytest.param({"a": 10, "b": 10, "c": 0.1}, "c", {"a": 0, "b": 0.25, "c": 0.5}, 2, id="beside slow ones"),
+        pytest.param({"a": 0.3, "b": 0.2}, "a", {"a": 0, "b": 0.25}, 1, id="a slow one may still be the first"),
+    ],
+)
+async def test_the_first_address_that_connects_wins(
+    delays: dict[str, float], winner: str, tried: dict[str, float], ended: int
+) -> None:
+    addresses = Addresses(**delays)
+    assert await addresses.race() == winner
+    assert (addresses.tried, len(addresses.ended), winner in addresses.ended) == (tried, ended, False)
+
+
+@virtual_time
+async def test_of_two_connections_at_once_one_is_closed() -> None:
+    addresses = Addresses(a=1.0, b=0.75)
+    assert sorted([await addresses.race(), *addresses.ended]) == ["a", "b"]
+
+
+@virtual_time
+async def test_if_every_address_fails_the_error_names_each() -> None:
+    with pytest.raises(OSError, match=r"^a refused; b refused$"):
+        await Addresses(a=-0.1, b=-0.4).race()
+    with pytest.raises(ConnectionRefusedError, match=r"^a refused$"):
+        await Addresses(a=-0.1).race()
+
+
+@virtual_time
+async def test_a_cancelled_race_closes_what_it_made() -> None:
+    made: list[str] = []
+
+    async def connect(address: str) -> str:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(1.0)
+        return address
+
+    with anyio.move_on_after(0.5) as scope:
+        await connect_first(["a", "b"], connect, made.append)
+    assert scope.cancelled_caught
+    assert made == ["a", "b"]
