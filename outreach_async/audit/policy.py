@@ -38,7 +38,7 @@ _CORRECTION: Final = "; correct or remove it"  # unless a known name is similar
 _FINGERPRINT_LENGTH: Final = 12  # hexadecimal digits; enough to distinguish the policies of one organization
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # pydoc of Python 3.13 fails on what attrs makes of cached properties in slots
 class Policy:
     """The rules that an audit applies, as differences from the default policy. `Report.policy` is the policy of its audit.
 

@@ -46,7 +46,6 @@ PACKAGES: Final = (
     "outreach_async.otel",
     "outreach_async.parts",
     "outreach_async.parts.dask",
-    "outreach_async.rates",
     "outreach_async.sync",
     "outreach_async.testing",
 )
@@ -60,6 +59,7 @@ GUIDES: Final = (
     "outreach_async.guides.operating",
     "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",
+    "outreach_async.rates",
     "outreach_async.transport",
 )
 """Modules whose docstrings are guides."""
