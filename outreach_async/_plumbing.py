@@ -29,6 +29,12 @@ if TYPE_CHECKING:
         trim,  # a text or secret without whitespace around it
         type_name,  # the type of a value that may be secret
     )
+    from outreach_async._core.limits import (
+        CubicLimit,  # a limit that is learned from refusals
+        Rate,  # the protocol of a shared rate
+        RateShare,  # what a client may send
+        RateUsage,  # what a client has sent
+    )
     from outreach_async._core.logs import (
         configure_logging,  # the log lines of `--verbose`
     )
@@ -70,7 +76,6 @@ if TYPE_CHECKING:
     )
     from outreach_async._files.tables import (
         escape_formula,  # a text that no spreadsheet evaluates
-        format_cell,  # a value as text of a cell
         open_table,  # a writer of CSV, JSON Lines or Parquet
         unescape_formula,  # the text that was escaped
     )
@@ -86,7 +91,6 @@ if TYPE_CHECKING:
     )
     from outreach_async.bulk._cells import (
         is_blank,  # whether a cell says nothing
-        require_clearing,  # blank cells clear only with "overwrite"
     )
     from outreach_async.bulk._contact_keys import (
         contact_key,  # an e-mail as the service compares it
@@ -118,9 +122,7 @@ if TYPE_CHECKING:
         ReadRows,  # rows that another source has read
     )
     from outreach_async.bulk._targets import (
-        ListingNeeded,  # a row names a campaign that was not listed
         Targets,  # finds the targets that rows name
-        fails_only_its_rows,  # the error refuses one target
     )
     from outreach_async.bulk._throttle import (
         RunThrottle,  # waits as a run does
@@ -160,6 +162,7 @@ _HOMES: Final = {
         "require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
         "show_name similar_names trim type_name"
     ),
+    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.logs": "configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "mask_string parse_retry_after secret_parts",
@@ -169,11 +172,11 @@ _HOMES: Final = {
     "_files.atomic": "atomic_file atomic_write partial_path",
     "_files.objects": "create_or_read describe_problem is_url open_place open_store",
     "_files.optional": "require_module",
-    "_files.tables": "escape_formula format_cell open_table unescape_formula",
+    "_files.tables": "escape_formula open_table unescape_formula",
     "_files.toml": "parse_toml",
     "_wire_words": "CUSTOM_CODE",
     "bulk._arrow_cells": "cell_kind to_strings",
-    "bulk._cells": "is_blank require_clearing",
+    "bulk._cells": "is_blank",
     "bulk._contact_keys": "contact_key order_key",
     "bulk._outcomes": "add_reports affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_pace",
@@ -181,7 +184,7 @@ _HOMES: Final = {
     "bulk._rows": "WHOLE_INPUT RecentEmails rejection_message require_fitting",
     "bulk._run": "with_names",
     "bulk._source": "ReadRows",
-    "bulk._targets": "ListingNeeded Targets fails_only_its_rows",
+    "bulk._targets": "Targets",
     "bulk._throttle": "RunThrottle",
     "store.journal._object_journal": "TakenOverError translate_errors",
     "store.journal._records": "require_same_run",

@@ -46,7 +46,6 @@ from outreach_async._plumbing import (
     WHOLE_INPUT,
     Targets,
     partial_path,
-    require_clearing,
     require_fitting,
     require_id,
     show_name,
@@ -103,7 +102,7 @@ OnClose: TypeAlias = Callable[[BulkReport, FailedRows, Mapping[str, Any]], None]
 def input_opener(settings: ImportSettings) -> files.OpenInput:
     """Check the options that mean the same in parts, and return a function that opens a file."""
     settings["campaign"] = read_campaign(settings["campaign"])
-    require_clearing(settings["blank"], settings["duplicates"])
+    require_fitting(blank=settings["blank"], duplicates=settings["duplicates"])
     if settings["dry_run"] and settings["ledger"] is None and settings["results"] is not None:
         remedy = "omit --results" if settings["dask"] else "pass --ledger, or omit --results"
         raise click.UsageError(f"--results: with --dry-run, the only results are those of a ledger; {remedy}.")

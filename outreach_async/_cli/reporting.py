@@ -27,7 +27,6 @@ from outreach_async._plumbing import (
     Targets,
     add_reports,
     count_changes,
-    format_cell,
     is_url,
     show_name,
 )
@@ -371,7 +370,8 @@ def _print_uncertain_rows(screen: Screen, rows: list[dict[str, Any]]) -> None:
     columns.remove("certain")
     if len({(row["workspace"], row["campaign"]) for row in rows}) <= 1:
         columns = [column for column in columns if column not in Target._fields]
-    screen.print_table(columns, ([format_cell(row.get(column)) for column in columns] for row in rows))
+    cells = ([row.get(column) for column in columns] for row in rows)
+    screen.print_table(columns, ([", ".join(cell) if isinstance(cell, list) else cell for cell in each] for each in cells))
 
 
 def _print_report(screen: Screen, figures: JournalReport, source: Path | None = None, results: Path | None = None) -> None:

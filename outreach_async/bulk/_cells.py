@@ -36,14 +36,6 @@ Example:
 """
 
 
-def require_clearing(blank: Blank | None, duplicates: str) -> None:
-    if blank == "clear" and duplicates != "overwrite":
-        raise InvalidRequest(
-            f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
-            ' pass duplicates="overwrite", or omit it'
-        )
-
-
 _CHUNK_SIZE: Final = 250  # rows of a CSV file that are read ahead
 _LINGER: Final = 0.002  # seconds after which fewer rows are read ahead
 _MAX_GROUPS: Final = 100  # groups of findings that a run remembers

@@ -350,22 +350,25 @@ WHOLE_INPUT: Final = frozenset({"first", "last", "coalesce"})
 
 def require_fitting(
     *,
-    journal: object,
-    ledger: object,
-    max_age: object,
-    changed: str,
-    resume: bool,
-    earlier: str,
-    spool: bool,
-    repeats: str,
     duplicates: str,
+    blank: str | None = None,
+    journal: object = None,
+    ledger: object = None,
+    max_age: object = None,
+    changed: str = "send",
+    resume: bool = False,
+    earlier: str = "known",
+    spool: bool = False,
+    repeats: str = "serial",
 ) -> None:
-    """Check that no option of a run about its store conflicts with another, and that each has those that it needs."""
+    """Check that none of these options of a run conflicts with another, and that each has those that it needs."""
     has_ledger, ignores, forgets = ledger is not None, changed == "ignore", earlier == "unknown"
     has_none = not has_ledger and journal is None
     given = {"journal": journal is not None, "resume": resume, "spool": spool}
     needing = {"resume": resume, "spool": spool, "earlier": forgets}
     faults = {
+        f'blank: expected duplicates="overwrite" with "clear", got {duplicates!r}, with which the service clears nothing;'
+        ' pass duplicates="overwrite", or omit it': blank == "clear" and duplicates != "overwrite",
         'max_age: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and max_age is not None,
         'changed: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and ignores,
         'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'

@@ -13,13 +13,13 @@ from outreach_async._core.attempts import CallOptions, Throttle
 from outreach_async._core.engine import Engine
 from outreach_async._core.logs import LOGGER
 from outreach_async._core.operations import ContactRequests
-from outreach_async.bulk._cells import Blank, require_clearing
+from outreach_async.bulk._cells import Blank
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._pipeline import Pipeline, Plan
 from outreach_async.bulk._ports import OpenRecorder
 from outreach_async.bulk._progress import BulkProgress
-from outreach_async.bulk._rows import RecentEmails, Repeats, RowParser
+from outreach_async.bulk._rows import RecentEmails, Repeats, RowParser, require_fitting
 from outreach_async.bulk._source import Source
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk._throttle import RunThrottle
@@ -48,7 +48,7 @@ def create_plan(
     require_choice("order", order, get_args(Order))
     require_choice("repeats", repeats, get_args(Repeats))
     source = Source(rows, numbers, normalise=normalise, blank=blank)
-    require_clearing(blank, contact_requests.duplicates)
+    require_fitting(blank=blank, duplicates=contact_requests.duplicates)
     for finding in source.findings:
         LOGGER.warning("create_many: %s", finding)
     throttle = RunThrottle(engine.limiter, engine.policy, max_outage=require_seconds("max_outage", max_outage))

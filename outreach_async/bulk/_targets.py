@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -171,6 +172,12 @@ class Targets:
             self._unknown_workspaces[workspace] = str(error)
         else:
             self.add_campaigns(workspace, campaigns)
+
+    def find_listed(self, named: Target) -> Target | None:
+        """Return what `find` returns; `None` if the campaigns must be listed first."""
+        with suppress(ListingNeeded):
+            return self.find(named)
+        return None
 
     async def apply(self, call: Callable[..., T], *arguments: Any) -> T:
         """Return the result of a call that finds targets. List campaigns, and call again, if this is necessary."""

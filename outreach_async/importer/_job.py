@@ -14,7 +14,6 @@ from anyio.lowlevel import checkpoint
 from outreach_async import Target, store
 from outreach_async._plumbing import (
     WHOLE_INPUT,
-    ListingNeeded,
     RecentEmails,
     RowIndex,
     Targets,
@@ -522,9 +521,9 @@ def _with_ids(row: Row, targets: Targets) -> Row:
     if row.fault is not None or (named := _named_target(row)) is RUN_TARGET:
         return row
     try:
-        found = targets.find(named)
-    except ListingNeeded:  # the file has changed since it was checked; the run finds this out
-        return row
+        found = targets.find_listed(named)
     except InvalidRequest as error:
         return attrs.evolve(row, fault=str(error)) if row.excluded is None else row
+    if found is None:  # the file has changed since it was checked; the run finds this out
+        return row
     return attrs.evolve(row, members={**row.members, **found._asdict()})

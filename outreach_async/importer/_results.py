@@ -21,7 +21,6 @@ from outreach_async import Outcome, store
 from outreach_async._plumbing import (
     atomic_file,
     escape_formula,
-    fails_only_its_rows,
     mask_keys,
     open_table,
     read_value,
@@ -30,7 +29,7 @@ from outreach_async._plumbing import (
     similar_names,
 )
 from outreach_async.bulk import ContactOutcome
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import Forbidden, InvalidRequest, NotFound
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._groups import find_field
 from outreach_async.importer._job import MappedFile
@@ -146,7 +145,7 @@ class RowOutcome:
             remedy = _REMEDIES[outcome.status]
             if isinstance(outcome.error, InvalidRequest):  # its message ends with the remedy
                 error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
-            elif outcome.error is not None and fails_only_its_rows(outcome.error):
+            elif isinstance(outcome.error, Forbidden | NotFound):  # a target that does not exist, or is not the caller's
                 remedy = _UNKNOWN_TARGET
         certainty = (outcome.status.value, outcome.certain, sorted(outcome.possible), outcome.attempts)
         place = {"file": self.file} if self.file else {}

@@ -27,7 +27,7 @@ from outreach_async._plumbing import (
     order_key,
     read_value,
     require_choice,
-    require_clearing,
+    require_fitting,
     require_id,
     require_upload_options,
     type_name,
@@ -411,7 +411,7 @@ def plan(
     campaign = require_upload_options(duplicates, strict_validation, campaign)
     require_choice("repeats", repeats, get_args(Repeats))
     require_choice("blank", blank, get_args(Blank))
-    require_clearing(blank, duplicates)
+    require_fitting(blank=blank, duplicates=duplicates)
     options = PlanOptions(
         duplicates=duplicates,
         strict_validation=strict_validation,

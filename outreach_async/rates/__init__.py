@@ -46,8 +46,7 @@ from typing import ClassVar, Final
 import anyio
 import attrs
 
-from outreach_async._core.arguments import require_rate
-from outreach_async._core.limits import CubicLimit, Rate, RateShare, RateUsage
+from outreach_async._plumbing import CubicLimit, Rate, RateShare, RateUsage, require_rate
 
 __all__ = ["Rate", "RateCoordinator", "RateShare", "RateUsage", "SharedRate"]
 

@@ -8,6 +8,7 @@ asyncio and trio.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from secrets import token_hex
@@ -17,14 +18,19 @@ import anyio
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import require_rate, require_seconds, type_name
-from outreach_async._core.logs import LOGGER
-from outreach_async._core.responses import mask_string
-from outreach_async._files.optional import require_module
+from outreach_async._plumbing import (
+    Secret,
+    drop_frames,
+    mask_string,
+    require_module,
+    require_rate,
+    require_seconds,
+    type_name,
+)
 from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
-from outreach_async.transport._secret import Secret, drop_frames
 
+_LOGGER: Final = logging.getLogger("outreach_async")
 _DEFAULT_TIMEOUT: Final = 1.0  # seconds: if the server hangs, a report times out before the share of a busy client expires
 _ATTEMPTS: Final = 2  # if the server was restarted, only the second attempt has an open connection
 _ROUNDS: Final = 20  # two are enough, unless other processes die in between
@@ -132,7 +138,7 @@ class RedisRate:
         self._clients[usage.client] = _LastShare(result, now)
         if not self._is_working:
             self._is_working = True
-            LOGGER.info("rate: the Redis server and key work again")
+            _LOGGER.info("rate: the Redis server and key work again")
         return result
 
     def close(self) -> None:
@@ -189,7 +195,7 @@ class RedisRate:
         """Return a share with at most half of the client's last rate; less if the outreach service refuses requests."""
         if self._is_working:
             self._is_working = False
-            LOGGER.warning("rate: %s; clients continue with half of their last shares", reason)
+            _LOGGER.warning("rate: %s; clients continue with half of their last shares", reason)
         last = self._clients.get(usage.client)
         if last is None:
             raise TransportError(f"rate: {reason}; this client has not received a share of the rate yet", maybe_sent=False)

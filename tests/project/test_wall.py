@@ -16,7 +16,7 @@ pytestmark = pytest.mark.thorough
 PACKAGE = Path(__file__).parents[2] / "outreach_async"
 SHELVES = (
     *("__main__", "_cli", "audit", "config", "conformance", "guides", "importer", "mcp_server", "otel", "parts"),
-    *("pytest_plugin", "sync", "testing"),
+    *("pytest_plugin", "rates", "sync", "testing"),
 )
 MOST_NAMES = 80
 

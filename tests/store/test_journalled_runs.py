@@ -563,12 +563,13 @@ async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(t
 
 @pytest.mark.thorough
 async def test_a_slow_consumer_stops_reading_and_every_response_is_recorded(journal: JournalStore) -> None:
+    held_back = 4096 if isinstance(journal, Journal) else 1000  # as the documentation of an object store says
     counted = Counted(rows(100_000))
     async with client(Script(added())).contacts.create_many(counted, journal=journal, concurrency=4) as outcomes:
         await anext(outcomes)
         await anyio.sleep(60)
-        assert counted.read <= journal.backlog + 16 + 2 * 1000 + 1
-        assert journal.report().rows >= journal.backlog
+        assert counted.read <= held_back + 16 + 2 * 1000 + 1
+        assert journal.report().rows >= held_back
         assert journal.report().possibly_sent <= 2 * 1000
 
 
