@@ -51,7 +51,6 @@ _REPLACEMENTS: Final = (
     # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
-    (re.compile(r"\bpass a journal\b"), "pass --journal"),
     (re.compile(r"\bresume (?:its|the) run\b"), "run the import with --resume"),
     (re.compile(r"\bgot None\b"), "got nothing"),
     (re.compile(r"\bstrict_validation\b"), "--strict"),

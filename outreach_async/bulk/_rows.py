@@ -380,12 +380,11 @@ def require_fitting(
             for name, is_given in given.items()
         },
         "earlier: conflicts with a ledger; to send every row again, pass max_age=0": has_ledger and forgets,
-        'repeats: "coalesce" conflicts with a ledger; pass repeats="last", "first", "serial" or "error"': (
+        'repeats: "coalesce" conflicts with a ledger; pass repeats="serial", or "last", "first" or "error"': (
             has_ledger and repeats == "coalesce"
         ),
-        f"repeats: {repeats!r} needs a journal, to store the whole input before the first row is sent; pass a journal": (
-            has_none and repeats in WHOLE_INPUT
-        ),
+        f"repeats: {repeats!r} needs a journal, to store the whole input before the first row is sent;"
+        ' pass journal="run.db"': has_none and repeats in WHOLE_INPUT,
         **{f'{name}: needs a journal, got None; pass journal="run.db"': has_none and needs for name, needs in needing.items()},
     }
     for text in (text for text, found in faults.items() if found):

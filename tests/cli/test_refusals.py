@@ -55,7 +55,7 @@ FILES: Final = {
         ("import x.csv {fake} --duplicates merge", "Invalid value for '--duplicates'"),
         (
             "import x.csv {fake} --repeats first",
-            "--repeats: 'first' needs a journal, to store the whole input before the first row is sent; pass --journal",
+            "--repeats: 'first' needs a journal, to store the whole input before the first row is sent; pass --journal run.db",
         ),
         ("import x.csv {fake} --dry-run --results a", "--results: with --dry-run, the only results are those of a"),
         ("import x.csv {fake} --resume", "--resume: needs a journal, got nothing; pass --journal run.db"),
@@ -140,7 +140,7 @@ FILES: Final = {
         ),
         (
             "import people.csv {at} {ledger} --repeats coalesce",
-            '--repeats: "coalesce" conflicts with a ledger; pass --repeats last',
+            '--repeats: "coalesce" conflicts with a ledger; pass --repeats serial, or "last"',
         ),
         ("import people.csv {at} {ledger} --max-age old", "Invalid value for '--max-age': expected a number and a unit"),
         (

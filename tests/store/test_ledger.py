@@ -363,7 +363,7 @@ async def test_changes_can_be_ignored(fake: FakeService, file: Ledger) -> None:
         ({"resume": True}, "resume: conflicts with a ledger"),
         ({"spool": True}, "spool: conflicts with a ledger"),
         ({"earlier": "unknown"}, "earlier: conflicts with a ledger; to send every row again, pass max_age=0"),
-        ({"repeats": "coalesce"}, 'repeats: "coalesce" conflicts with a ledger; pass repeats="last", "first"'),
+        ({"repeats": "coalesce"}, 'repeats: "coalesce" conflicts with a ledger; pass repeats="serial", or "last", "first"'),
         (
             {"repeats": "last", "rows": iter([ANN])},
             "repeats: with a ledger, 'last' needs rows that can be read twice",
