@@ -119,6 +119,33 @@ async def test_what_arrives_after_a_cancellation_is_ignored() -> None:
 
 
 @on_asyncio
+async def test_bytes_between_two_requests_close_the_connection() -> None:
+    stage = Stage()
+    running = await stage.exchange()
+    stage.receive(RESPONSE)
+    await running
+    stage.receive(RESPONSE)  # a copy
+    assert stage.wire.is_closed
+    assert not stage.connection.is_reusable
+    stage.close()
+
+
+@on_asyncio
+async def test_a_copy_that_arrives_before_the_second_response_is_read_makes_the_response_uncertain() -> None:
+    stage = Stage()
+    running = await stage.exchange()
+    stage.receive(RESPONSE)
+    await running
+    running = await stage.exchange()
+    stage.receive(RESPONSE)
+    stage.receive(RESPONSE)  # before the task of the second request runs again
+    with pytest.raises(TransportError, match="unexpected bytes") as caught:
+        await running
+    assert caught.value.maybe_sent
+    stage.close()
+
+
+@on_asyncio
 async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None:
     stage = Stage(has_socket=False)
     with pytest.raises(ConnectionResetError, match="the server closed the connection"):
