@@ -248,17 +248,32 @@ def test_ten_campaigns_are_shown_below_their_workspaces() -> None:
     assert "2 more campaigns." in text
 
 
+def test_the_page_has_the_other_active_campaigns_on_demand() -> None:
+    many = [campaign(name=f"Number {at}", new_sent=at + 1) for at in range(12)]
+    text = Page(write(attrs.evolve(brief_of(since=earlier()), campaigns=many), "html")).text
+    assert "2 more campaigns." in text
+    assert "More campaigns Number 10 : 11 sent, 1 reply; ends 2026-03-11 Number 11 : 12 sent" in text
+
+
+def test_less_urgent_tasks_have_their_remedy_on_demand() -> None:
+    rules = ("OA101", "OA131", "OA132", "OA140", "OA150", "OA170", "OA172", "OA205", "OA206", "OA211")
+    brief = brief_of(*(finding(rule, severity=Severity.WARNING if rule != "OA101" else Severity.ERROR) for rule in rules))
+    text = Page(write(brief, "html")).text
+    assert all(task.title in text and task.remedy.partition("`")[0].strip() in text for task in brief.tasks)
+    assert "1 more task warning OA" in text
+
+
 def test_the_first_brief_has_no_sums() -> None:
     brief = attrs.evolve(brief_of(), campaigns=[campaign(status_before=None)])
     assert "In " not in write(brief, "terminal")
-    assert "figures so far" not in Page(write(brief, "html")).text
+    assert "e-mails sent" not in Page(write(brief, "html")).text
 
 
-def test_the_page_has_a_table_of_campaigns() -> None:
+def test_the_page_lists_campaigns() -> None:
     brief = attrs.evolve(brief_of(since=earlier()), campaigns=[campaign(), campaign(name="Early", status_before=None)])
     shown = Page(write(brief, "html"))
 
-    assert "Spring space_1 15 1 0 0 ends 2026-03-11" in shown.text
-    assert "Early space_1 · figures so far 80 8 2 100 ends 2026-03-11" in shown.text
+    assert "Spring : 15 sent, 1 reply; ends 2026-03-11" in shown.text
+    assert "Early : 80 sent, 8 replies, 2 bounces, 100 contacts so far; ends 2026-03-11" in shown.text
     assert "30 e-mails sent" in shown.text
     assert "Mailbox audit" not in shown.text

@@ -64,7 +64,7 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
     assert "Pale bars are estimates" not in plain
     assert "1 Mar: 100, 100, -, -, 100" in gaps
     assert "Pale bars are estimates" in gaps
-    assert gaps.count('class="info pale"') == 2
+    assert gaps.count('class="info pale"') == 1
 
 
 def test_a_sum_is_unknown_if_the_figure_of_a_workspace_is() -> None:
@@ -81,8 +81,9 @@ def test_a_day_without_a_known_figure_is_not_drawn() -> None:
     unread = day(workspace="space_2", sent=None, replied=None, bounced=None, opened=5)
     text = Page(shown([day(), unread, day(1), day(1, "space_2")])).text
     assert "Sent per day 200 on 28 Feb; 200 in 1 days" in text
-    assert "Sent, 7 days 200" in text
-    assert "Sent, 7 days 100" in text
+    assert "Sent, 7 days Replied Bounced Trend" in text
+    assert "1,000 200 3.0 % 1.0 % ▅▅" in text
+    assert "1,000 100 3.0 % 1.0 % ▅ " in text
     assert "No trend yet" in Page(shown([unread])).text
 
 
@@ -90,26 +91,28 @@ def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
     text = Page(
         shown([*(day(back) for back in range(20)), *(day(back, "space_2", sent=7, replied=0) for back in range(20))])
     ).text
-    assert "Sent, 7 days 700 Replied 3.0 % Bounced 1.0 %" in text
-    assert "Sent, 7 days 49 Replied 0.0 % Bounced 14.3 %" in text
+    assert "Sent, 30 days Sent, 7 days Replied Bounced Trend" in text
+    assert f"1,000 700 3.0 % 1.0 % {'▅' * 20}" in text
+    assert f"1,000 49 0.0 % 14.3 % {'▅' * 20}" in text
 
 
 def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
     totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, bounces_num=10)}
     campaigns = CampaignResults(checked=1, totals=totals, rows=[])
     text = Page(shown([], audited(campaigns=campaigns))).text
-    assert "Sent in campaigns 1,000 Replied 2.0 % Bounced 1.0 %" in text
-    assert "Sent, 30 days 1,000" in text
+    assert "Sent, 30 days Sent in campaigns Replied Bounced" in text
+    assert "1 error 1,000 1,000 2.0 % 1.0 %" in text
+    assert "1 error 1,000 - - -" in text
 
 
 def test_a_campaign_has_its_days_on_demand() -> None:
-    rows = [campaign_row(id=f"camp_{at}", name=f"Number {at}", workspace="space_1") for at in range(18)]
-    campaigns = CampaignResults(checked=18, totals={}, rows=rows)
+    rows = [campaign_row(id=f"camp_{at}", name=f"Number {at}", workspace="space_1") for at in range(23)]
+    campaigns = CampaignResults(checked=23, totals={}, rows=rows)
     found = audited(campaigns=campaigns)
     text = Page(shown([day(back, campaign="camp_3", sent=20 + back) for back in range(3)], found)).text
 
-    assert "Campaigns per day 1 Number 3 space_1 Sent per day 20 on 1 Mar; 63 in 3 days" in text
-    assert "More campaigns 3" in text
+    assert "Campaigns per day Number 3 space_1 Sent per day 20 on 1 Mar; 63 in 3 days" in text
+    assert "3 more campaigns" in text
     assert "Campaigns per day" not in shown([day()], found)
 
 
@@ -154,7 +157,7 @@ def test_the_days_of_a_page_are_those_of_its_workspaces_and_campaigns() -> None:
     text = Page(shown(known, audited(campaigns=campaigns))).text
 
     assert "Sent per day 5 on 1 Mar; 5 in 1 days" in text
-    assert "Campaigns per day 1 Spring space_1 Sent per day 6 on 1 Mar; 6 in 1 days" in text
+    assert "Campaigns per day Spring space_1 Sent per day 6 on 1 Mar; 6 in 1 days" in text
     assert "77" not in text
 
 
@@ -164,14 +167,15 @@ def test_a_task_says_since_when_it_is_open() -> None:
     brief = write(build_brief(audited(), attrs.evolve(audited(), at=NOW - DAY)), "html", opened=opened)
 
     for text in (write(found, "html", opened=opened), brief):
-        assert f'data-label="Since">{(datetime.fromtimestamp(NOW - 20 * DAY, UTC)):%-d %b}<' in text
-    assert 'data-label="Since">before ' in write(found, "html")
+        assert f"open since {(datetime.fromtimestamp(NOW - 20 * DAY, UTC)):%-d %b}<" in text
+    assert "open since before " in write(found, "html")
 
 
 def test_a_task_whose_findings_are_all_new_is_not_said_to_be_older() -> None:
     healthy = attrs.evolve(audited(), findings=[], at=NOW - DAY)
     page = write(audited().since(healthy), "html", opened={("space_1", "OA101", "error"): NOW - 20 * DAY})
-    assert re.findall(r'data-label="Since">(.*?)<', page) == ["new"]
+    assert "( new )" in Page(page).text
+    assert "open since" not in page
 
 
 @pytest.mark.parametrize("command", ["audit", "brief"])
@@ -191,4 +195,4 @@ def test_a_command_shows_days_of_the_history_and_since_when_tasks_are_open(
     assert "No trend yet" in before
     for name in ("a.html", *pages):
         assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()
-    assert f'data-label="Since">{began:%-d %b}' in (tmp_path / "a.html").read_text()
+    assert f"open since {began:%-d %b}" in (tmp_path / "a.html").read_text()

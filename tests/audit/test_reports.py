@@ -179,7 +179,7 @@ MORE_IS_WORSE = {
 @pytest.mark.parametrize("form", ["terminal", "markdown", "html"])
 def test_every_view_says_which_change_is_better(form: str) -> None:
     deltas = [delta(figure, 1, 2) for figure in ("score", "blacklists", "sent")]
-    text = joined_lines(write(moved(*deltas), form)).replace("→", "->")
+    text = joined_lines(write(moved(*deltas), form)).replace("&gt;", ">")
     assert [text.count(f"1 -> 2 ({judged})") for judged in ("better", "worse")] == [1, 1]
 
 

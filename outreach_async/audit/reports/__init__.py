@@ -48,8 +48,9 @@ from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import format_time
 from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports._document import StyledReport, render_brief_slack, render_markdown, render_text
-from outreach_async.audit.reports._html_page import Opened, iterate_html, load_templates
+from outreach_async.audit.reports._document import Extra, Opened
+from outreach_async.audit.reports._html_page import iterate_html, load_templates
+from outreach_async.audit.reports._text_formats import StyledReport, render_brief_slack, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief, Summary, Task, summarize
 from outreach_async.errors import InvalidRequest
 
@@ -155,7 +156,7 @@ def iterate(
     known = _FORMATS[Brief if isinstance(view, Brief) else Report]
     if form not in known:
         raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
-    made = known[form][0](view, **({"days": days, "opened": opened} if form == "html" else {}))
+    made = known[form][0](view, *([Extra(days=days, opened=opened)] if form == "html" else []))
     return [made] if isinstance(made, str) else made
 
 
@@ -297,9 +298,9 @@ def render_folder(
     """
     known, stems = list(days), name_pages(whole.workspaces, whole.names)
     pages = {each: f"{stem}.html" for each, stem in stems.items()}
-    files = {f"{INDEX}.html": "".join(iterate_html(whole, days=known, opened=opened, pages=pages))}
+    files = {f"{INDEX}.html": "".join(iterate_html(whole, Extra(days=known, opened=opened, pages=pages)))}
     for part in parts:
         stem = stems[part.workspaces[0]]
-        files[f"{stem}.html"] = "".join(iterate_html(part, days=known, opened=opened))
+        files[f"{stem}.html"] = "".join(iterate_html(part, Extra(days=known, opened=opened)))
         files[f"{stem}.json"] = f"{json.dumps(part.to_dict(), indent=1, allow_nan=False)}\n"
     return files

@@ -1,24 +1,21 @@
-"""Build the content of a report or a brief as blocks, and render them on a console, as plain text, as Markdown or for Slack.
-
-The Markdown source is easy to read too, because some chats and issue trackers show the source. Importing this module does not
-import rich (extra `cli`); rich is needed only to render a `StyledReport` on a console.
-"""
+"""Build the content of a report or a brief as blocks, which every format renders."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import attrgetter, itemgetter
-from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from heapq import nsmallest
+from itertools import groupby, islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from outreach_async.audit._findings import Severity, campaign_label
+from outreach_async.audit._findings import Finding, Group, Row, Severity, campaign_label, subject_name
 from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
+from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import (
     DAY,
     format_date,
@@ -27,24 +24,38 @@ from outreach_async.audit._values import (
     format_span,
     format_time,
     replace_unprintable,
+    valid_or_none,
 )
-from outreach_async.audit.campaigns import LIVE, CampaignResults
+from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow
+from outreach_async.audit.history import DayFigures
+from outreach_async.audit.reports._days import (
+    TONES,
+    Chart,
+    Days,
+    Series,
+    day_of,
+    draw_trend,
+    format_day,
+    format_share,
+    index_days,
+    last_days,
+    total,
+)
 from outreach_async.audit.reports.brief import (
+    GROWING,
     Brief,
     CampaignBrief,
     Summary,
     Task,
     count_severity,
+    group_findings,
     is_about_reading,
     summarize,
     workspace_label,
+    worst_first_key,
 )
 from outreach_async.errors import format_count, shorten
 from outreach_async.models import Number
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
 
 MAX_UNREAD: Final = 10  # reading errors whose message is shown
 MAX_POINTS: Final = 30  # audits of a trend
@@ -52,16 +63,8 @@ GOOD_SCORE: Final = 90
 FAIR_SCORE: Final = 40
 """Lowest scores that count as good, and as fair; a lower score is critical."""
 AUTHENTICATION_RULES: Final = {"SPF": "OA101", "DKIM": "OA102", "DMARC": "OA103"}
-_TONES: Final = {"yes": "good", "some": "warning", "no": "error"}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _MAX_NAMES: Final = 5
-
-
-def list_unread(report: Report) -> tuple[list[tuple[str, str]], list[str]]:
-    unread = [finding for finding in findings_of(report, Severity.ERROR) if is_about_reading(finding)]
-    names = [workspace_label(finding.workspace, report.names) for finding in unread]
-    errors = [replace_unprintable(finding.message) for finding in unread[:MAX_UNREAD]]
-    return list(zip(names, errors, strict=False)), names[MAX_UNREAD:]
 
 
 def describe_scope(report: Report) -> str:
@@ -74,10 +77,6 @@ def describe_scope(report: Report) -> str:
     parts = {} if diff is None else {"this audit": diff.added_workspaces, "the earlier audit": diff.removed_workspaces}
     described = "; ".join(f"only {audit} covers {name_some(spaces)}" for audit, spaces in parts.items() if spaces)
     return f"The audits cover different workspaces: {described}." if described else ""
-
-
-def split_code(text: str) -> list[tuple[bool, str]]:
-    return [(place % 2 == 1, part) for place, part in enumerate(text.split("`")) if part]
 
 
 FIGURES: Final = {
@@ -116,41 +115,6 @@ def judge_change(name: str, before: Number | None, after: Number | None) -> str:
     return "better" if (after > before) == (direction > 0) else "worse"
 
 
-@attrs.frozen(kw_only=True)
-class FigureChange:
-    """A number that changed since an earlier audit, prepared for display. `judged` is `better`, `worse` or empty."""
-
-    name: str
-    is_overall: bool
-    figure: str
-    before: str
-    after: str
-    judged: str
-
-    @property
-    def note(self) -> str:
-        return f" ({self.judged})" if self.judged else ""
-
-
-def list_figure_changes(report: Report) -> list[FigureChange]:
-    def importance(delta: Delta) -> tuple[bool, bool, float, str]:
-        gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
-        return delta.kind != "audit", delta.figure != "score", describe_figure(delta.figure)[1] * gain, delta.key
-
-    deltas = (*report.diff.scores, *report.diff.deltas) if report.diff else ()
-    return [
-        FigureChange(
-            name="Overall" if delta.kind == "audit" else replace_unprintable(delta.name or delta.key),
-            is_overall=delta.kind == "audit",
-            figure=describe_figure(delta.figure)[0],
-            before=_format_value(delta, delta.before),
-            after=_format_value(delta, delta.after),
-            judged=judge_change(delta.figure, delta.before, delta.after),
-        )
-        for delta in sorted(deltas, key=importance)
-    ]
-
-
 def _format_value(delta: Delta, value: Number | None) -> str:
     """Format a number for display. A severity, from 1 (info) to 4 (critical), is shown as its name."""
     if delta.figure == "severity" and value is not None and value in range(1, len(Severity) + 1):
@@ -168,39 +132,6 @@ def score_tone(score: float | None, severity: Severity | None = None) -> str:
     return "good" if is_good else "warning" if score >= FAIR_SCORE else "critical"
 
 
-@attrs.frozen
-class Authentication:
-    """A mechanism (SPF, DKIM or DMARC) of a domain. `status` is `yes`, `some` or `no` for its mailboxes, or `-` if unknown."""
-
-    name: str
-    status: str
-    detail: str = ""
-
-    @property
-    def tone(self) -> str:
-        return _TONES.get(self.status, "unknown")
-
-
-def build_authentication(report: Report) -> Callable[[str, int], list[Authentication]]:
-    """Return a function of a domain and its number of checked mailboxes, which returns the state of each mechanism."""
-    rules = set(AUTHENTICATION_RULES.values()) - set(report.policy.off)
-    counts = Counter((finding.domain, finding.rule) for finding in report.findings if finding.rule in rules)
-
-    def describe(name: str, rule: str, domain: str, mailboxes: int) -> Authentication:
-        having = max(0, mailboxes - counts[domain, rule])
-        if rule not in rules or not mailboxes:
-            return Authentication(name, "-")
-        if 0 < having < mailboxes:
-            return Authentication(name, "some", f"{having:,} of {mailboxes:,}")
-        return Authentication(name, "yes" if having else "no")
-
-    return lambda domain, mailboxes: [describe(*mechanism, domain, mailboxes) for mechanism in AUTHENTICATION_RULES.items()]
-
-
-def list_points(report: Report) -> list[HistoryPoint]:
-    return [*report.history, history_point(report)][-MAX_POINTS:] if report.history else []
-
-
 def describe_points(points: Sequence[HistoryPoint]) -> str:
     others = sum(point.scope != points[-1].scope for point in points)
     differ = format_count(others, "of them does not cover", "of them do not cover")
@@ -209,6 +140,7 @@ def describe_points(points: Sequence[HistoryPoint]) -> str:
 
 
 def draw_sparkline(values: Sequence[Number | None]) -> str:
+    values = [None if value is None else valid_or_none(value) for value in values]
     known = [value for value in values if value is not None]
     low, high = min(known, default=0), max(known, default=0)
     heights = [None if value is None else (value - low) / (high - low) if high > low else 0.5 for value in values]
@@ -221,13 +153,12 @@ _MAX_AMOUNT: Final = 10_000_000
 
 
 def format_totals(results: CampaignResults) -> str:
-    known = list(results.totals.values())
-    live, sent = sum(each.live for each in known), sum(each.sent for each in known)
-    replies, bounces = sum(each.replies_num for each in known), sum(each.bounces_num for each in known)
-    count = format_count(sum(each.campaigns for each in known), "campaign")
-    left = format_figure(sum(each.left_to_send for each in known))
-    figures = f"{format_figure(sent)} e-mails sent, {format_figure(replies)} replies, {format_figure(bounces)} bounced"
-    return f"{count} ({live:,} live): {figures}; live campaigns have {left} left to send."
+    names = ("campaigns", "live", "sent", "replies_num", "bounces_num", "left_to_send")
+    sums = (sum(getattr(each, name) for each in results.totals.values()) for name in names)
+    campaigns, live, *figures = sums
+    sent, replies, bounces, left = map(format_figure, figures)
+    count = f"{format_count(campaigns, 'campaign')} ({live:,} live)"
+    return f"{count}: {sent} e-mails sent, {replies} replies, {bounces} bounced; live campaigns have {left} left to send."
 
 
 def format_status(status: str) -> str:
@@ -241,10 +172,6 @@ def format_amount(value: Number | None) -> str:
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
 
 
-def format_share(part: Number | None, whole: Number | None) -> str:
-    return "-" if part is None or not whole or part > whole else format_percent(part / whole)
-
-
 def list_active(brief: Brief) -> list[CampaignBrief]:
     return [
         each
@@ -255,19 +182,14 @@ def list_active(brief: Brief) -> list[CampaignBrief]:
     ]  # fmt: skip
 
 
-def recent_figures(campaign: CampaignBrief) -> tuple[Number | None, ...]:
-    # If the earlier report does not contain the campaign, the numbers cover the whole campaign.
-    if campaign.status_before is None:
-        return campaign.sent, campaign.replies_num, campaign.bounces_num, campaign.contacts
-    return campaign.new_sent, campaign.new_replies, campaign.new_bounces, campaign.new_contacts
-
-
 def format_recent(campaign: CampaignBrief) -> str:
-    sent, *others = recent_figures(campaign)
     start = campaign.status_before is None
+    # If the earlier report does not contain the campaign, the numbers cover the whole campaign.
+    names = GROWING.values() if start else GROWING
+    contacts, sent, *others = (getattr(campaign, name) for name in names)
     first = "sent unknown" if sent is None else f"{format_figure(sent)} sent" if sent else "nothing sent"
     nouns = (("reply", "replies"), ("bounce", ""), ("contact" if start else "new contact", ""))
-    counted = [format_count(int(count), *noun) for noun, count in zip(nouns, others, strict=True) if count]
+    counted = [format_count(int(count), *noun) for noun, count in zip(nouns, (*others, contacts), strict=True) if count]
     end = describe_end(campaign)
     return f"{', '.join([first, *counted])}{' so far' if start else ''}{f'; {end}' if end else ''}"
 
@@ -317,6 +239,8 @@ def format_sums(brief: Brief) -> str:
 CODE: Final = "code"
 STRONG: Final = "strong"
 SOFT: Final = "soft"
+TREND: Final = "trend"
+SECTION: Final = 2  # level of the title of a section
 _MAX_PLACES: Final = 5
 _MAX_TASKS: Final = 5
 _MAX_OTHERS: Final = 8
@@ -324,13 +248,34 @@ _MAX_ACTIVE: Final = 10
 _MAX_CHANGES: Final = 10
 _MAX_CAMPAIGNS: Final = 20
 _MAX_DOMAINS: Final = 50
+_MAX_ROWS: Final = 500  # of a table of a page
+_MAX_ITEMS: Final = 100  # findings of a task that a page lists
+_MAX_CAMPAIGN_CHARTS: Final = 60
+_TREND_DAYS: Final = 30
+_RECENT_DAYS: Final = 7
 _COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
+_NAMES: Final = {severity: "note" if severity is Severity.INFO else severity.value for severity in Severity}
+_SIZES: Final[dict[str, Callable[[Group], Span]]] = {
+    "Mailboxes": lambda group: Span(format_figure(group.mailboxes)),
+    "Sent, 30 days": lambda group: Span(format_figure(group.sent_30days)),
+    "Daily limit": lambda group: Span(format_figure(group.daily_limit)),
+}
+_SCORING: Final = (
+    "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. Any other "
+    "score is the mean of the mailboxes, including the findings about their domains and servers. Each mailbox is weighted by the "
+    "e-mails that it sent in 30 days, plus 30."
+)
+T = TypeVar("T")
 
 
 @attrs.frozen
 class Span:
+    """A text in a style. A page shows the text `under` it in a table, and makes it a link to a file."""
+
     text: str
     style: str = ""
+    under: str = ""
+    link: str = ""
 
 
 Line: TypeAlias = Sequence[Span]
@@ -350,68 +295,156 @@ class Paragraph:
 
 
 @attrs.frozen
+class Head(Paragraph):
+    """The first lines, of which the second is the verdict. A page shows its tone, the score beside it, and further lines."""
+
+    tone: str
+    score: Span
+    change: Span
+    further: Iterable[Line] = ()
+
+
+@attrs.frozen
 class Entry:
-    """A list item: a line with more lines below it. An item about a rule starts with the severity and the id of the rule."""
+    """A list item: a line with more lines below it. An item about a rule starts with the severity and the id of the rule.
+
+    On a page, it has an anchor, a note after the line, and more on demand.
+    """
 
     line: Line
     details: Sequence[Line] = ()
     severity: Severity | None = None
     rule: str = ""
+    anchor: str = ""
+    note: str = ""
+    more: Aside | None = None
 
 
 @attrs.frozen
 class Entries:
+    """A list. On a page, the entries after the first `most` are shown on demand; elsewhere, they are counted by the noun."""
+
     entries: Sequence[Entry]
     numbered: bool = False
+    most: int | None = None
+    noun: str = ""
+    last: Sequence[Entry] = ()
 
 
 @attrs.frozen
 class Grid:
-    """A table. The first column contains names, and the other columns contain short values."""
+    """A table. The first column contains names, and the other columns contain short values.
+
+    On a page, it has the columns `further`, too, and shows the rows after the first `most` on demand; elsewhere, they are counted
+    by the noun, if there is one. `total` counts all rows, of which `rows` may be the first.
+    """
 
     heads: Sequence[str]
-    rows: Sequence[Line]
+    rows: Iterable[Line]
+    further: Sequence[str] = ()
+    most: int | None = None
+    noun: str = ""
+    total: int = 0
 
 
-Block: TypeAlias = Title | Paragraph | Entries | Grid
+@attrs.frozen
+class Stop:
+    """The names of what must stop sending, to copy from a page."""
+
+    names: Sequence[str]
 
 
-def build_document(view: Report | Brief) -> Iterator[Block]:
-    return _brief_blocks(view) if isinstance(view, Brief) else _report_blocks(view)
+@attrs.frozen
+class Section:
+    title: str
+    blocks: Iterable[Block]
 
 
-def _report_blocks(report: Report) -> Iterator[Block]:
-    summary, (unread, unread_names) = summarize(report), list_unread(report)
-    yield from _head(summary, summary.changed if summary.changes else "")
-    if unread:
-        others = [Entry([Span("and "), *_join([Span(name, CODE)] for name in unread_names)])] if unread_names else []
-        yield from _section("Not read and not checked", Entries([*(_named(name, error) for name, error in unread), *others]))
+@attrs.frozen
+class Aside(Section):
+    """A section that only a page has, and if it is folded, shows on demand."""
+
+    folded: bool = False
+
+
+Basic: TypeAlias = Title | Paragraph | Entries | Grid
+Block: TypeAlias = Basic | Stop | Section | Chart
+Opened: TypeAlias = Mapping[tuple[str, str, str], float]  # since when findings are open, by workspace, rule and severity
+
+
+@attrs.frozen(kw_only=True)
+class Extra:
+    """What only a page shows: figures of days, since when findings are open, and the file names of the pages of workspaces."""
+
+    days: Iterable[DayFigures] = ()
+    opened: Opened = MappingProxyType({})
+    pages: Mapping[str, str] = MappingProxyType({})
+
+
+def build_document(view: Report | Brief, extra: Extra = Extra()) -> Iterator[Block]:
+    return _brief_blocks(view, extra) if isinstance(view, Brief) else _report_blocks(view, extra)
+
+
+def outline(blocks: Iterable[Block]) -> Iterator[Basic]:
+    """Yield what formats show that have nothing on demand."""
+    for block in blocks:
+        match block:
+            case Title() | Paragraph():
+                yield block
+            case Entries(entries=entries, most=most):
+                shown = entries[:most]
+                yield Entries([*shown, *_more(len(entries) - len(shown), block.noun), *block.last], block.numbered)
+            case Grid(heads=heads, most=most):
+                yield Grid(heads, [row[: len(heads)] for row in islice(block.rows, most)])
+                if block.noun and most is not None and block.total > most:
+                    yield _text(f"and {format_count(block.total - most, block.noun)}.")
+            case Section() if not isinstance(block, Aside):
+                yield from (Title(SECTION, [Span(block.title)]), *outline(block.blocks))
+            case _:
+                pass
+
+
+def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
+    summary, days = summarize(report), index_days(extra.days, report.workspaces)
+    write = _task_writer(summary, report.workspaces, extra.opened, report.findings)
+    place_of = _place_of(report.workspaces, report.names)
+    yield from _head(summary, summary.changed if summary.changes else "", _health_lines(report))
+    yield _trend_aside(days.get((), {}))
+    yield from _unread_blocks(report)
+    if len(report.workspaces) > 1:
+        yield Aside("Workspaces, worst first", _workspace_blocks(report, days, extra.pages))
     if summary.tasks:
-        entries = [_task_entry(task, detailed=True, example=True) for task in summary.tasks]
-        yield from _section("What to do, most urgent first", Entries(entries, numbered=True))
+        entries = [write(task, detailed=True, example=True) for task in summary.tasks]
+        yield Section("What to do, most urgent first", [Entries(entries, numbered=True)])
     if summary.resolved:
-        yield from _section("Resolved", Entries([_task_entry(task) for task in summary.resolved]))
+        yield Section("Resolved", [Entries([_task_entry(task) for task in summary.resolved])])
     yield from _change_blocks(report)
     yield from _history_blocks(report)
     if report.campaigns is not None:
-        yield from _campaign_blocks(report.campaigns)
+        yield from _campaign_blocks(report.campaigns, days, place_of)
     yield from _domain_blocks(report)
     limits = [Entry(_prose(replace_unprintable(line), SOFT)) for line in report.not_judged]
-    yield from _section("What this audit cannot check", Entries(limits))
+    yield Section("What this audit cannot check", [Entries(limits)])
+    yield from _group_asides(report, place_of)
+    yield Aside("How this audit scores", _scoring_blocks(report), folded=True)
 
 
-def _head(summary: Summary, changes: str) -> Iterator[Block]:
+def _head(summary: Summary, changes: str, further: Iterable[Line] = ()) -> Iterator[Block]:
     counts = [
         Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
     findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
     lines = [[Span(summary.headline)], [Span(summary.verdict, STRONG)], findings]
     yield Title(1, [Span(summary.title)])
-    yield Paragraph([*lines, *([Span(text)] for text in (changes, summary.score_note) if text)])
-
-
-def _section(title: str, *blocks: Block) -> Iterator[Block]:
-    yield from (Title(2, [Span(title)]), *blocks)
+    yield Head(
+        [*lines, *([Span(text)] for text in (changes, summary.score_note) if text)],
+        tone=summary.tone,
+        score=_score(summary.score, next((severity for severity, count in summary.counts.items() if count), None)),
+        change=_score_change(summary.score_before, summary.score),
+        further=further,
+    )
+    if summary.stop:
+        yield Aside(f"Stop now: {len(summary.stop):,}", [Stop(summary.stop)])
 
 
 def _text(text: str, style: str = "") -> Paragraph:
@@ -430,7 +463,55 @@ def _join(lines: Iterable[Line]) -> Iterator[Span]:
 
 
 def _prose(text: str, style: str = "") -> Line:
-    return [Span(part, CODE if is_code else style) for is_code, part in split_code(text)]
+    return [Span(part, CODE if place % 2 else style) for place, part in enumerate(text.split("`")) if part]
+
+
+def _more(count: int, noun: str) -> list[Entry]:
+    return [Entry([Span(f"and {format_count(count, noun)}")])] if count > 0 else []
+
+
+def _table(
+    items: Sequence[T],
+    columns: Mapping[str, Callable[[T], Span]],
+    further: Mapping[str, Callable[[T], Span]] = MappingProxyType({}),
+    *,
+    most: int | None = None,
+    noun: str = "",
+) -> Grid:
+    rows = ([column(item) for column in (*columns.values(), *further.values())] for item in items[:_MAX_ROWS])
+    return Grid(tuple(columns), rows, tuple(further), most, noun, len(items))
+
+
+def _figure(value: Number | None) -> Span:
+    return Span(format_figure(value))
+
+
+def _score(score: float | None, severity: Severity | None) -> Span:
+    return Span("-" if score is None else f"{score:g}", f"score {score_tone(score, severity)}")
+
+
+def _score_change(before: Number | None, after: Number | None) -> Span:
+    if before is None or after is None or before == after:
+        return Span("")
+    judged = judge_change("score", before, after)
+    return Span(f"{after - before:+.1f} ({judged})".replace(".0", ""), judged)
+
+
+def _score_of(row: Row | Group) -> Span:
+    return _score(row.score, row.severity)
+
+
+def _worst(row: Row | Group | CampaignRow) -> Span:
+    return Span("clean", "good") if row.severity is None else Span(_NAMES[row.severity], row.severity.value)
+
+
+def _place_of(workspaces: Sequence[str], names: Mapping[str, str]) -> Callable[[str], str]:
+    """Return a function that names a workspace where there are several."""
+    return partial(workspace_label, names=names) if len(workspaces) > 1 else lambda _: ""
+
+
+def _problems(row: Row | CampaignRow, place_of: Callable[[str], str]) -> str:
+    return " · ".join(filter(None, (place_of(row.workspace), ", ".join(map(rule_title, row.rules)))))
 
 
 def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
@@ -457,108 +538,329 @@ def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
         yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
-def _cut(entries: Sequence[Entry], most: int, noun: str) -> list[Entry]:
-    return [*entries[:most], *_more(len(entries) - most, noun)]
+def _task_writer(
+    summary: Summary, workspaces: Sequence[str], opened: Opened, findings: Sequence[Finding] = ()
+) -> Callable[..., Entry]:
+    """Return a function that makes the entries of open tasks, with what a page shows of them."""
+    covered, first, place_of = set(workspaces), dict[tuple[str, str], float](), _place_of(workspaces, summary.names)
+    group = cache(partial(group_findings, findings))
+    for (workspace, rule, severity), at in opened.items():
+        if workspace in covered:
+            first[rule, severity] = min(at, first.get((rule, severity), at))
+
+    def details(task: Task, *, detailed: bool) -> Iterator[Block]:
+        if not detailed:
+            yield Paragraph([_prose(task.remedy)])
+        if found := group().get((task.rule, task.severity), []):
+            worst = nsmallest(_MAX_ITEMS, found, key=worst_first_key)
+            entries = [_finding_entry(each, summary.names, place_of) for each in worst]
+            yield Entries([*entries, *_more(len(found) - len(entries), "more finding")])
+        else:
+            entries = [Entry([Span(name, CODE), Span(f" ({count:,})")]) for name, count in task.groups[:_MAX_ITEMS]]
+            yield Entries([*entries, *_more(len(task.groups) - len(entries), f"more {task.group_kind}")])
+        facts = {"Applies when": task.condition, "Source": task.source, "For example": "" if found else task.example}
+        yield Entries([_named(term, fact, STRONG) for term, fact in facts.items() if fact])
+
+    def write(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
+        since, what = "", format_count(task.findings, "finding") if findings else "Places"
+        if summary.since is not None and (at := first.get((task.rule, task.severity))) and task.new != task.findings:
+            since = f"open since {format_day(day_of(at))}"
+        elif summary.since is not None and not task.news:
+            since = f"open since before {format_day(day_of(summary.since))}"
+        return attrs.evolve(
+            _task_entry(task, detailed=detailed, example=example),
+            anchor=f"{task.rule}-{task.severity.value}",
+            note=since,
+            more=Aside(f"{what}, rule and source", details(task, detailed=detailed), folded=True),
+        )
+
+    return write
 
 
-def _more(count: int, noun: str) -> list[Entry]:
-    return [Entry([Span(f"and {format_count(count, noun)}")])] if count > 0 else []
+def _finding_entry(finding: Finding, names: Mapping[str, str], place_of: Callable[[str], str]) -> Entry:
+    subject, place = subject_name(finding, names), place_of(finding.workspace)
+    line = [Span(subject, STRONG), Span(": "), Span(finding.message)]
+    if place and place != subject:
+        line[1:1] = [Span(f" ({place})", SOFT)]
+    if finding.confidence == "low":
+        line.append(Span(" (sample too small to be certain)"))
+    return Entry([*line, *([Span(" new", STRONG)] if finding.state == "new" else [])])
+
+
+def _health_lines(report: Report) -> Iterator[Line]:
+    """Yield the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
+    worst = dict[tuple[str, str], Finding]()
+    for finding in report.findings:  # the worst first
+        if finding.mailbox is not None and finding.sent_30days is not None:
+            worst.setdefault((finding.workspace, finding.mailbox), finding)
+    counts = Counter(finding.severity for finding in worst.values())
+    labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
+    boxes = [[Span(f"{counts[severity]:,} {label}", severity.value if counts[severity] else SOFT)] for severity, label in labels]
+    clean = [Span(f"{max(0, report.mailboxes - len(worst)):,} without findings", "good")]
+    yield [Span("Mailboxes: "), *_join([*boxes, clean]), Span(".")]
+    part = sum(finding.sent_30days or 0 for finding in worst.values() if finding.severity.reaches(Severity.ERROR))
+    everything = sum(score.sent_30days for score in report.scores.workspaces.values())
+    if 0 < part <= everything and valid_or_none(everything) is not None:
+        share = f"{part:,.0f} of the {everything:,.0f} e-mails of the last 30 days ({format_percent(part / everything)})"
+        yield [Span(f"{share} came from mailboxes that must be stopped or fixed.")]
+
+
+def _trend_aside(whole: Series) -> Aside:
+    if not whole:
+        start = "The service reports the totals of today only. With a history ("
+        rest = "), the next audits show here what was sent, replied and bounced each day."
+        return Aside("No trend yet", [Paragraph([[Span(start), Span("--history FILE", CODE), Span(rest)]])])
+    shown, names = last_days(whole, _TREND_DAYS), (*TONES, "opened")
+    estimates = {day: " (estimate)" if each.spread_over > 1 else "" for day, each in shown.items()}
+    rows = [
+        [Span(f"{format_day(day)}{estimates[day]}"), *(_figure(getattr(each, name)) for name in names)]
+        for day, each in reversed(shown.items())
+    ]
+    note = [_text("Pale bars are estimates: no audit read these days.", SOFT)] if any(estimates.values()) else []
+    grid = Grid(("Day", *map(str.capitalize, names)), rows, most=0, noun="daily figure", total=len(rows))
+    title = f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}"
+    return Aside(title, [*(draw_trend(shown, name) for name in TONES), *note, grid])
+
+
+def _unread_blocks(report: Report) -> Iterator[Block]:
+    unread = [finding for finding in findings_of(report, Severity.ERROR) if is_about_reading(finding)]
+    if unread:
+        names = [workspace_label(finding.workspace, report.names) for finding in unread]
+        entries = [
+            _named(name, replace_unprintable(each.message)) for name, each in zip(names, unread[:MAX_UNREAD], strict=False)
+        ]
+        more = [Entry([Span("and "), *_join([Span(name, CODE)] for name in names[MAX_UNREAD:])])]
+        yield Section("Not read and not checked", [Entries([*entries, *(more if len(unread) > MAX_UNREAD else [])])])
+
+
+def _workspace_blocks(report: Report, days: Days, pages: Mapping[str, str]) -> Iterator[Block]:
+    tasks: defaultdict[str, Counter[Severity]] = defaultdict(Counter)
+    for workspace, severity, _ in {(each.workspace, each.severity, each.rule) for each in report.findings}:
+        tasks[workspace][severity] += severity in _COUNTED
+    before = {delta.key: delta.before for delta in (report.diff.scores if report.diff else ()) if delta.kind == "workspace"}
+    scores, unread, (period, volume) = report.scores.workspaces, set(report.unreadable), _workspace_volume(report, days)
+
+    def worst_first(workspace: str) -> tuple[object, ...]:
+        score = scores[workspace].score if workspace in scores else 0.0
+        return workspace not in unread, [-tasks[workspace][each] for each in _COUNTED], score
+
+    def row(workspace: str) -> Line:
+        counts, known = tasks[workspace], scores.get(workspace)
+        worst, score = next((each for each in _COUNTED if counts[each]), None), known.score if known else None
+        parts = ["not read completely"] if workspace in unread else []
+        parts += (count_severity(each, counts[each]) for each in _COUNTED if counts[each])
+        named = workspace if workspace in report.names else ""
+        return [
+            Span(report.name_of(workspace), STRONG, named, pages.get(workspace, "")),
+            _score(score, worst),
+            Span(", ".join(parts) or "no tasks", worst or ("error" if parts else "good")),
+            *([_score_change(before.get(workspace), score)] if before else []),
+            _figure(known.sent_30days if known else None),
+            *volume(workspace),
+        ]
+
+    listed = sorted(report.workspaces, key=worst_first)
+    most = sum(each in unread or tasks[each].total() > 0 for each in listed)
+    heads = ("Workspace", "Score", "Tasks", *(["Change"] if before else []), "Sent, 30 days", *period)
+    yield Grid(heads, map(row, listed), most=most, noun="more workspace", total=len(listed))
+
+
+def _workspace_volume(report: Report, days: Days) -> tuple[Sequence[str], Callable[[str], Line]]:
+    """Return the columns of what workspaces sent in the last days; without figures of days, in all campaigns."""
+    recent = {each: last_days(days[each,], _TREND_DAYS) for each in report.workspaces if (each,) in days}
+    weeks = {each: last_days(series, _RECENT_DAYS) for each, series in recent.items()}
+    amounts: dict[str, list[Number | None]] = {each: [total(week, name) for name in TONES] for each, week in weeks.items()}
+    if not weeks and report.campaigns:
+        amounts = {key: [each.sent, each.replies_num, each.bounces_num] for key, each in report.campaigns.totals.items()}
+
+    def volume(workspace: str) -> Line:
+        sent, *parts = amounts.get(workspace, [None] * len(TONES))
+        trend = draw_sparkline([each.sent for each in recent.get(workspace, {}).values()])
+        return [_figure(sent), *(Span(format_share(part, sent)) for part in parts), *([Span(trend, TREND)] if weeks else [])]
+
+    heads = (f"Sent, {_RECENT_DAYS} days" if weeks else "Sent in campaigns", "Replied", "Bounced", *(["Trend"] if weeks else []))
+    return (heads, volume) if amounts else ((), lambda _: [])
 
 
 def _change_blocks(report: Report) -> Iterator[Block]:
-    scope, changes = describe_scope(report), list_figure_changes(report)
-    if scope or changes:
-        entries = [
-            _named(each.name, f"{each.figure} {each.before} -> {each.after}{each.note}", "" if each.is_overall else CODE)
-            for each in changes
-        ]
-        warning = [_text(scope, STRONG)] if scope else []
-        yield from _section("What changed", *warning, Entries(_cut(entries, _MAX_CHANGES, "more changed figure")))
+    def importance(delta: Delta) -> tuple[bool, bool, float, str]:
+        gain = 0.0 if delta.before is None or delta.after is None else delta.after - delta.before
+        return delta.kind != "audit", delta.figure != "score", describe_figure(delta.figure)[1] * gain, delta.key
+
+    scope = describe_scope(report)
+    deltas = sorted((*report.diff.scores, *report.diff.deltas) if report.diff else (), key=importance)
+    if scope or deltas:
+        entries = [*map(_change_entry, deltas[:_MAX_CHANGES]), *_more(len(deltas) - _MAX_CHANGES, "more changed figure")]
+        yield Section("What changed", [*([_text(scope, STRONG)] if scope else []), Entries(entries)])
+
+
+def _change_entry(delta: Delta) -> Entry:
+    judged, is_overall = judge_change(delta.figure, delta.before, delta.after), delta.kind == "audit"
+    figures = f"{_format_value(delta, delta.before)} -> {_format_value(delta, delta.after)}"
+    text = f"{describe_figure(delta.figure)[0]} {figures}{f' ({judged})' if judged else ''}"
+    name = "Overall" if is_overall else replace_unprintable(delta.name or delta.key)
+    return _named(name, text, "" if is_overall else CODE)
 
 
 def _history_blocks(report: Report) -> Iterator[Block]:
-    if not (points := list_points(report)):
+    if not report.history:
         return
+    points = [*report.history, history_point(report)][-MAX_POINTS:]
     trends: dict[str, list[Number | None]] = {
         "Score": [point.score for point in points],
         **{name: [point.counts.get(severity, 0) for point in points] for severity, name in _COUNTED.items()},
         "Mailboxes": [point.mailboxes for point in points],
     }
     rows = [
-        [Span(text) for text in (name, draw_sparkline(values), format_figure(values[0]), format_figure(values[-1]))]
+        [Span(name), Span(draw_sparkline(values), TREND), _figure(values[0]), _figure(values[-1])]
         for name, values in trends.items()
     ]
-    yield from _section("History", _text(describe_points(points)), Grid(("Figure", "Trend", "First", "Now"), rows))
+    yield Section("History", [_text(describe_points(points)), Grid(("Figure", "Trend", "First", "Now"), rows)])
 
 
-def _campaign_blocks(results: CampaignResults) -> Iterator[Block]:
-    yield from _section("Campaigns, worst first", _text(format_totals(results)))
-    lines = []
-    for row in results.rows[:_MAX_CAMPAIGNS]:
-        replied, bounced = format_share(row.replies_num, row.sent), format_share(row.bounces_num, row.sent)
-        figures = (format_amount(row.sent), replied, bounced, format_amount(row.left_to_send), format_date(row.end))
-        status = Span(format_status(row.status), "" if row.severity is None else row.severity.value)
-        lines.append([Span(campaign_label(row.name, row.id), CODE), status, *map(Span, figures)])
-    if lines:
-        yield Grid(("Campaign", "Status", "Sent", "Replied", "Bounced", "Left", "Ends"), lines)
-    if more := len(results.rows) - len(lines):
-        yield _text(f"and {format_count(more, 'more campaign')}.")
+def _campaign_blocks(results: CampaignResults, days: Days, place_of: Callable[[str], str]) -> Iterator[Block]:
+    columns: dict[str, Callable[[CampaignRow], Span]] = {
+        "Campaign": lambda row: Span(campaign_label(row.name, row.id), CODE, _problems(row, place_of)),
+        "Status": lambda row: Span(format_status(row.status), "" if row.severity is None else row.severity.value),
+        "Sent": lambda row: Span(format_amount(row.sent)),
+        "Replied": lambda row: Span(format_share(row.replies_num, row.sent)),
+        "Bounced": lambda row: Span(format_share(row.bounces_num, row.sent)),
+        "Left": lambda row: Span(format_amount(row.left_to_send)),
+        "Ends": lambda row: Span(format_date(row.end)),
+    }
+    grid = _table(results.rows, columns, {"Worst": _worst}, most=_MAX_CAMPAIGNS, noun="more campaign")
+    yield Section("Campaigns, worst first", [_text(format_totals(results)), *([grid] if results.rows else [])])
+    known = [(row, days[key]) for row in results.rows if (key := (row.workspace, row.id)) in days]
+    charts = list[Block]()
+    for row, series in known[:_MAX_CAMPAIGN_CHARTS]:
+        charts.append(Title(3, [Span(campaign_label(row.name, row.id), CODE), Span(f" {place_of(row.workspace)}", SOFT)]))
+        charts += (draw_trend(last_days(series, _TREND_DAYS), name) for name in TONES)
+    if charts:
+        yield Aside("Campaigns per day", charts, folded=True)
 
 
 def _domain_blocks(report: Report) -> Iterator[Block]:
-    shown = [group for group in report.groups if group.kind == "domain" and group.severity is not None][:_MAX_DOMAINS]
-    authentication = build_authentication(report)
-    rows = []
-    for group in shown:
-        row = [
-            Span(replace_unprintable(group.key), CODE),
-            Span(f"{group.score:g}", f"score {score_tone(group.score, group.severity)}"),
-        ]
-        row += [Span(each.status, each.tone) for each in authentication(group.key, group.mailboxes)]
-        counts = [(severity, group.counts[severity]) for severity in _COUNTED]
-        rows.append([*row, *(Span(f"{count:,}", severity.value if count else SOFT) for severity, count in counts)])
+    groups = [group for group in report.groups if group.kind == "domain"]
+    shown = [group for group in groups if group.severity is not None]
+    columns: dict[str, Callable[[Group], Span]] = {
+        "Domain": lambda group: Span(replace_unprintable(group.key), CODE),
+        "Score": _score_of,
+        **_authentication_columns(report),
+        **{name: partial(_count_of, severity=severity) for severity, name in _COUNTED.items()},
+    }
+    most = min(len(shown), _MAX_DOMAINS)
+    grid = _table([*shown, *(group for group in groups if group.severity is None)], columns, _SIZES, most=most)
     if shown:
-        heads = ("Domain", "Score", *AUTHENTICATION_RULES, *_COUNTED.values())
-        yield from _section("Domains, worst first", Grid(heads, rows))
+        yield Section("Domains, worst first", [grid])
+    elif groups:
+        yield Aside("Domains", [grid])
     clean = len(report.scores.domains.keys() - {finding.domain for finding in report.findings})
-    more = max(0, len(report.scores.domains) - clean - len(shown))
+    more = max(0, len(report.scores.domains) - clean - most)
     further = f"{format_count(more, 'more domain')} with findings; " if more else ""
     rest = f"{further}{format_count(clean, 'domain')} without findings."
     yield Paragraph([[Span(rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
 
 
-def _brief_blocks(brief: Brief) -> Iterator[Block]:
+def _count_of(group: Group, severity: Severity) -> Span:
+    count = group.counts[severity]
+    return Span(f"{count:,}", severity.value if count else SOFT)
+
+
+def _authentication_columns(report: Report) -> dict[str, Callable[[Group], Span]]:
+    """Return the columns that say whether the mailboxes of a domain have SPF, DKIM and DMARC: `yes`, `some`, `no` or `-`."""
+    rules = set(AUTHENTICATION_RULES.values()) - set(report.policy.off)
+    counts = Counter((finding.domain, finding.rule) for finding in report.findings if finding.rule in rules)
+
+    def describe(group: Group, rule: str) -> Span:
+        having = max(0, group.mailboxes - counts[group.key, rule])
+        if rule not in rules or not group.mailboxes:
+            return Span("-", "unknown")
+        if 0 < having < group.mailboxes:
+            return Span("some", "warning", f"{having:,} of {group.mailboxes:,}")
+        return Span("yes", "good") if having else Span("no", "error")
+
+    return {name: partial(describe, rule=rule) for name, rule in AUTHENTICATION_RULES.items()}
+
+
+def _group_asides(report: Report, place_of: Callable[[str], str]) -> Iterator[Aside]:
+    mailboxes: dict[str, Callable[[Row], Span]] = {
+        "Mailbox": lambda row: Span(row.email or row.id, CODE, _problems(row, place_of)),
+        "Score": _score_of,
+        "Worst": _worst,
+        "Sent today": lambda row: Span(f"{format_figure(row.sent_today)} of {format_figure(row.daily_limit)}"),
+        "Sent, 30 days": lambda row: _figure(row.sent_30days),
+        "Bounced": lambda row: Span(format_percent(row.bounced_30days / row.sent_30days) if row.sent_30days else "-"),
+        "Blacklists": lambda row: _figure(row.blacklists),
+        "Opened": lambda row: Span(f"{row.opened_14days:.1f} %"),
+    }
+    if report.rows:
+        note = _text("Worst first. The figures come from the service.", SOFT)
+        yield Aside("Mailboxes with findings", [note, _table(report.rows, mailboxes)], folded=True)
+    kinds = {"type": "Provider", "server_ip": "Server"}
+    groups = [group for kind in kinds for group in report.groups if group.kind == kind]
+    columns: dict[str, Callable[[Group], Span]] = {
+        "Name": lambda group: Span(group.key, CODE, kinds[group.kind]),
+        "Score": _score_of,
+        "Worst": _worst,
+        **_SIZES,
+    }
+    if groups:
+        note = _text("Worst first within each kind.", SOFT)
+        yield Aside("Providers and servers", [note, _table(groups, columns)], folded=True)
+
+
+def _scoring_blocks(report: Report) -> Iterator[Block]:
+    policy = report.policy
+    thresholds = [
+        f"{rule} {figure} = {value:g}" for rule, figures in policy.thresholds.items() for figure, value in figures.items()
+    ]
+    facts = {
+        "Policy": f"{policy.name} {policy.fingerprint}".strip(),
+        "Rules turned off": ", ".join(f"{rule} {rule_title(rule)}" for rule in policy.off),
+        "Thresholds changed": ", ".join(thresholds),
+        "Scores": _SCORING,
+    }
+    yield Entries([_named(term, fact, STRONG) for term, fact in facts.items() if fact])
+
+
+def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
+    workspaces = [workspace.id for workspace in brief.workspaces]
+    write = _task_writer(brief, workspaces, extra.opened)
     yield from _head(brief, brief.changed)
+    yield _trend_aside(index_days(extra.days, workspaces).get((), {}))
     if gaps := brief.gaps:
         entries = [_named(name, text) if name else Entry([Span(text)]) for name, text in gaps]
-        yield from _section("Missing or out of date", Entries(entries))
+        yield Section("Missing or out of date", [Entries(entries)])
     # Tasks of severity `error` or worse are urgent; if there are none, all are.
     urgent = min(_MAX_TASKS, sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks))
     if urgent:
-        entries = [_task_entry(task, detailed=True) for task in brief.tasks[:urgent]]
-        yield from _section("What to do, most urgent first", Entries(entries, numbered=True))
-    if entries := [_task_entry(task) for task in brief.tasks[urgent:]]:
-        yield from _section("Less urgent", Entries(_cut(entries, _MAX_OTHERS, "more task")))
-    yield from _active_blocks(brief)
-    resolved = _cut([_task_entry(task) for task in brief.resolved], _MAX_TASKS, "more task")
-    if resolved or brief.resolved_notes:
-        yield from _section("Resolved", Entries([*resolved, *_more(brief.resolved_notes, "note")]))
-    if notes := format_notes(brief):
-        yield _text(notes, SOFT)
-
-
-def format_notes(brief: Brief) -> str:
-    count = brief.counts[Severity.INFO]
-    return f"{count_severity(Severity.INFO, count)}. The audit lists every finding." if count else ""
+        entries = [write(task, detailed=True) for task in brief.tasks[:urgent]]
+        yield Section("What to do, most urgent first", [Entries(entries, numbered=True)])
+    if entries := list(map(write, brief.tasks[urgent:])):
+        yield Section("Less urgent", [Entries(entries, most=_MAX_OTHERS, noun="more task")])
+    if brief.campaigns:
+        yield Section("Campaigns", _active_blocks(brief))
+    if brief.resolved or brief.resolved_notes:
+        resolved = [_task_entry(task) for task in brief.resolved]
+        notes = _more(brief.resolved_notes, "note")
+        yield Section("Resolved", [Entries(resolved, most=_MAX_TASKS, noun="more task", last=notes)])
+    if count := brief.counts[Severity.INFO]:
+        yield _text(f"{count_severity(Severity.INFO, count)}. The audit lists every finding.", SOFT)
+    if more := list_active(brief)[_MAX_ACTIVE:_MAX_ROWS]:
+        yield Aside("More campaigns", _campaign_lists(brief, more), folded=True)
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:
-    if not brief.campaigns:
-        return
-    sums = format_sums(brief)
-    yield from _section("Campaigns", *([_text(sums)] if sums else []))
+    if sums := format_sums(brief):
+        yield _text(sums)
     active = list_active(brief)[:_MAX_ACTIVE]
-    for workspace, campaigns in groupby(active, key=attrgetter("workspace")):
+    yield from _campaign_lists(brief, active)
+    if hidden := format_hidden(brief, len(active)):
+        yield _text(hidden, SOFT)
+
+
+def _campaign_lists(brief: Brief, listed: Sequence[CampaignBrief]) -> Iterator[Block]:
+    for workspace, campaigns in groupby(listed, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
             yield Title(3, [Span(workspace_label(workspace, brief.names), CODE)])
         entries = []
@@ -567,295 +869,7 @@ def _active_blocks(brief: Brief) -> Iterator[Block]:
             text = f"{f' ({status})' if status else ''}: {format_recent(campaign)}"
             entries.append(Entry([Span(campaign_label(campaign.name, campaign.id), STRONG), Span(text)]))
         yield Entries(entries)
-    if hidden := format_hidden(brief, len(active)):
-        yield _text(hidden, SOFT)
 
 
 def plain(line: Line) -> str:
     return replace_unprintable("".join(span.text for span in line))
-
-
-# Text, Markdown and Slack.
-
-WIDTH: Final = 80  # of plain text, in characters
-_LABEL_WIDTH: Final = 8  # the longest name of a severity
-_RULE_INDENT: Final = " " * 12  # of the lines below the first line of a finding
-_MIN_NAME_WIDTH: Final = 16  # of the first column of a table
-_NO_BREAK: Final = "\0"  # placeholder for a non-breaking space; spans have no control characters
-
-_STYLES: Final = {
-    "critical": "bold white on red",
-    "error": "bold red",
-    "warning": "yellow",
-    "info": "cyan",
-    "good": "green",
-    "score critical": "red",
-    "score warning": "yellow",
-    "score good": "green",
-    "score info": "dim",
-    STRONG: "bold",
-    SOFT: "dim",
-}
-
-_SPECIAL_CHARACTERS: Final = re.compile(
-    r"[\\`*\[\]<|~$@]"
-    r"|(?<![^\W_])_|_(?![^\W_])"  # an underscore, except within a word such as space_1
-    r"|&(?=#?\w+;)"  # a character reference
-    r"|(?<!\d):(?=\S)|(?<=www)\."  # a URL, which would become a link, or the name of an emoji
-    r"|#(?=\w)"  # a reference to an issue, such as #1
-)
-
-_SPECIAL_STARTS: Final = frozenset("-+#=>")  # begin a list, a heading, an underline or a quotation at the start of a line
-_NUMBERED: Final = re.compile(r"\d+[.)]")  # would become a numbered item
-_BACKTICKS: Final = re.compile("`+")
-_PLAIN_STYLES: Final = {"", SOFT}
-
-
-def render_text(view: Report | Brief) -> str:
-    return "".join(f"{plain(line)}\n" for line in lay_out(build_document(view), WIDTH, upper=True))
-
-
-@attrs.frozen
-class StyledReport:
-    """A report or a brief that a console of rich prints in colours, as wide as the console.
-
-    Attributes:
-        report: The `Report` or `Brief` to print.
-
-    Example:
-        ```python
-        from rich.console import Console
-
-        with Path("audit.txt").open("w") as file:
-            Console(file=file).print(StyledReport(report))
-        ```
-    """
-
-    report: Report | Brief
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        for line in lay_out(build_document(self.report), options.max_width):
-            yield Text.assemble(*((span.text, _STYLES.get(span.style, "")) for span in line), overflow="fold")
-
-
-def lay_out(blocks: Iterable[Block], width: int, *, upper: bool = False) -> Iterator[Line]:
-    earlier: Block | None = None
-    for block in blocks:
-        if isinstance(block, Paragraph) and isinstance(earlier, Entries | Grid):
-            yield []
-        earlier = block
-        yield from _lay_out_block(block, width, upper=upper)
-
-
-def _lay_out_block(block: Block, width: int, *, upper: bool) -> Iterator[Line]:
-    match block:
-        case Title(level=1):
-            pass  # the first line of the report already contains the title
-        case Title(level=2, line=line):
-            yield []
-            title = plain(line)
-            yield [Span(title.upper() if upper else title, STRONG)]
-        case Title(line=line):
-            yield from wrap_line([Span(span.text, STRONG if span.style == CODE else span.style) for span in line], width)
-        case Paragraph(lines=lines):
-            for line in lines:
-                yield from wrap_line(line, width)
-        case Entries(entries=entries):
-            for entry in entries:
-                label, indent = list[Span](), "    "
-                if entry.severity is not None:
-                    label = [Span(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value), Span(f"  {entry.rule}  ")]
-                    indent = _RULE_INDENT
-                yield from wrap_line([*label, *entry.line], width, "  ", indent)
-                for line in entry.details:
-                    yield from wrap_line(line, width, indent, indent)
-        case _:
-            yield from _lay_out_grid(block, width)
-
-
-def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
-    """Yield the rows of a table. A long name gets its own line; names are never truncated."""
-    columns = list(zip([Span(head) for head in grid.heads], *grid.rows, strict=True))
-    widths = [max(len(cell.text) for cell in column) for column in columns]
-    room = width - sum(each + 2 for each in widths[1:])
-    widths[0] = min(max(_MIN_NAME_WIDTH, room), widths[0])
-    for name, *cells in zip(*columns, strict=True):
-        shown = name
-        if len(name.text) > widths[0]:
-            yield from wrap_line([name], width)
-            shown = Span("")
-        row = [Span(f"{shown.text:<{widths[0]}}", shown.style)]
-        for cell, each in zip(cells, widths[1:], strict=True):
-            row += [Span("  " + " " * (each - len(cell.text))), cell]
-        yield row
-
-
-def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iterator[Line]:
-    """Wrap a line to a width, and yield the resulting lines. Code spans, such as DNS records, stay on one line if they fit."""
-    room = width - len(indent)
-    kept = (span.text.replace(" ", _NO_BREAK) if span.style == CODE and len(span.text) <= room else span.text for span in line)
-    styles = iter([(character, span.style) for span in line for character in span.text])
-    text = "".join(kept)
-    for place, wrapped in enumerate(wrap(text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)):
-        margin = indent if place else first
-        shown = wrapped[len(margin) :].replace(_NO_BREAK, " ")
-        # Wrapping removes only spaces at the ends of lines, so the styles of the characters follow in order.
-        styled = [(character, next(style for other, style in styles if other == character)) for character in shown]
-        groups = groupby(styled, key=itemgetter(1))
-        yield [Span(margin), *(Span("".join(character for character, _ in part), style) for style, part in groups)]
-
-
-def render_markdown(view: Report | Brief) -> str:
-    lines = [line for block in build_document(view) for line in (*_markdown_block(block), "")]
-    return "".join(f"{line}\n" for line in lines[:-1])
-
-
-def _markdown_block(block: Block) -> Iterator[str]:
-    match block:
-        case Title(level=level, line=line):
-            yield f"{'#' * level} {_markdown_line(line)}"
-        case Paragraph(lines=lines):
-            yield from _hard_breaks(map(_markdown_start, lines))
-        case Entries(entries=entries, numbered=numbered):
-            for number, entry in enumerate(entries, 1):
-                yield from _markdown_entry(entry, f"{number}. " if numbered else "- ")
-        case _:
-            rows = [[escape_markdown(head) for head in block.heads]]
-            rows += [[_markdown_span(span, in_table=True) for span in row] for row in block.rows]
-            widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-            rows.insert(1, ["-" * width for width in widths])
-            for row in rows:
-                yield f"| {' | '.join(f'{cell:<{width}}' for cell, width in zip(row, widths, strict=True))} |"
-
-
-def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
-    label = [] if entry.severity is None else [Span(entry.severity.upper(), entry.severity.value), Span(f" {entry.rule} ")]
-    lines = [_markdown_start([*label, *entry.line]), *map(_markdown_start, entry.details)]
-    for place, shown in enumerate(_hard_breaks(lines)):
-        yield f"{' ' * len(marker) if place else marker}{shown}"
-
-
-def _hard_breaks(lines: Iterable[str]) -> Iterator[str]:
-    shown = [line for line in lines if line]
-    yield from (f"{line}  " for line in shown[:-1])
-    yield from shown[-1:]
-
-
-def _markdown_start(line: Line) -> str:
-    """Return a line as Markdown. Escape its start if Markdown would render the line as a list, a heading or a quotation."""
-    text = _markdown_line(line).strip()
-    if text[:1] in _SPECIAL_STARTS:
-        return f"\\{text}"
-    number = _NUMBERED.match(text)
-    return f"{text[: number.end() - 1]}\\{text[number.end() - 1 :]}" if number else text
-
-
-def _markdown_line(line: Line) -> str:
-    return "".join(map(_markdown_span, line))
-
-
-def _markdown_span(span: Span, *, in_table: bool = False) -> str:
-    if span.style == CODE:
-        return format_code(span.text, in_table=in_table)
-    text = escape_markdown(span.text)
-    return text if in_table or span.style in _PLAIN_STYLES else f"**{text}**"
-
-
-def escape_markdown(text: str) -> str:
-    return _SPECIAL_CHARACTERS.sub(r"\\\g<0>", replace_unprintable(text))
-
-
-def format_code(text: str, *, in_table: bool = False) -> str:
-    shown = replace_unprintable(text)
-    shown = shown.replace("|", "\\|") if in_table else shown
-    fence = "`" * (1 + max((len(ticks) for ticks in _BACKTICKS.findall(shown)), default=0))
-    return f"{fence} {shown} {fence}" if "`" in shown or not shown.strip() else f"{fence}{shown}{fence}"
-
-
-MAX_BLOCKS: Final = 50
-MAX_SECTION: Final = 3_000
-MAX_HEADER: Final = 150
-"""Limits of Slack: blocks of a message, and characters of the text of a section and of a header. It rejects a longer message."""
-
-_MAX_LINE: Final = 1_000
-_MAX_STOPPED: Final = 30
-_SECTION: Final = 2  # level of the title of a section
-_SIGNS: Final = {
-    Severity.CRITICAL: ":red_circle:",
-    Severity.ERROR: ":large_orange_circle:",
-    Severity.WARNING: ":large_yellow_circle:",
-    Severity.INFO: ":large_blue_circle:",
-}
-_MARKS: Final = {CODE: "`", STRONG: "*"}
-_ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-
-def render_brief_slack(brief: Brief) -> str:
-    """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
-    _, head, *rest = build_document(brief)
-    sections = [list(_mark_block(head))]
-    if brief.stop:
-        sections[0].append(f"*Stop now: {len(brief.stop):,}*")
-        sections[0] += [_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED]]
-        if len(brief.stop) > _MAX_STOPPED:
-            sections[0].append(f"and {len(brief.stop) - _MAX_STOPPED:,} more")
-    for block in rest:
-        if len(sections) == 1 or (isinstance(block, Title) and block.level == _SECTION):
-            sections.append([])
-        sections[-1] += _mark_block(block)
-    header = shorten(f"{brief.title}: {brief.verdict}", MAX_HEADER - 3)
-    blocks = [{"type": "header", "text": {"type": "plain_text", "text": header}}]
-    for lines in sections:
-        blocks += map(_slack_section, _pack(lines))
-    if len(blocks) > MAX_BLOCKS:
-        blocks = [
-            *blocks[: MAX_BLOCKS - 1],
-            _slack_section("The message is too long; the other formats of the brief are complete."),
-        ]
-    return f"{json.dumps({'text': _escape(f'{brief.title}: {brief.verdict}'), 'blocks': blocks}, indent=1)}\n"
-
-
-def _slack_section(text: str) -> dict[str, Any]:
-    # With `verbatim`, Slack does not turn addresses and names of channels into links.
-    return {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
-
-
-def _mark_block(block: Block) -> Iterator[str]:
-    match block:
-        case Title(line=line):
-            yield _mark([Span(span.text, STRONG) for span in line])
-        case Paragraph(lines=lines):
-            yield from map(_mark, lines)
-        case Entries(entries=entries):
-            for entry in entries:
-                yield f"{_SIGNS[entry.severity] if entry.severity else '•'} {_mark(entry.line)}"
-                yield from (f"      {_mark(line)}" for line in entry.details)
-        case _:  # pragma: no cover - briefs have no tables
-            raise AssertionError(block)
-
-
-def _mark(line: Line) -> str:
-    marked = ""
-    for span in line:
-        mark, text = _MARKS.get(span.style, ""), replace_unprintable(shorten(span.text, _MAX_LINE // 4))
-        # Slack has no escape for its marks, so those within a marked text are replaced.
-        text = text.replace(mark, "'") if mark else text
-        marked += f"{mark}{_escape(text)}{mark}" if text.strip() else text
-    return marked
-
-
-def _escape(text: str) -> str:
-    return replace_unprintable(text).translate(_ESCAPES)
-
-
-def _pack(lines: Iterable[str]) -> Iterator[str]:
-    packed = ""
-    for line in lines:
-        fitting = line if len(line) <= MAX_SECTION else f"{line[: MAX_SECTION - 1]}…"
-        if packed and len(packed) + 1 + len(fitting) > MAX_SECTION:
-            yield packed
-            packed = ""
-        packed = f"{packed}\n{fitting}" if packed else fitting
-    yield packed

@@ -301,11 +301,15 @@ Worse = Mapping[tuple[str | None, float | None], int]
 """Number of findings that became more severe, by rule and new severity level."""
 
 
-def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
+def group_findings(findings: Iterable[Finding]) -> dict[tuple[str, Severity], list[Finding]]:
     found: defaultdict[tuple[str, Severity], list[Finding]] = defaultdict(list)
     for finding in findings:
         found[finding.rule, finding.severity].append(finding)
-    tasks = [_build_task(each, report, worse) for each in found.values()]
+    return found
+
+
+def _build_tasks(findings: Iterable[Finding], report: Report, worse: Worse | None) -> list[Task]:
+    tasks = [_build_task(each, report, worse) for each in group_findings(findings).values()]
     return sorted(tasks, key=lambda task: (task.severity.rank, not (task.new or task.worse), -task.findings, task.rule))
 
 
@@ -337,8 +341,8 @@ def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None
 
 BRIEF_VERSION: Final = 1
 _MAX_GAPS: Final = 5  # workspaces that a brief lists as missing or out of date
-_GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
-_COPIED: Final = ("id", "name", "workspace", "status", *_GROWING.values(), "left_to_send", "end")
+GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
+_COPIED: Final = ("id", "name", "workspace", "status", *GROWING.values(), "left_to_send", "end")
 
 
 @attrs.frozen(kw_only=True)
@@ -530,7 +534,7 @@ def _build_campaign(row: CampaignRow, before: CampaignRow | None, since: float) 
     # If the campaign was created after the earlier audit, all of its numbers are new.
     start = 0 if (row.created or 0) > since else None
     figures: dict[str, Any] = {}
-    for new, name in _GROWING.items():
+    for new, name in GROWING.items():
         now, was = getattr(row, name), getattr(before, name) if before else start
         figures[new] = None if now is None or was is None or now < was else now - was
     return CampaignBrief(
