@@ -131,7 +131,7 @@ async def test_bytes_between_two_requests_close_the_connection() -> None:
 
 
 @on_asyncio
-async def test_a_copy_that_arrives_before_the_second_response_is_read_makes_the_response_uncertain() -> None:
+async def test_a_copy_before_the_second_response_is_read_leaves_it_uncertain() -> None:
     stage = Stage()
     running = await stage.exchange()
     stage.receive(RESPONSE)
