@@ -82,8 +82,7 @@ if TYPE_CHECKING:
     from outreach_async.pagination import Collected, Pager
     from outreach_async.rates import SharedRate
     from outreach_async.rates._redis import RedisRate
-    from outreach_async.store.journal import Journal, ObjectJournal
-    from outreach_async.store.ledger import Ledger
+    from outreach_async.store import Store
     from outreach_async.transport._aiohttp import AiohttpTransport
     from outreach_async.transport._httptools import HttptoolsTransport
     from outreach_async.transport._httpx import HttpxTransport
@@ -115,13 +114,10 @@ __all__ = [
     "HttptoolsTransport",
     "HttpxTransport",
     "InvalidRequest",
-    "Journal",
     "JournalError",
-    "Ledger",
     "Mailbox",
     "NewContact",
     "NotFound",
-    "ObjectJournal",
     "Outcome",
     "OutreachClient",
     "OutreachError",
@@ -140,6 +136,7 @@ __all__ = [
     "SharedRate",
     "StatusError",
     "Step",
+    "Store",
     "Target",
     "Template",
     "Transport",
@@ -166,8 +163,7 @@ _EXPORTS: Final = {
     "rates._redis": "RedisRate",
     "_core.retry": "RetryPolicy",
     "_core.limits": "Rate RateShare RateUsage",
-    "store.journal": "Journal ObjectJournal",
-    "store.ledger": "Ledger",
+    "store": "Store",
     "transport._aiohttp": "AiohttpTransport",
     "transport._httptools": "HttptoolsTransport",
     "transport._httpx": "HttpxTransport",

@@ -127,18 +127,18 @@ if TYPE_CHECKING:
     from outreach_async.bulk._throttle import (
         RunThrottle,  # waits as a run does
     )
-    from outreach_async.store.journal._object_journal import (
+    from outreach_async.store._comparing import (
+        count_changes,  # compare rows with a ledger, and send nothing
+    )
+    from outreach_async.store._objects import (
         TakenOverError,  # another run has taken the journal
         translate_errors,  # errors of a journal instead of `OSError`
     )
-    from outreach_async.store.journal._records import (
+    from outreach_async.store._records import (
         require_same_run,  # the run is the one that was recorded
     )
-    from outreach_async.store.journal._store import (
+    from outreach_async.store._store import (
         recorded_names,  # names of campaigns that a journal records
-    )
-    from outreach_async.store.ledger._comparing import (
-        count_changes,  # compare rows with a ledger, and send nothing
     )
     from outreach_async.transport._backends import (
         Backend,  # the names of the HTTP libraries
@@ -186,10 +186,10 @@ _HOMES: Final = {
     "bulk._source": "ReadRows",
     "bulk._targets": "Targets",
     "bulk._throttle": "RunThrottle",
-    "store.journal._object_journal": "TakenOverError translate_errors",
-    "store.journal._records": "require_same_run",
-    "store.journal._store": "recorded_names",
-    "store.ledger._comparing": "count_changes",
+    "store._comparing": "count_changes",
+    "store._objects": "TakenOverError translate_errors",
+    "store._records": "require_same_run",
+    "store._store": "recorded_names",
     "transport._backends": "Backend create_transport",
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",

@@ -375,7 +375,7 @@ class JournalError(OutreachError):
         await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
         Path("run.db").write_bytes(Path("run.db").read_bytes()[:1000])
         try:
-            Journal("run.db").report()
+            Store("run.db").report()
         except JournalError as error:
             print(error)  # -> journal ...run.db is damaged: ...
         ```

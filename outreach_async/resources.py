@@ -292,10 +292,10 @@ class Contacts(_Resource):
         numbers: bulk.Numbers = "format",
         normalise: bool | None = None,
         blank: bulk.Blank | None = None,
-        journal: str | PathLike[str] | store.journal.JournalStore | None = None,
-        ledger: str | PathLike[str] | store.ledger.Ledger | None = None,
+        journal: str | PathLike[str] | store.Store | None = None,
+        ledger: str | PathLike[str] | store.Store | None = None,
         max_age: float | timedelta | None = None,
-        changed: store.ledger.Changed = "send",
+        changed: store.Changed = "send",
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -343,7 +343,7 @@ class Contacts(_Resource):
                 they are.
             journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
-                `Journal` or `ObjectJournal`. Each row takes at most 60 bytes, and each different error its text.
+                `Store`. Each row takes at most 60 bytes, and each different error its text.
             ledger: Location of a ledger, which remembers the last certain outcome of each contact over all runs: a file path, or
                 a URL as for `journal`. Only new rows, changed rows, and rows whose last outcome is uncertain are sent; the others
                 are `unchanged`. Make the same call after a crash, and with each new input.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -16,9 +15,7 @@ from benchmarks.measuring import Figures, Spent, run, spending
 from benchmarks.peers.nothing import NullTransport
 from benchmarks.results import Table
 from benchmarks.workload import FIELDS, OWNER_KEY, WORKSPACE, email
-from outreach_async import OutreachClient, Target
-from outreach_async.store.ledger import _entries as entries
-from outreach_async.store.ledger._entries import AppliedRun, Effect
+from outreach_async import OutreachClient
 
 _ROWS: Final = 100_000
 _CHANGED: Final = 100
@@ -27,7 +24,6 @@ _LOOKUP: Final = "a plain SQLite lookup, one by one"
 _LEDGER: Final = "create_many, ledger"
 _AWAITED: Final = "create_many, ledger, awaited"
 _JOURNAL: Final = "create_many, journal"
-_APPLY: Final = "adding a run to the ledger"
 
 
 def _rows(count: int, night: int) -> Iterator[dict[str, str]]:
@@ -77,16 +73,6 @@ async def _look_up(count: int) -> Spent:
     return spent
 
 
-async def _apply(count: int) -> Spent:
-    sent = [(number * 2654435761 * 2**21 % 2**64, number, 1, Effect.APPLIED, f"contact_{number:024x}") for number in range(count)]
-    with TemporaryDirectory() as folder:
-        entries.create(path := Path(folder) / "0", None, b"k" * 32)
-        await anyio.lowlevel.checkpoint()
-        with spending() as spent, closing(entries.Generation(path)) as opened:
-            entries.apply(opened, Path(folder) / "1", AppliedRun(2e9, {}, {1: Target(WORKSPACE)}, count), sent)
-    return spent
-
-
 def measure(row: str, count: int) -> Figures:
     """Measure one row. Runs in the worker process."""
     work = {
@@ -94,7 +80,6 @@ def measure(row: str, count: int) -> Figures:
         _AWAITED: lambda: _second_night(count, ledger=True, iterate=False),
         _JOURNAL: lambda: _second_night(count, ledger=False),
         _LOOKUP: lambda: _look_up(count),
-        _APPLY: lambda: _apply(count),
     }
     return run(work[row]()).each(count)
 
@@ -103,7 +88,7 @@ def ledger(bench: Bench) -> list[Table]:
     """Measure a second night in which one row of a hundred has changed."""
     table = Table("A second night, 1 % of the rows changed, over a transport that answers at once", "CPU, us a row", (_LOOKUP,))
     count = bench.sized(_ROWS)
-    rows = _LOOKUP, _AWAITED, _LEDGER, _JOURNAL, _APPLY
+    rows = _LOOKUP, _AWAITED, _LEDGER, _JOURNAL
     jobs = [Job(row, f"{count:,} rows", measure, {"row": row, "count": count}) for row in rows]
     bench.interleave(jobs, into(table), rounds=3)
     table.notes.append("The run with a journal sends every row. Each row is a dict with fifteen fields, built on demand.")

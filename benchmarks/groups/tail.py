@@ -16,8 +16,9 @@ from benchmarks.groups.rounds import Bench, Job
 from benchmarks.measuring import Figures, run
 from benchmarks.results import Table
 from benchmarks.workload import ANSWER_FIELDS, CREATED, FIELDS, OWNER_KEY, WORKSPACE, numbered
-from outreach_async import Journal, OutreachClient, Progress, Request, Response
-from outreach_async.store.journal import Identity, JournalWriter
+from outreach_async import OutreachClient, Progress, Request, Response, Store
+from outreach_async.store import Identity
+from outreach_async.store._writer import JournalWriter
 
 _RATE: Final = 1000
 _ROWS: Final = 12_000
@@ -31,7 +32,7 @@ _NONE, _QUICK, _SLOW = "no journal", "journal", "journal, commits of 50 ms"
 
 
 @attrs.define(eq=False, slots=False)
-class _SlowJournal(Journal):
+class _SlowJournal(Store):
     """A journal on a disk whose commits take a while."""
 
     def writer(self, identity: Identity, **options: Any) -> JournalWriter:
@@ -82,7 +83,7 @@ async def _measure(journal: str, rows: str, count: int) -> Figures:
         return map(_row, range(count))
 
     with TemporaryDirectory() as folder:
-        store = {_NONE: None, _QUICK: Journal(Path(folder, "run.db")), _SLOW: _SlowJournal(Path(folder, "run.db"))}[journal]
+        store = {_NONE: None, _QUICK: Store(Path(folder, "run.db")), _SLOW: _SlowJournal(Path(folder, "run.db"))}[journal]
         rate = _RATE if rows == _LISTED else None
         async with OutreachClient(transport=service, owner_key=OWNER_KEY, workspace=WORKSPACE, rate=rate) as client:
             source: Any = listed() if rows == _LISTED else arriving()

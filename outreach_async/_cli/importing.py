@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from outreach_async._cli.settings import FileSettings, ImportSettings
     from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
-    from outreach_async.store.journal import Journal, JournalReport, ObjectJournal
+    from outreach_async.store import JournalReport, Store
 
 _AFTER_DRY_RUN: Final = 8  # lines that may follow failed rows
 _MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
@@ -118,11 +118,11 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
     require_files([file], settings)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
-        from outreach_async.store.journal import journal_at
+        from outreach_async.store import Store
 
         require_credentials(options)
         journal = settings["journal"]
-        if journal is not None and not settings["resume"] and journal_at(journal).exists():
+        if journal is not None and not settings["resume"] and Store(journal).exists():
             other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
             raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
     names, refused = {name: id_ for id_, name in options.config.names.items()}, dict[str, str]()
@@ -259,10 +259,10 @@ class ImportRun:
         """True if the journal stores all rows before the first one is sent, so that they are not read from the file again."""
         return self.spools or (self.journal is not None and self.repeats in WHOLE_INPUT)
 
-    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Journal | ObjectJournal | None:
+    def create_journal(self, mapping: Mapping[str, str] | None = None) -> Store | None:
         return None if self.journal is None else self.job.create_journal(self.journal, mapping, self.fingerprint)
 
-    def find_journal(self) -> Journal | ObjectJournal | None:
+    def find_journal(self) -> Store | None:
         """Return the journal; `None` if the import has none, or if it was removed, renamed or unmounted."""
         journal = self.create_journal()
         return journal if journal is not None and journal.exists() else None
@@ -504,13 +504,14 @@ def end_dry_run(
 def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async._plumbing import count_changes
-    from outreach_async.store.ledger import Comparison, Ledger
+    from outreach_async.store import Store
 
     workspace, given = workspaces_of(shared)[0], run.options
     policies = {name: given[name] for name in ("duplicates", "strict_validation")}
-    options = Comparison(run.repeats, policies, given["max_age"], ignore_changes=given["changed"] == "ignore")
+    ledger, targets = Store(str(given["ledger"])), Targets(Target(workspace, run.campaign))
     read = partial(mapped.rows, clear_blanks=given["blank"] == "clear")
-    return count_changes(read, Ledger(str(given["ledger"])), options, Targets(Target(workspace, run.campaign)), write_result)
+    options = {"max_age": given["max_age"], "ignore_changes": given["changed"] == "ignore", "repeats": run.repeats}
+    return count_changes(read, ledger, targets, write_result, request=policies, **options)
 
 
 async def _import_file(options: Options, run: ImportRun) -> int:
@@ -683,9 +684,7 @@ class RunEnd:
         self.closing(report, failed, failed.to_dict(remedies))
         return report
 
-    def _write_stored(
-        self, journal: Journal | ObjectJournal, known: File | None, change: InputChanged | None, *, is_complete: bool
-    ) -> None:
+    def _write_stored(self, journal: Store, known: File | None, change: InputChanged | None, *, is_complete: bool) -> None:
         """Write the rejects of rows that the journal stores, and the results."""
         run, mapping = self.run, journal.report().mapping
         if run.stores_rows and run.rejects is not None:

@@ -46,8 +46,7 @@ from outreach_async.importer import (
 )
 from outreach_async.models import ID_PREFIXES
 from outreach_async.parts import Part, RejectsTable, find_part
-from outreach_async.store.journal import JournalReport, JournalStore, journal_at, journals_in
-from outreach_async.store.ledger import Comparison, Ledger, is_ledger
+from outreach_async.store import JournalReport, Store, stores_in
 
 if TYPE_CHECKING:
     from outreach_async._cli.settings import ReportSettings
@@ -137,9 +136,9 @@ def report(options: Options, journal: files.JournalLocation, settings: ReportSet
     wanted = _Wanted(options.screen(), settings, files.input_opener(settings))
     if isinstance(journal, Path) and journal.is_dir() and not any(journal.glob("*.db")):
         journal = journal.resolve().as_uri()  # the folder of object journals, which were written with a file URL
-    if is_ledger(journal):
+    if Store(journal).is_ledger():
         return _report_ledger(wanted, journal)
-    journals = journals_in(journal)
+    journals = stores_in(journal)
     given = {
         "--campaign": settings["campaign"],
         "--workspace": settings["workspace"],
@@ -162,7 +161,7 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation) -> int:
     if (results is None) is not (wanted.input is None):
         given, other = ("--input", "--results PATH") if wanted.input else ("--results", "--input FILE")
         raise click.UsageError(f"{given}: a ledger has no rows, only what became of them; pass {other}, too.")
-    found = Ledger(location).report()
+    found = Store(location).contacts()
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")
     for number, at, counts in found.runs[:_LISTED_RUNS]:
@@ -201,9 +200,7 @@ def _look_up(
         settled(wanted.screen, {"--results": results}) as state,
         open_output("--results", results_file, state) as add,
     ):
-        counts = count_changes(
-            read_all, Ledger(location), Comparison(), Targets(target), lambda outcome: add(RowOutcome.of(file, outcome))
-        )
+        counts = count_changes(read_all, Store(location), Targets(target), lambda outcome: add(RowOutcome.of(file, outcome)))
         state.is_finished = True
     return results_file.rows, counts
 
@@ -239,7 +236,7 @@ def _choose_target(known: Collection[Target], workspace: str | None, campaign: s
 class _Run:
     """A journal, and what is known about the rows of its run."""
 
-    journal: JournalStore
+    journal: Store
     figures: JournalReport
     part: Part | None
     folder: files.JournalLocation
@@ -275,7 +272,7 @@ class _Run:
 
 
 def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
-    journal = journal_at(location)
+    journal = Store(location)
     figures = journal.report()
     folder, _, name = str(location).rstrip("/").removesuffix(".db").rpartition("/")
     part = None
@@ -309,7 +306,7 @@ def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> 
     return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
 
 
-def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapping[str, JournalStore]) -> int:
+def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapping[str, Store]) -> int:
     if wanted.input is not None:
         raise click.UsageError("--input: JOURNAL is a folder of journals, which record their files; omit --input.")
     reports = {name: journal.report() for name, journal in journals.items()}

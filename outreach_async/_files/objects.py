@@ -202,7 +202,8 @@ class FolderObjects:
     def names(self) -> Iterator[str]:
         """Iterate over the names of all objects. Temporary files, which a killed process may leave behind, are skipped."""
         try:
-            yield from (entry.name for entry in os.scandir(self._folder) if not entry.name.startswith(".outreach-"))
+            with os.scandir(self._folder) as entries:
+                yield from (entry.name for entry in entries if not entry.name.startswith(".outreach-"))
         except FileNotFoundError:
             return
 

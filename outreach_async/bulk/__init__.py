@@ -87,14 +87,14 @@ continues: every remaining row gets exactly one outcome. A row that may have bee
 earlier attempt into account. Address, workspace, options and rows must be the same, or the call is refused. If there is no file
 yet, `resume=True` starts a new run. Rows with an outcome are compared as JSON: `date(2026, 1, 1)` equals "2026-01-01".
 
-A journal belongs to one input. For one that changes, such as that of every night, use a ledger: `outreach_async.store.ledger`.
+A journal belongs to one input. For one that changes, such as that of every night, use a ledger: `outreach_async.guides.nightly`.
 Once a run is finished, a call with the same rows returns the recorded report without a request; other rows are refused. This
-comparison reads the rows again, unless both calls pass a fingerprint (`Journal(path, fingerprint=...)`). If the rows can be read
+comparison reads the rows again, unless both calls pass a fingerprint (`Store(path, fingerprint=...)`). If the rows can be read
 only once, pass `spool=True`: the journal first stores all rows. A resumed run needs none (`rows=[]`), or the stored ones.
 
 ```python
 import anyio
-from outreach_async import Journal, OutreachClient
+from outreach_async import Store, OutreachClient
 
 
 async def main() -> None:
@@ -103,18 +103,18 @@ async def main() -> None:
         async with client.contacts.create_many(rows, concurrency=4, journal="run.db") as outcomes:
             async for outcome in outcomes:
                 outcomes.drain()  # as on Ctrl-C: pull no more rows, and let the requests in flight finish
-        before = Journal("run.db").report()
+        before = Store("run.db").report()
         await client.contacts.create_many(rows, journal="run.db", resume=True)
-    print(before.state, "and", Journal("run.db").report().state, "with", Journal("run.db").report().rows)
+    print(before.state, "and", Store("run.db").report().state, "with", Store("run.db").report().rows)
     # -> interrupted and finished with 100
 
 
 anyio.run(main)
 ```
 
-`Journal("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run. They never change it.
+`Store("run.db").outcomes()`, `.report()` and `.events()` read a journal at any time, even during its run. They never change it.
 Keep the file on a local disk, because locks on network file systems are unreliable. Journal files are not supported on Windows. A
-URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.store.journal`).
+URL such as `"s3://bucket/prefix"` is a journal that outlives the machine (see `outreach_async.store`).
 
 Files `run.db-wal` and `run.db-shm` are part of the journal: move or copy them with it, and only when no run writes it. Other
 programs may read it with SQLite, which may remove these files. A half commit or a changed row raises JournalError.

@@ -6,7 +6,7 @@ Read `outreach_async.guides.concepts` first: every other guide uses its words. T
     read and write values your way   outreach_async.converters
     use the command line             outreach_async.guides.command_line, with exit codes and the brief in Slack
     import a file                    outreach_async.importer
-    send what changed, every night   outreach_async.store.ledger
+    send what changed, every night   outreach_async.guides.nightly
     create many rows, and resume     outreach_async.bulk
     go past one machine              outreach_async.parts, outreach_async.rates
     audit, and keep daily figures    outreach_async.audit, outreach_async.audit.campaigns, outreach_async.audit.history

@@ -40,7 +40,7 @@ prints where each column goes. For an unknown or ambiguous column, the error sho
 unknown columns, but not ambiguous ones. `--campaign "Spring launch"` adds the contacts to a campaign, by id or exact name.
 `outreach_async.importer` explains formats, columns and checks.
 
-With `--ledger`, the same command sends what changed, every night: see `outreach_async.store.ledger`. If a file repeats e-mails,
+With `--ledger`, the same command sends what changed, every night: see `outreach_async.guides.nightly`. If a file repeats e-mails,
 `--repeats` says which of their rows count, and the summary names the policy and the number of such rows. With `--journal`, a
 file is sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged
 or lost, add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`; for an import in parts (`--dask`,

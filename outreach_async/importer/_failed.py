@@ -77,7 +77,7 @@ class FailedRows:
             ```python
             await client.contacts.create_many([{"email": ""}], journal="run.db")
             failed = FailedRows()
-            for found in results_of(None, Journal("run.db").outcomes()):
+            for found in results_of(None, Store("run.db").outcomes()):
                 failed.add(found)
             print(failed.failures.count)  # -> 1
             ```

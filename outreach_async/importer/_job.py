@@ -140,7 +140,7 @@ class ImportJob:
 
     def create_journal(
         self, location: str | Path, mapping: Mapping[str, str] | None = None, fingerprint: str | None = None
-    ) -> store.journal.Journal | store.journal.ObjectJournal:
+    ) -> store.Store:
         r"""Return a journal at a path or URL that records the file, its content and its columns.
 
         Args:
@@ -154,13 +154,13 @@ class ImportJob:
             print(ImportJob(file=open_file("people.csv")).create_journal("run.db").exists())  # -> False
             ```
         """
-        from outreach_async.store.journal import journal_at  # imported on demand: a check of a file needs no journal
+        from outreach_async.store import Store  # imported on demand: a check of a file needs no journal
 
         file, source, known = self.file, self.file.name, None  # a stream is identified by its rows
         if file.path is not None:
             source, known = str(file.path.resolve()), fingerprint or file.fingerprint()
         recorded = number_codes(self.decided if mapping is None else mapping)
-        return journal_at(location, source=source, fingerprint=known, mapping=recorded)
+        return Store(location, source=source, fingerprint=known, mapping=recorded)
 
 
 @attrs.define

@@ -85,7 +85,7 @@ class RowOutcome:
     Example:
         ```python
         report = await client.contacts.create_many([{"email": ""}], journal="run.db")
-        (found,) = results_of(None, Journal("run.db").outcomes())
+        (found,) = results_of(None, Store("run.db").outcomes())
         print(found.place, found.unit, found.message.partition(";")[0])
         # -> record 1 record email: expected an address, got a blank string
         ```
@@ -137,7 +137,7 @@ class RowOutcome:
         Example:
             ```python
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            print([found.to_dict()["status"] for found in results_of(None, Journal("run.db").outcomes())])  # -> ['added']
+            print([found.to_dict()["status"] for found in results_of(None, Store("run.db").outcomes())])  # -> ['added']
             ```
         """
         outcome, error, remedy = self.outcome, self.message, None
@@ -201,7 +201,7 @@ def results_of(
         Path("people.csv").write_text('E-mail,City\nann@company.example,\n" ",Lyon\n')
         file = open_file("people.csv")
         await client.contacts.create_many(file.rows(map_columns(file.headers)), journal="run.db")
-        outcomes = Journal("run.db").outcomes()
+        outcomes = Store("run.db").outcomes()
         print([(found.number, found.outcome.status.value) for found in results_of(file, outcomes)])
         # -> [(2, 'added'), (3, 'rejected')]
         ```
@@ -238,7 +238,7 @@ def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, R
     return ((file, Row(line, cells, text=text_of(cells, odd, len(names), ignored)), emails) for line, cells, odd in records)
 
 
-def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
+def spooled_rejects(journal: store.Store) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
     """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`), for `RejectsFile`.
 
     The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
@@ -251,7 +251,7 @@ def spooled_rejects(journal: store.journal.JournalStore) -> tuple[tuple[str, ...
         ```python
         fake.faults.script("create_contact", faults.status(422))
         await client.contacts.create_many([{"email": "ann@company.example", "city": "Lyon"}], journal="run.db", spool=True)
-        headers, rejects = spooled_rejects(Journal("run.db"))
+        headers, rejects = spooled_rejects(Store("run.db"))
         print(headers, [row.cells for row in rejects])  # -> ('email', 'city') [['ann@company.example', 'Lyon']]
         ```
     """
@@ -368,7 +368,7 @@ class RejectsFile(_OutputFile):
             ```python
             await client.contacts.create_many([{"email": ""}], journal="run.db", spool=True)
             with RejectsFile("rejects.csv", ["email"]) as rejects:
-                rejects.replace(spooled_rejects(Journal("run.db"))[1])
+                rejects.replace(spooled_rejects(Store("run.db"))[1])
             print(rejects.rows)  # -> 1
             ```
         """
@@ -387,7 +387,7 @@ class RejectsFile(_OutputFile):
             ```python
             await client.contacts.create_many([{"email": ""}], journal="run.db")
             with RejectsFile("rejects.csv", ["E-mail"]) as rejects:
-                rejects.add(next(results_of(None, Journal("run.db").outcomes())))
+                rejects.add(next(results_of(None, Store("run.db").outcomes())))
             print(Path("rejects.csv").read_text().splitlines()[0])  # -> E-mail,_row,_code,_field,_message,_text
             ```
         """
@@ -503,7 +503,7 @@ class ResultsFile(_TableFile):
         ```python
         await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
         with ResultsFile(Path("results.csv")) as results:
-            for found in results_of(None, Journal("run.db").outcomes()):
+            for found in results_of(None, Store("run.db").outcomes()):
                 results.add(found)
         print(results.rows, ResultsFile.recognises(Path("results.csv")))  # -> 1 True
         ```
@@ -522,7 +522,7 @@ class ResultsFile(_TableFile):
             ```python
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
             with ResultsFile(Path("results.jsonl")) as results:
-                results.add(next(results_of(None, Journal("run.db").outcomes())))
+                results.add(next(results_of(None, Store("run.db").outcomes())))
             print(results.rows)  # -> 1
             ```
         """

@@ -94,7 +94,7 @@ class File(ABC):
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
-            journal = Journal("run.db", fingerprint=open_file("people.csv").fingerprint())
+            journal = Store("run.db", fingerprint=open_file("people.csv").fingerprint())
             ```
         """
         digest = self.source.fingerprint()

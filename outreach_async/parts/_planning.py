@@ -179,7 +179,7 @@ class Part:
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             (part,) = plan(["people.csv"]).parts
             await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
-            print([found.place for found in part.locate(Journal("run.db").outcomes())])  # -> ['line 2']
+            print([found.place for found in part.locate(Store("run.db").outcomes())])  # -> ['line 2']
             ```
         """
         return results_of(planned_rows(self), outcomes)

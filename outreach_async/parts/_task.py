@@ -46,7 +46,7 @@ from outreach_async.importer import RowOutcome, is_reject
 from outreach_async.models import FAILED_OUTCOMES
 from outreach_async.parts._planning import Part, PlannedFile, planned_rows, require_unchanged
 from outreach_async.rates import Rate
-from outreach_async.store.journal import Earlier, Identity, Journal, JournalStore, ObjectJournal, journal_at
+from outreach_async.store import Earlier, Identity, Store
 
 _FILE_COLUMN: Final = "_file"  # of rejects, before the columns that every rejects file has
 _PLAN_NAME: Final = "plan.json"
@@ -64,14 +64,14 @@ class _PartRecord(msgspec.Struct):
     version: Literal[1] = 1
 
 
-def journal_of(part: Part, folder: str | os.PathLike[str]) -> Journal | ObjectJournal:
+def journal_of(part: Part, folder: str | os.PathLike[str]) -> Store:
     """Return the journal of a part. The journal has the fingerprint of the part, so a part of another plan cannot resume it."""
     place = os.fspath(folder)
     source = f"rows with repeated e-mails from {len(part.files)} files"
     if not part.repeated:
         source = f"{part.files[0].location}, piece {part.pieces[0].number}"
     location = f"{place.rstrip('/')}/{part.id}" if is_url(place) else Path(place, f"{part.id}.db")
-    return journal_at(location, source=source, fingerprint=part.fingerprint())
+    return Store(location, source=source, fingerprint=part.fingerprint())
 
 
 def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, address: str | None) -> None:
@@ -175,7 +175,7 @@ class RejectsTable:
             Path("people.csv").write_text("E-mail,City\n,Lyon\n")
             made = plan(["people.csv"])
             await client.contacts.create_many([{"email": ""}], journal="run.db")
-            (found,) = made.parts[0].locate(Journal("run.db").outcomes())
+            (found,) = made.parts[0].locate(Store("run.db").outcomes())
             print(RejectsTable(made.files).reject(found).cells[:2])  # -> ['', 'Lyon']
             ```
         """
@@ -425,7 +425,7 @@ def import_part(
     return _build_report(part, record, report)
 
 
-def _build_report(part: Part, record: JournalStore, report: BulkReport) -> ImportReport:
+def _build_report(part: Part, record: Store, report: BulkReport) -> ImportReport:
     failed = filter(is_reject, record.outcomes()) if any(map(report.outcomes.get, FAILED_OUTCOMES)) else ()
     failures = (
         FailedRow(str(each.file), each.number, each.outcome.status.value, each.message, *each.outcome.target)

@@ -74,7 +74,7 @@ from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
 from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
-from outreach_async.store.journal import Earlier
+from outreach_async.store import Earlier
 
 require_module("distributed", "outreach_async[dask]")
 

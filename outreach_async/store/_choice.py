@@ -16,11 +16,9 @@ from outreach_async.bulk._pipeline import Plan
 from outreach_async.bulk._ports import OpenRecorder
 from outreach_async.bulk._rows import WHOLE_INPUT, require_fitting
 from outreach_async.errors import InvalidRequest
-from outreach_async.store.journal import Identity, JournalStore, journal_at
-from outreach_async.store.journal._recorder import open_journal
-from outreach_async.store.journal._records import Earlier
-from outreach_async.store.ledger import Changed, Comparison, Ledger
-from outreach_async.store.ledger._recorder import open_ledger
+from outreach_async.store._recorder import open_journal, open_ledger
+from outreach_async.store._records import Earlier, Identity
+from outreach_async.store._store import Changed, Comparison, Store
 from outreach_async.transport._urls import service_address
 
 
@@ -28,8 +26,8 @@ from outreach_async.transport._urls import service_address
 class StoreOptions:
     """The options of a run that are about its store; `create_many` documents them."""
 
-    journal: str | os.PathLike[str] | JournalStore | None
-    ledger: str | os.PathLike[str] | Ledger | None
+    journal: str | os.PathLike[str] | Store | None
+    ledger: str | os.PathLike[str] | Store | None
     max_age: float | timedelta | None
     changed: Changed
     resume: bool
@@ -51,13 +49,20 @@ def _identify(plan: Plan, options: Mapping[str, Any], **known: Any) -> Identity:
     return Identity(str(plan.parser.targets.default.workspace), options, address=address, **known)
 
 
+def _to_store(given: str | os.PathLike[str] | Store, field: str) -> Store:
+    if isinstance(given, Store):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidRequest(f"{field}: expected a path, URL or Store, got {type_name(given)}; pass the path of a file")
+    if is_url(given):
+        open_objects(str(given), field)  # refuses an unusable URL, and names the field; no request is sent
+    return Store(given)
+
+
 def _choose_journal(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
     if (journal := options.journal) is None:
         return None
-    if isinstance(journal, str | os.PathLike):
-        journal = journal_at(journal)
-    elif not isinstance(journal, JournalStore):
-        raise InvalidRequest(f"journal: expected a path, URL or Journal, got {type_name(journal)}; pass the path of a file")
+    journal = _to_store(journal, "journal")
     recorded = {**request, "repeats": plan.repeats, "spool": options.spool}
     recorded |= {"blank": "clear"} if plan.blank == "clear" else {}
     known = {name: getattr(journal, name) for name in ("source", "fingerprint", "mapping")}
@@ -69,12 +74,7 @@ def _choose_ledger(options: StoreOptions, plan: Plan, request: Mapping[str, Any]
     ledger = options.ledger
     if ledger is None:
         return None
-    if isinstance(ledger, str | os.PathLike):
-        ledger = Ledger(ledger)
-    elif not isinstance(ledger, Ledger):
-        raise InvalidRequest(f"ledger: expected a path, URL or Ledger, got {type_name(ledger)}; pass the path of a file")
-    if is_url(ledger.location):
-        open_objects(str(ledger.location), "ledger")  # refuses an unusable URL before the run starts; no request is sent
+    ledger = _to_store(ledger, "ledger")
     fields = {name: value for name, value in request.items() if name != "campaign"}
     comparison = Comparison(plan.repeats, fields, options.max_age, ignore_changes=options.changed == "ignore")
     if plan.repeats in WHOLE_INPUT and plan.source.read_again is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.crashes import memory
 
-from outreach_async import Journal
+from outreach_async import Store
 
 
 @pytest.fixture
@@ -23,6 +23,6 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def journal(path: Path) -> Journal:
+def journal(path: Path) -> Store:
     """Return a new journal that is written in the thread of the event loop, because virtual time does not wait for others."""
-    return Journal(path, inline=True)
+    return Store(path, inline=True)

@@ -23,7 +23,7 @@ from support.scenarios import KEY, SPACE, new_fake
 from support.tables import check_rows, check_rows_async
 from support.time import virtual_time
 
-from outreach_async import InvalidRequest, Journal, Ledger, NewContact, Outcome, OutreachClient, Target
+from outreach_async import InvalidRequest, NewContact, Outcome, OutreachClient, Store, Target
 from outreach_async.bulk._cells import read_csv
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._source import Source, freeze
@@ -144,9 +144,9 @@ async def test_a_blank_value_has_the_same_meaning_with_a_journal_and_a_ledger(
         async with client_of(fake) as client:
             for night, table in enumerate(NIGHTS, 1):
                 place = folder / f"{number}.{night}"
-                recorded: dict[str, Any] = {"journal": Journal(place, inline=True), "spool": record == "spool"}
+                recorded: dict[str, Any] = {"journal": Store(place, inline=True), "spool": record == "spool"}
                 if record == "ledger":
-                    recorded = {"ledger": Ledger(folder / str(number), inline=True)}
+                    recorded = {"ledger": Store(folder / str(number), inline=True)}
                 for again in range(2):
                     recorded |= {} if record == "ledger" else {"resume": bool(again)}
                     report = await client.contacts.create_many(make(table), duplicates="overwrite", **options, **recorded)
@@ -169,7 +169,7 @@ def test_the_synchronous_client_gives_a_blank_value_the_same_meaning() -> None:
 
 @virtual_time
 async def test_a_file_and_a_reader_of_the_same_file_are_the_same_rows_for_a_ledger(folder: Path) -> None:
-    ledger, fake = Ledger(folder / "ledger", inline=True), new_fake("Plan")
+    ledger, fake = Store(folder / "ledger", inline=True), new_fake("Plan")
     table = [["ann@a.example", "NULL", "01234", " "], ["bo@a.example", "Bern", "#N/A", ""]]
     async with client_of(fake) as client:
         for make in file_of, reader_of, TABLES["pandas"], TABLES["polars"]:
@@ -307,7 +307,7 @@ async def test_a_row_that_a_run_reads_twice_is_logged_and_counted_once(folder: P
     rows = [{"email": "a@a.example", "city": city} for city in ("NULL", "Lyon")]
     for name, make in ("dicts", lambda: rows), ("frame", lambda: pl.DataFrame(rows)):
         caplog.clear()
-        ledger = Ledger(folder / name, inline=True)
+        ledger = Store(folder / name, inline=True)
         run = client_of(new_fake("Plan")).contacts.create_many(make(), normalise=True, ledger=ledger, duplicates="overwrite")
         await run
         assert (len(caplog.messages), len(run.findings)) == (1, 1)
@@ -484,7 +484,7 @@ async def test_what_blank_and_normalise_cannot_mean_is_refused_before_all_else(f
         ({"normalise": "yes"}, "normalise: expected a bool or None, got str; pass True, False, or None"),
     ]
     check_rows(rows, check)
-    options: dict[str, Any] = {"journal": Journal(folder / "run.db", inline=True), "duplicates": "overwrite"}
+    options: dict[str, Any] = {"journal": Store(folder / "run.db", inline=True), "duplicates": "overwrite"}
     await client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}], blank="clear", **options)
     with pytest.raises(InvalidRequest, match="belongs to another run: blank was 'clear' and is now null"):
         await client_of(new_fake("Plan")).contacts.create_many([{"email": "a@a.example"}], resume=True, **options)
@@ -507,7 +507,7 @@ MISSING = [
 @virtual_time
 async def test_a_missing_value_of_a_frame_is_no_value_of_a_record_either(folder: Path) -> None:
     async def check(missing: object) -> None:
-        fake, ledger = new_fake("Plan"), Ledger(folder / str(id(missing)), inline=True)
+        fake, ledger = new_fake("Plan"), Store(folder / str(id(missing)), inline=True)
         rows: list[Any] = [
             {"email": "a@a.example", "city": missing, "campaign": missing, "custom_1": missing, "zip": "1"},
             {"email": missing, "city": "Lyon"},
@@ -561,13 +561,13 @@ async def test_a_blank_target_is_that_of_the_run() -> None:
 @virtual_time
 async def test_a_ledger_counts_the_fields_without_a_value_of_changed_rows(names: set[str], folder: Path) -> None:
     async def check(name: str, make: Callable[[Table], Any], options: dict[str, Any], kept: list[int]) -> None:
-        ledger, found = Ledger(folder / f"{name} {options}", inline=True), list[int]()
+        ledger, found = Store(folder / f"{name} {options}", inline=True), list[int]()
         async with client_of(new_fake("Plan")) as client:
             for table in (*NIGHTS, NIGHTS[-1]):
                 report = await client.contacts.create_many(make(table), ledger=ledger, duplicates="overwrite", **options)
                 found.append(0 if report.ledger is None else report.ledger.kept)
         assert found == kept
-        assert all("kept" not in counts for _, _, counts in ledger.report().runs)
+        assert all("kept" not in counts for _, _, counts in ledger.contacts().runs)
 
     tables = TABLES | {"a file": file_of}
     rows: list[tuple[str, Callable[[Table], Any], dict[str, Any], list[int]]] = [

@@ -13,7 +13,7 @@ from support.runs import client, rows
 from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, skipped, status, unsent
 
-from outreach_async import BulkStopped, ContactOutcome, Journal, NewContact, Outcome, Progress, Request, Response
+from outreach_async import BulkStopped, ContactOutcome, NewContact, Outcome, Progress, Request, Response, Store
 from outreach_async._cli.importing import drain_run
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import handle_interrupts
@@ -70,7 +70,7 @@ async def drain_in_pause(run: Any) -> tuple[list[ContactOutcome], float]:
 )
 @pytest.mark.parametrize("order", ["completion", "input"])
 async def test_a_run_drained_in_a_pause_ends_at_once_and_resumes_with_true_outcomes(
-    journal: Journal, pause: str, count: int, order: Order
+    journal: Store, pause: str, count: int, order: Order
 ) -> None:
     run = client(Distant(*PAUSES[pause])).contacts.create_many(rows(count), journal=journal, concurrency=8, order=order)
     found, seconds = await drain_in_pause(run)
@@ -82,7 +82,7 @@ async def test_a_run_drained_in_a_pause_ends_at_once_and_resumes_with_true_outco
     assert (report.uncertain == 0) == never_applied
 
 
-class Narrow(Journal):
+class Narrow(Store):
     """A journal whose runs have a window of eight rows."""
 
     backlog = 8
@@ -98,7 +98,7 @@ async def test_a_drained_run_ends_if_rows_of_one_email_fill_its_window(tmp_path:
     assert seconds < 0.1
 
 
-async def test_no_later_row_of_its_contact_overtakes_one_that_a_drain_leaves(journal: Journal) -> None:
+async def test_no_later_row_of_its_contact_overtakes_one_that_a_drain_leaves(journal: Store) -> None:
     script = Script(lost(), added())
     same = [NewContact("ann@a.example")] * 2
     async with client(script).contacts.create_many(same, journal=journal, concurrency=2) as outcomes:
@@ -119,7 +119,7 @@ async def test_without_a_journal_every_row_read_still_has_an_outcome() -> None:
     assert all((outcome.status is Outcome.UNKNOWN) == (not outcome.certain) for outcome in left)
 
 
-async def test_draining_waits_for_requests_in_flight(journal: Journal) -> None:
+async def test_draining_waits_for_requests_in_flight(journal: Store) -> None:
     script = Script(added(), 20.0, added())
     async with client(script).contacts.create_many(rows(30), journal=journal, concurrency=4) as outcomes:
         await anext(outcomes)
@@ -182,7 +182,7 @@ async def interrupt_run(run: Any, after: float | None) -> float:
     return anyio.current_time() - began
 
 
-async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -> None:
+async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Store) -> None:
     script = Distant(*[added()] * 5, *[status(503)] * 17, HANG)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
     seconds = await interrupt_run(run, 20.0)
@@ -191,6 +191,6 @@ async def test_an_unanswered_probe_delays_ctrl_c_by_a_second(journal: Journal) -
     assert journal.report().state == "interrupted"
 
 
-async def test_after_ctrl_c_requests_in_flight_have_30_seconds_to_finish(journal: Journal) -> None:
+async def test_after_ctrl_c_requests_in_flight_have_30_seconds_to_finish(journal: Store) -> None:
     run = client(Script(added(), HANG)).contacts.create_many(rows(30), journal=journal, concurrency=8)
     assert await interrupt_run(run, 0.1) == pytest.approx(29.9, abs=0.2)

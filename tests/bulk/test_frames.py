@@ -24,7 +24,7 @@ from support.scenarios import KEY, SPACE, new_fake
 from support.tables import check_rows
 from support.time import virtual_time
 
-from outreach_async import ContactOutcome, InvalidRequest, Journal, Outcome, OutreachClient
+from outreach_async import ContactOutcome, InvalidRequest, Outcome, OutreachClient, Store
 from outreach_async.bulk import ArrowStream, Numbers
 from outreach_async.bulk._frames import FrameRow, UnsendableRow, read_frame
 from outreach_async.fake import FakeService, FakeTransport
@@ -286,7 +286,7 @@ async def test_a_run_of_a_frame_can_be_resumed_and_keeps_its_reasons(tmp_path: P
             outcomes.drain()
     report = await client.contacts.create_many(frame, resume=True, **options)
     assert (report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.REJECTED]) == (30, 29, 1)
-    (rejected,) = [outcome for outcome in Journal(journal).outcomes() if outcome.status == "rejected"]
+    (rejected,) = [outcome for outcome in Store(journal).outcomes() if outcome.status == "rejected"]
     assert "got 'nan', the string that" in str(rejected.error)
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.time import virtual_time
 from support.transport import added, skipped
 
-from outreach_async import ContactOutcome, Journal, Outcome, OutreachClient, Progress, Request, Response, UnexpectedResponse
+from outreach_async import ContactOutcome, Outcome, OutreachClient, Progress, Request, Response, Store, UnexpectedResponse
 
 pytestmark = virtual_time
 UNSURE = {Outcome.NOT_APPLIED, Outcome.ADDED, Outcome.SKIPPED}
@@ -74,7 +74,7 @@ async def test_a_delivered_outcome_is_not_changed(order: Any) -> None:
 
 @pytest.mark.parametrize(("seconds", "certain"), [(0.01, [False, False]), (5, [True, False])], ids=["uncommitted", "committed"])
 async def test_an_outcome_in_a_journal_is_revised_until_it_is_committed(
-    journal: Journal, seconds: float, certain: list[bool]
+    journal: Store, seconds: float, certain: list[bool]
 ) -> None:
     twice = Desynchronised(lambda _: added("contact_1"), seconds)
     found = await outcomes_of(run(twice, rows(*EMAILS[:2]), journal=journal), wait=60)

@@ -18,13 +18,12 @@ from outreach_async import (
     BulkReport,
     BulkStopped,
     ContactOutcome,
-    Journal,
-    Ledger,
     NewContact,
     Outcome,
     Progress,
     Request,
     Response,
+    Store,
 )
 from outreach_async.sync import SyncClient
 
@@ -34,8 +33,8 @@ MODES["ledger"] = {"ledger": True, "changed": "ignore"}
 
 
 @pytest.fixture(params=MODES)
-def options(request: pytest.FixtureRequest, journal: Journal, folder: Any) -> dict[str, Any]:
-    places = {"journal": journal, "ledger": Ledger(folder / "contacts.ledger", inline=True)}
+def options(request: pytest.FixtureRequest, journal: Store, folder: Any) -> dict[str, Any]:
+    places = {"journal": journal, "ledger": Store(folder / "contacts.ledger", inline=True)}
     return {name: places[name] if value is True and name in places else value for name, value in MODES[request.param].items()}
 
 
@@ -254,7 +253,7 @@ async def test_a_drained_run_does_not_wait_for_the_next_row(options: dict[str, A
 
 
 @virtual_time
-async def test_a_run_left_while_its_rows_are_spooled_reads_them_again(journal: Journal) -> None:
+async def test_a_run_left_while_its_rows_are_spooled_reads_them_again(journal: Store) -> None:
     create = client(Script(added())).contacts.create_many
     async with create(Watched(50, seconds=1), journal=journal, spool=True) as outcomes:
         await anyio.sleep(20)
@@ -265,7 +264,7 @@ async def test_a_run_left_while_its_rows_are_spooled_reads_them_again(journal: J
 
 
 @virtual_time
-async def test_a_resumed_run_left_inside_a_marked_window_can_be_resumed_again(journal: Journal) -> None:
+async def test_a_resumed_run_left_inside_a_marked_window_can_be_resumed_again(journal: Store) -> None:
     create = client(Script(added())).contacts.create_many
     async with create(Watched(50), journal=journal, concurrency=2) as outcomes:
         await anext(outcomes)

@@ -25,8 +25,7 @@ from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService
 from outreach_async.fake.behaviour import PRESETS
 from outreach_async.importer import FORMATS, CheckPolicy
-from outreach_async.store.journal import Earlier
-from outreach_async.store.ledger import Changed
+from outreach_async.store import Changed, Earlier
 
 # A command has exactly the options that it uses.
 

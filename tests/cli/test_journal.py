@@ -9,7 +9,7 @@ import pytest
 from support.cli import KEY, Served, Shell, on_terminal, save_contacts
 from support.results import UNCERTAIN, read_results
 
-from outreach_async import Journal, OutreachClient
+from outreach_async import OutreachClient, Store
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.fake.faults import commit_then, ok, reset, status
 
@@ -159,7 +159,7 @@ def test_the_report_writes_rejects_while_the_file_is_unchanged(served: Served) -
 
 async def test_a_journal_without_a_file_has_no_rejects_to_write(shell: Shell, service: FakeService, tmp_path: Path) -> None:
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
-    await client.contacts.create_many([{"email": "a@a.example"}], journal=Journal(tmp_path / "run.db", inline=True))
+    await client.contacts.create_many([{"email": "a@a.example"}], journal=Store(tmp_path / "run.db", inline=True))
     assert "the journal records no input file" in shell.refused(
         "report", str(tmp_path / "run.db"), "--rejects", str(tmp_path / "rejects.csv")
     )

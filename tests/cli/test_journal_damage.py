@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import COMMAND, Served, Shell, connection_options, on_terminal, save_contacts, serve_in_thread, small_service
 
-from outreach_async import Journal
+from outreach_async import Store
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import ok, status
 
@@ -68,7 +68,7 @@ def test_stdin_is_read_again_when_its_journal_is_damaged(served: Served, journal
     refused = served.piped("", "import", "-", *server_options, "--resume")
     assert (refused.code, "--earlier unknown" in refused.err) == (3, True)
     done = served.piped(people, "import", "-", *server_options, "--earlier", "unknown")
-    assert (done.code, Journal(journal).report().rows, Journal(journal).report().uncertain) == (0, 3, 2)
+    assert (done.code, Store(journal).report().rows, Store(journal).report().uncertain) == (0, 3, 2)
     assert {contact["email"] for contact in served.service.contacts("space_1")} == {f"{name}@a.example" for name in "abc"}
 
 
@@ -120,7 +120,7 @@ def test_a_spooled_run_is_resumed_only_with_its_mapping(
     assert f"{journal} contains the 6 rows of this run, which resumes with them; standard input must be" in resumed.err
     assert posts(served.service) == (before if code else before + 6 - done)
     if not code:
-        assert Journal(journal).report().rows == 6
+        assert Store(journal).report().rows == 6
 
 
 @pytest.mark.parametrize("done", [2, 6], ids=["suspended", "finished"])
@@ -139,7 +139,7 @@ def test_a_spooled_run_takes_only_its_own_rows_from_stdin(served: Served, journa
     assert ("Some rows remain" in refused.out) == (done < 6)
     assert posts(served.service) == done + (done < 6)
     assert served.piped(TOWNS, "import", "-", *options, "--resume").code == 0
-    assert (Journal(journal).report().rows, len(served.service.contacts("space_1"))) == (6, 6)
+    assert (Store(journal).report().rows, len(served.service.contacts("space_1"))) == (6, 6)
 
 
 @pytest.mark.thorough
@@ -155,7 +155,7 @@ def test_a_spooled_run_resumes_on_a_terminal_or_with_standard_input_closed(shell
             ["/bin/sh", "-c", f"exec {shlex.join([*COMMAND, 'import', '-', *options, '--resume'])} <&-"], check=False
         )
     assert closed.returncode == 0
-    assert (Journal(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
+    assert (Store(journal).report().rows, len(service.contacts("space_1"))) == (6, 6)
 
 
 def test_extra_columns_in_a_saved_mapping_do_not_change_the_run(served: Served, tmp_path: Path, journal: Path) -> None:

@@ -281,9 +281,8 @@ def test_the_options_of_a_ledger_are_refused_for_a_journal(served: Served) -> No
         assert f"{options[0]}: JOURNAL is not a ledger" in served.refused("report", journal, *options)
 
 
-def test_a_report_names_a_run_that_is_not_included(served: Served, ledger: str) -> None:
+def test_a_report_names_a_run_that_is_not_included(served: Served, tmp_path: Path) -> None:
+    ledger = (tmp_path / "shared").as_uri()
     served("import", served.save(FIRST), *served.options, "--ledger", ledger, *OVERWRITE)
-    older = Path(ledger).read_bytes()
-    served("import", served.save(SECOND), *served.options, "--ledger", ledger, *OVERWRITE)
-    Path(ledger).write_bytes(older)
+    (tmp_path / "shared" / "run-000002").mkdir()
     assert "A run is not included: it is under way, or its process was killed." in served("report", ledger).out

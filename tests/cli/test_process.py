@@ -32,7 +32,7 @@ from support.cli import (
     wait_for_end,
 )
 
-from outreach_async import Journal
+from outreach_async import Store
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
 
@@ -208,7 +208,7 @@ def test_the_first_ctrl_c_ends_a_paused_import_and_the_report_says_why(
         assert done.code == 130
         assert monotonic() - began < 20  # draining would take 30 s; ending takes less than 2 s on an idle machine
         assert done.err.splitlines()[-1] == "outreach-async: interrupted"
-        journal_report = Journal(journal).report()
+        journal_report = Store(journal).report()
         assert journal_report.state == "interrupted"
         code, value = Shell(capsys).json("import", *options, "--resume")
     assert (code, value["rows"], value["outcomes"]["added"], value["uncertain"]) == (0, 100, 100, 0)

@@ -20,7 +20,7 @@ from outreach_async._plumbing import Targets
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
 from outreach_async.importer import CheckPolicy, ImportJob, MappedFile, map_columns, open_file
-from outreach_async.store.journal import Journal
+from outreach_async.store import Store
 
 PEOPLE = (
     "E-mail,City,Campaign\nann@x.example,Lyon,Spring\nbo@x.example,Bern,camp_2\ncy@x.example,Rome,\nANN@x.example,Oslo,Autumn\n"
@@ -237,7 +237,7 @@ def test_rejects_of_standard_input_have_the_campaigns(served: Served) -> None:
     rejects = served.folder / "rejects.csv"
     options = (*served.options, "--journal", str(served.folder / "run.db"), "--rejects", str(rejects))
     assert served.piped(rows, "import", "-", *options).code == 3
-    assert [row.target.campaign for row in Journal(served.folder / "run.db").outcomes()] == ["camp_1", "camp_2", None]
+    assert [row.target.campaign for row in Store(served.folder / "run.db").outcomes()] == ["camp_1", "camp_2", None]
     (row,) = csv.DictReader(rejects.read_text().splitlines())
     assert row["Campaign"] == "Autumn"
     assert served.piped("", "import", "-", *options, "--resume").code == 3  # from the rows in the journal

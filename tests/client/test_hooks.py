@@ -18,7 +18,7 @@ from support.examples import scaled
 from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from support.transport import FAULTS, HANG, STUCK, Script, added, lost, skipped, status
 
-from outreach_async import Journal, NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy
+from outreach_async import NewContact, Outcome, OutreachClient, Request, Response, RetryPolicy, Store
 from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.hooks import (
     AttemptEnded,
@@ -31,7 +31,8 @@ from outreach_async.hooks import (
     RetryScheduled,
     RowEnded,
 )
-from outreach_async.store.journal import Identity, JournalWriter
+from outreach_async.store import Identity
+from outreach_async.store._writer import JournalWriter
 from outreach_async.testing import VirtualTime
 
 pytestmark = virtual_time
@@ -199,7 +200,7 @@ def test_every_start_event_is_followed_by_its_end_event(
     assert not spy.states or (spy.states[0], spy.states[-1] in ENDS) == ("running", True)
 
 
-class Breaking(Journal):
+class Breaking(Store):
     """A journal whose disk is full when its writer performs this step."""
 
     verb = "end"
@@ -307,7 +308,7 @@ async def test_a_journal_that_fails_at_the_very_end_still_stops_the_run(tmp_path
 
 
 async def test_a_resumed_run_counts_the_rows_of_earlier_runs(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.db", inline=True)
+    journal = Store(tmp_path / "run.db", inline=True)
     async with client(Script(added())).contacts.create_many(rows(3), journal=journal, concurrency=1) as outcomes:
         async for outcome in outcomes:
             if outcome.index == 1:

@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 import outreach_async
-from outreach_async import InvalidRequest, OutreachClient, RedisRate, store
+from outreach_async import InvalidRequest, OutreachClient, RedisRate
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.sync import SyncClient
 
@@ -108,9 +108,3 @@ def test_the_class_of_a_client_is_imported_without_what_only_its_methods_need() 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "\n"
-
-
-def test_a_package_imports_its_own_parts_and_no_others() -> None:
-    assert store.__getattr__("journal") is import_module("outreach_async.store.journal")
-    with pytest.raises(AttributeError, match=r"module 'outreach_async\.store' has no attribute 'shelf'"):
-        store.shelf  # noqa: B018 - reading it raises

@@ -31,7 +31,7 @@ from outreach_async._plumbing import Secret, parse_base_url
 from outreach_async.config import load_config
 from outreach_async.errors import InvalidRequest, TransportError, iterate_linked_errors
 from outreach_async.otel import OtelHook
-from outreach_async.store.journal import Journal
+from outreach_async.store import Store
 from outreach_async.sync import SyncClient
 
 PLAIN: Final = "key_5f1c0b9ad7e24c63"
@@ -97,7 +97,7 @@ async def bulk(client: OutreachClient, folder: Path) -> list[Any]:
     except OutreachError as error:
         seen += [error, error.__cause__]
     files = [path.read_bytes().decode("latin-1") for path in sorted_files(folder)]
-    return [*seen, json.dumps(outcomes.report.to_dict()), *Journal(folder / "run.db").outcomes(), *files]
+    return [*seen, json.dumps(outcomes.report.to_dict()), *Store(folder / "run.db").outcomes(), *files]
 
 
 ACTS: Final[dict[str, Callable[[OutreachClient, Path], Any]]] = {
@@ -207,7 +207,7 @@ async def test_an_id_that_contains_the_key_is_dropped_and_the_contact_uncertain(
 async def test_a_row_whose_id_contains_the_key_is_uncertain_in_the_journal_too(tmp_path: Path) -> None:
     client = OutreachClient(transport=one_response(PLACES["id"](PLAIN)), owner_key=PLAIN, workspace="space_1")
     report = await client.contacts.create_many([CONTACT], duplicates="overwrite", journal=tmp_path / "run.db")
-    (outcome,) = Journal(tmp_path / "run.db").outcomes()
+    (outcome,) = Store(tmp_path / "run.db").outcomes()
     assert report.to_dict()["uncertain"] == 1
     assert (outcome.status, outcome.id, outcome.certain) == ("added", None, False)
     assert {"added", "overwriten", "not_applied"} <= outcome.possible

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.files import csv_text
 
-from outreach_async import Journal, Outcome
+from outreach_async import Outcome, Store
 from outreach_async._plumbing import unsent_outcome
 from outreach_async.bulk import ContactOutcome
 from outreach_async.client import OutreachClient
@@ -272,7 +272,7 @@ async def test_the_rejects_of_a_lost_input_are_restored_from_the_journal(tmp_pat
     service.add_owner_key("space_1", key=KEY)
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace="space_1")
     rows = [{"email": "bad", "custom_1": "Gold"}, {"email": "a@a.example"}, {"email": ""}, {"email": "worse", "city": "x"}]
-    journal = Journal(tmp_path / "run.db", inline=True)
+    journal = Store(tmp_path / "run.db", inline=True)
     await client.contacts.create_many(rows, journal=journal, spool=True)
     headers, found = spooled_rejects(journal)
     assert headers == ("email", "custom_1", "city")

@@ -21,7 +21,7 @@ from support.dask_cluster import (
 )
 from support.parts import numbers_of
 
-from outreach_async import ObjectJournal
+from outreach_async import Store
 from outreach_async.parts import Connection, ImportPlan
 from outreach_async.parts.dask import DaskImport
 from outreach_async.rates import RateCoordinator
@@ -63,7 +63,7 @@ class Standstill:
     def __init__(
         self,
         service: ClusterService,
-        journal: ObjectJournal,
+        journal: Store,
         *,
         begin: Callable[[int], object],
         end: Callable[[int], object],
@@ -136,9 +136,9 @@ def test_a_worker_cut_off_for_a_short_time_continues_its_part(
     assert list(find_violations(service, made, journals)) == []
 
 
-def journal_of(made: ImportPlan, journals: str) -> ObjectJournal:
+def journal_of(made: ImportPlan, journals: str) -> Store:
     (part,) = (part for part in made.parts if part.rows)
-    return ObjectJournal(f"{journals}/{part.id}")
+    return Store(f"{journals}/{part.id}")
 
 
 def require_started(standstill: Standstill, made: ImportPlan) -> None:

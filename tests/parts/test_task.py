@@ -32,7 +32,7 @@ from outreach_async.parts import (
     plan,
     results_of,
 )
-from outreach_async.store.journal import journals_in
+from outreach_async.store import stores_in
 
 CSV = "E-mail,personal note\nann@x.example,0\n,1\nbo@x.example,2\nANN@x.example,3\n,4\n"
 """Every row has a number, so that the service can tell the rows apart."""
@@ -82,7 +82,7 @@ def test_a_finished_part_sends_nothing_and_reports_the_same(
     assert [import_part(part, folder, connection) for part in made.parts] == reports
     assert service.requests == requests
     assert [row.line for row in reports[0].failures] == [3, 6]
-    assert {journal.report().state for journal in journals_in(folder).values()} == {"finished"}
+    assert {journal.report().state for journal in stores_in(folder).values()} == {"finished"}
 
 
 def test_a_plan_passes_its_options_to_the_service(connection: Connection, service: KillingService, tmp_path: Path) -> None:

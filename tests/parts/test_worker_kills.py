@@ -9,7 +9,7 @@ from support.parts import KEY, ROW, KillingService, find_wrong_effects, run_part
 
 from outreach_async import DuplicatePolicy
 from outreach_async.parts import import_part, merge_reports, plan, results_of
-from outreach_async.store.journal import Journal
+from outreach_async.store import Store
 
 pytestmark = pytest.mark.thorough
 
@@ -40,7 +40,7 @@ def test_killed_workers_lose_duplicate_and_mislabel_no_row(
 
     merged = merge_reports(reports.values())
     assert merged.rows == made.rows == len(emails)
-    assert list(find_wrong_effects(service, made, lambda part: Journal(folder / f"{part.id}.db").outcomes())) == []
+    assert list(find_wrong_effects(service, made, lambda part: Store(folder / f"{part.id}.db").outcomes())) == []
     assert sent - len(emails) <= uncertain, "rows were sent again that no process may have sent"
     assert merged.uncertain <= uncertain
     assert sorted((found.file, found.number) for part in made.parts for found in results_of(part, folder)) == sorted(

@@ -17,7 +17,7 @@ from support.docs import example_world
 from support.wire import CONVERTER, KINDS, build_model, names, unhurried, wire
 
 import outreach_async
-from outreach_async import CreatedContact, Journal, Ledger, NewContact, Outcome, OutreachClient, ResponseInfo
+from outreach_async import CreatedContact, NewContact, Outcome, OutreachClient, ResponseInfo, Store
 from outreach_async.audit import audit
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeTransport
@@ -52,7 +52,7 @@ async def reports(folder: Path) -> list[Any]:
         "seconds": 0.5,
     }
     part = ImportReport(parts=("00000",), fingerprints=("4f",), **counts)
-    stored = [Journal(folder / "run.db").report(), Ledger(folder / "all.ledger").report()]
+    stored = [Store(folder / "run.db").report(), Store(folder / "all.ledger").contacts()]
     return [
         *bulk,
         *stored,

@@ -8,12 +8,12 @@ import pytest
 from bulk.conftest import folder, path
 from support.journal import MEDIA, new_journal
 
-from outreach_async.store.journal import JournalStore
+from outreach_async.store import Store
 
 __all__ = ["folder", "journal", "path"]
 
 
 @pytest.fixture(params=MEDIA)
-def journal(request: pytest.FixtureRequest, tmp_path: Path) -> JournalStore:
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """Return a new journal in each medium."""
     return new_journal(request.param, tmp_path)

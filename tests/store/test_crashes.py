@@ -25,7 +25,8 @@ from outreach_async.bulk import Repeats
 from outreach_async.errors import JournalError
 from outreach_async.fake import faults
 from outreach_async.fake.faults import Fault
-from outreach_async.store.journal import Journal, JournalWriter
+from outreach_async.store import Store
+from outreach_async.store._writer import JournalWriter
 
 POINTS = {f"{name}{when}" for name in ("open", "mark", "completed_rows", "record", "end", "close") for when in ("...", "")}
 
@@ -52,7 +53,7 @@ def test_both_event_loops_give_every_row_the_same_outcome(seed: int, folder: Pat
         (folder / backend).mkdir()
         one = Simulation(seeded(seed), folder / backend, backend)
         one.finish(iter(()))
-        messages.append([(each.index, each.status, each.possible, each.attempts) for each in Journal(one.location).outcomes()])
+        messages.append([(each.index, each.status, each.possible, each.attempts) for each in Store(one.location).outcomes()])
     assert messages[0] == messages[1]
 
 
@@ -123,7 +124,7 @@ def test_rows_in_flight_at_a_suspension_are_left_to_the_next_process(fault: Faul
     down = Scenario(rows=rows, trouble=1.0, faults=[fault], attempts=50, concurrency=3)
     one = Simulation(down, folder, "asyncio")
     one.live()
-    report = Journal(one.location).report()
+    report = Store(one.location).report()
     assert (report.state, report.rows, one.delivered) == ("suspended", 0, [])
     one.world.scene = attrs.evolve(down, trouble=0.0)
     one.finish(iter(()))

@@ -28,8 +28,9 @@ from tools.journal_child import IDENTITY, open_journal, outcome, window
 from outreach_async import Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
 from outreach_async.fake import FakeTransport
-from outreach_async.store.journal import Journal, JournalStore, JournalWriter, ObjectJournal, journal_at
-from outreach_async.store.journal._records import APPLICATION_ID
+from outreach_async.store import Store
+from outreach_async.store._schema import APPLICATION_ID
+from outreach_async.store._writer import JournalWriter
 
 _NUMBERS = count()
 
@@ -66,7 +67,7 @@ def test_reading_changes_only_the_index_of_the_log_even_after_a_kill(tmp_path: P
         for _ in range(2):  # during a run, with a log; then after the run, without one
             for each in (killed, whole):
                 before = listing(tmp_path)
-                journal = Journal(each)
+                journal = Store(each)
                 assert list(journal.outcomes()) == list(journal.outcomes()) or each is killed
                 assert journal.report() == journal.report()
                 assert list(journal.events()) == []
@@ -80,7 +81,7 @@ def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:
         writer.record([outcome(0)])
     path.parent.chmod(0o500)
     try:
-        assert [found.index for found in Journal(path).outcomes()] == [0]
+        assert [found.index for found in Store(path).outcomes()] == [0]
     finally:
         path.parent.chmod(0o700)
 
@@ -90,7 +91,7 @@ def test_outcomes_are_read_in_pages_while_the_run_ends_and_is_resumed(path: Path
     with writing(path) as writer:
         writer.mark(window(0, 5000))
         writer.record([outcome(index) for index in recorded])
-        reading = Journal(path).outcomes()
+        reading = Store(path).outcomes()
         found = [next(reading).index]
     found += [next(reading).index for _ in range(1500)]
     with writing(path, resume=True) as writer:
@@ -101,7 +102,7 @@ def test_outcomes_are_read_in_pages_while_the_run_ends_and_is_resumed(path: Path
 @settings(max_examples=scaled(15), deadline=None)
 @given(data=st.data())
 def test_any_outcome_is_read_as_it_was_recorded(data: st.DataObject) -> None:
-    journal = ObjectJournal(f"memory://test{next(_NUMBERS)}")
+    journal = Store(f"memory://test{next(_NUMBERS)}")
     drawn = [data.draw(outcomes(index)) for index in range(data.draw(st.integers(1, 4)))]
     with closing(journal.writer(IDENTITY, resume=False)) as writer:
         writer.mark(window(0, 4))
@@ -131,7 +132,7 @@ REFUSED: dict[str, tuple[Callable[[JournalWriter], object], str]] = {
 
 @pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
 def test_a_writer_refuses_what_contradicts_its_journal_and_goes_on(
-    journal: JournalStore, call: Callable[[JournalWriter], object], message: str
+    journal: Store, call: Callable[[JournalWriter], object], message: str
 ) -> None:
     with closing(journal.writer(IDENTITY, resume=False)) as writer:
         writer.mark(window(0))
@@ -145,7 +146,7 @@ def test_a_writer_refuses_what_contradicts_its_journal_and_goes_on(
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_after_a_second_outcome_or_a_close_nothing_is_written(journal: JournalStore, *, closes: bool) -> None:
+def test_after_a_second_outcome_or_a_close_nothing_is_written(journal: Store, *, closes: bool) -> None:
     with closing(journal.writer(IDENTITY, resume=False)) as writer:
         writer.mark(window(0))
         writer.record([outcome(0)])
@@ -167,7 +168,7 @@ def test_after_a_second_outcome_or_a_close_nothing_is_written(journal: JournalSt
     assert (report.rows, report.marked, report.state) == (1, 20, "running")
 
 
-def test_a_heartbeat_changes_nothing_that_is_read(journal: JournalStore) -> None:
+def test_a_heartbeat_changes_nothing_that_is_read(journal: Store) -> None:
     with closing(journal.writer(IDENTITY, resume=False)) as writer:
         assert writer.database.heartbeat_due is None
         writer.mark(window(0))
@@ -191,7 +192,7 @@ def test_a_run_on_s3_is_interrupted_and_resumed_with_exact_outcomes(backend: str
         for name, value in environment(port).items():
             monkeypatch.setenv(name, value)
         taken = anyio.run(create, 100, backend=backend) + anyio.run(create, None, backend=backend)
-        found = [*journal_at(url).outcomes()]
+        found = [*Store(url).outcomes()]
     assert [each.index for each in found] == [*range(300)]
     assert {each.status for each in found if each.certain} == {"added"}
     assert len(fake.contacts(SPACE)) == 300
@@ -242,7 +243,7 @@ class TestRefused:
             assert other.stdout.readline() == "1\n"
             with pytest.raises(InvalidRequest, match="another run is writing"), writing(path, resume=True):
                 pass
-            assert Journal(path).report().state == "running"
+            assert Store(path).report().state == "running"
             other.communicate("\n")
         with writing(path, resume=True) as writer:
             assert writer.resumed
@@ -255,7 +256,7 @@ class TestRefused:
                 open_journal(path, resume=True, earlier=earlier)
         with pytest.raises(InvalidRequest, match="already exists; resume its run"):
             open_journal(path)
-        for read in (Journal(path).report, lambda: list(Journal(path).outcomes())):
+        for read in (Store(path).report, lambda: list(Store(path).outcomes())):
             with pytest.raises(InvalidRequest, match=message):
                 read()
         assert path.read_bytes() == content
@@ -274,16 +275,16 @@ class TestRefused:
         path.touch()
         for each in (path.with_name("none.db"), path / "run.db"):
             with pytest.raises(InvalidRequest, match="does not exist"):
-                Journal(each).report()
+                Store(each).report()
         path = path.with_name("x" * 300)
-        for call in (lambda: open_journal(path), Journal(path).report):
+        for call in (lambda: open_journal(path), Store(path).report):
             with pytest.raises(JournalError, match="File name too long"):
                 call()
 
     def test_any_journal_on_a_system_without_posix_locks(self, path: Path) -> None:
         code = (
-            "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.store.journal import *\n"
-            "from outreach_async.store.journal._file_journal import open_file\n"
+            "import sys; sys.modules['fcntl'] = None; from pathlib import Path; from outreach_async.store import *\n"
+            "from outreach_async.store._sqlite import open_file\n"
             "try: open_file(sys.argv[1], Identity('space_1', {}), resume=False)\n"
             "except ValueError as error: print(error)"
         )
@@ -303,7 +304,7 @@ class TestReport:
             possible = frozenset({Outcome.SKIPPED, Outcome.ADDED})
             writer.record([outcome(0), outcome(1, Outcome.SKIPPED, possible=possible), outcome(4, Outcome("archived"))])
             writer.end("suspended")
-        assert Journal(path).report().to_dict() == {
+        assert Store(path).report().to_dict() == {
             "rows": 3,
             "outcomes": dict.fromkeys(Outcome, 0) | {"added": 1, "skipped": 1, "archived": 1},
             "uncertain": 1,
@@ -318,7 +319,7 @@ class TestReport:
             "source": "rows.csv",
             "fingerprint": None,
         }
-        assert list(Journal(path).events()) == [(101.0, "gate", {"seconds": 3})]
+        assert list(Store(path).events()) == [(101.0, "gate", {"seconds": 3})]
 
     def test_neither_the_time_between_resumes_nor_a_clock_set_back_counts(self, path: Path) -> None:
         now = [100.0]
@@ -327,7 +328,7 @@ class TestReport:
                 now[0] += seconds
                 writer.end("suspended")
             now[0] += 1000
-        assert Journal(path).report().seconds == 10
+        assert Store(path).report().seconds == 10
 
 
 def test_every_commit_is_synced_to_disk(path: Path) -> None:
@@ -348,7 +349,7 @@ def test_a_file_system_that_cannot_hold_the_log_is_refused(path: Path) -> None:
 def test_a_journal_is_read_without_the_index_of_its_log(path: Path) -> None:
     make_killed_journal(path, commits=7)
     path.with_name("run.db-shm").unlink()
-    assert Journal(path).report().marked == 60
+    assert Store(path).report().marked == 60
 
 
 def test_closing_a_closed_writer_does_not_release_the_lock_of_the_next_one(path: Path) -> None:
@@ -371,7 +372,7 @@ def test_an_interrupted_commit_is_rolled_back_and_the_journal_stays_usable(path:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         writer.mark(window(0))
-    assert Journal(path).report().marked == 20
+    assert Store(path).report().marked == 20
 
 
 def test_masked_errors_bring_no_key_into_the_files_of_a_run(path: Path) -> None:
@@ -385,5 +386,5 @@ def test_masked_errors_bring_no_key_into_the_files_of_a_run(path: Path) -> None:
 
 
 def test_a_journal_has_its_path() -> None:
-    assert repr(Journal("a/run.db")) == "Journal('a/run.db')"
-    assert not Journal("a").inline
+    assert repr(Store("a/run.db")) == "Store('a/run.db')"
+    assert not Store("a").inline

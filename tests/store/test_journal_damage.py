@@ -40,11 +40,11 @@ from support.time import virtual_time
 from support.transport import Script, added
 from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, possibly_sent, steps, window
 
-from outreach_async import InvalidRequest, Journal, JournalError
-from outreach_async.store.journal import JournalWriter
-from outreach_async.store.journal._file_journal import FileDatabase, JournalLock, create_journal, require_same_file
-from outreach_async.store.journal._reader import DamagedJournalError, query_journal, read_error, require_intact
-from outreach_async.store.journal._records import checksum
+from outreach_async import InvalidRequest, JournalError, Store
+from outreach_async.store._reader import DamagedJournalError, query_journal, read_error, require_intact
+from outreach_async.store._records import checksum
+from outreach_async.store._sqlite import FileDatabase, JournalLock, create_journal, require_same_file
+from outreach_async.store._writer import JournalWriter
 
 EVERY_ROW = possibly_sent((0, 2**63 - 1))
 
@@ -101,7 +101,7 @@ class TestLog:
         Path(f"{path}-wal").unlink()
         Path(f"{path}-wal").mkdir()
         with pytest.raises(JournalError, match=r"run\.db cannot be read: unable to open database file; fix the cause"):
-            Journal(path).report()
+            Store(path).report()
 
     def test_a_mark_is_in_the_main_file_when_the_call_returns(self, path: Path) -> None:
         with writing(path) as writer:
@@ -126,13 +126,13 @@ class TestLog:
         writer.close()
         for ending in ENDINGS[1:]:
             path.with_name(f"old{ending}").rename(f"{path}{ending}")
-        report = Journal(path).report()
+        report = Store(path).report()
         assert (report.state, report.rows) == ("interrupted", 2)
         with writing(path) as writer:
             assert writer.possibly_sent == possibly_sent((2, 3))
             assert writer.completed_rows(0, 20) == {0, 1}
         assert path.with_name("run.db.damaged-wal").read_bytes() == log
-        assert Journal(path).report().rows == 2
+        assert Store(path).report().rows == 2
 
     @pytest.mark.parametrize("size", [1, 5000])
     def test_the_log_of_another_run_is_ignored(self, path: Path, size: int) -> None:
@@ -148,7 +148,7 @@ class TestLog:
             writer.close()
         for ending in ENDINGS[1:]:
             Path(f"{other}.kept{ending}").rename(f"{path}{ending}")
-        assert Journal(path).report().workspace == "run.db"
+        assert Store(path).report().workspace == "run.db"
         open_journal(path, attrs.evolve(identity, workspace="run.db"), resume=True).close()
 
     def test_a_log_without_its_journal_is_an_error_and_no_new_run_uses_it(self, path: Path) -> None:
@@ -187,7 +187,7 @@ class TestClosing:
             writer.end("interrupted")
             writer.close()
             assert "run.db-wal" in names(path.parent)
-        assert (Journal(path).report().state, Journal(path).report().rows) == ("interrupted", 1)
+        assert (Store(path).report().state, Store(path).report().rows) == ("interrupted", 1)
         with writing(path) as resumed:
             assert resumed.possibly_sent == possibly_sent()
         assert names(path.parent) == {"run.db"}
@@ -219,7 +219,7 @@ class TestClosing:
         with writing(path) as writer:
             assert writer.finished
         assert names(path.parent) == {"living.db", "run.db"}
-        assert Journal(path).report().state == "finished"
+        assert Store(path).report().state == "finished"
 
 
 @contextmanager
@@ -257,7 +257,7 @@ class TestEarlierUnknown:
         with writing(path, earlier="unknown") as writer:
             assert (writer.resumed, writer.marked, writer.possibly_sent) == (False, 0, EVERY_ROW)
         assert path.with_name("run.db.damaged").read_bytes() == content
-        ((_, kind, details),) = Journal(path).events()
+        ((_, kind, details),) = Store(path).events()
         assert (kind, details["kept"]) == ("damaged", "run.db.damaged")
         assert "run.db is damaged: database disk image is malformed" in details["reason"]
 
@@ -337,7 +337,7 @@ def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, chan
         with pytest.raises(JournalError, match=r'run\.db is damaged: .*; restore a copy.*earlier="unknown"'):
             open_journal(path, resume=True)
     with pytest.raises(JournalError, match=r"run\.db is damaged"):  # each read detects damage in what it reads
-        (Journal(path).report(), list(Journal(path).outcomes()), list(Journal(path).events()))
+        (Store(path).report(), list(Store(path).outcomes()), list(Store(path).events()))
 
 
 def test_a_spooled_row_that_changes_during_the_run_is_a_journal_error(path: Path) -> None:
@@ -428,7 +428,7 @@ class TestCreation:
 
 @virtual_time
 async def test_a_finished_run_whose_outcomes_are_damaged_sends_nothing(path: Path) -> None:
-    journal = Journal(path, inline=True)
+    journal = Store(path, inline=True)
     await client(Script(added())).contacts.create_many(rows(30), journal=journal)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("DELETE FROM outcome WHERE seq > 5")
@@ -441,8 +441,8 @@ async def test_a_finished_run_whose_outcomes_are_damaged_sends_nothing(path: Pat
 def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: Path) -> None:
     with writing(path) as writer:
         for _ in islice(steps(writer), 60):
-            assert Journal(path).report().marked == writer.marked
-            assert len(list(Journal(path).outcomes())) == Journal(path).report().rows
+            assert Store(path).report().marked == writer.marked
+            assert len(list(Store(path).outcomes())) == Store(path).report().rows
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -670,12 +670,12 @@ def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path)
     with pytest.raises(JournalError, match="database or disk is full; fix the cause"):
         fill(writer)
     writer.database._db.execute("PRAGMA max_page_count = 100000")
-    noted = len(list(Journal(path).events()))
+    noted = len(list(Store(path).events()))
     with pytest.raises(JournalError, match="is full"):
         writer.record([outcome_of(12)])
     with pytest.raises(JournalError, match="is full"):
         writer.record_event("filler", {})
     writer.close()
     assert require_prefix(path) == (20, 12)
-    assert len(list(Journal(path).events())) == noted
+    assert len(list(Store(path).events())) == noted
     require_resumable(path)

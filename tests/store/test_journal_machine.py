@@ -18,7 +18,7 @@ from tools.journal_child import IDENTITY, possibly_sent, window
 
 from outreach_async import ContactOutcome, Outcome
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.store.journal import JournalWriter
+from outreach_async.store._writer import JournalWriter
 
 
 class FileMachine(RuleBasedStateMachine):

@@ -16,10 +16,9 @@ from tools.journal_child import outcome
 
 from outreach_async import ContactOutcome, DuplicatePolicy, Outcome, Target, errors
 from outreach_async.errors import InvalidRequest, OutreachError, RateLimited
-from outreach_async.store.journal import Identity
-from outreach_async.store.journal import _records as identity
-from outreach_async.store.journal._file_journal import file_system_type, read_mounts, require_local
-from outreach_async.store.journal._records import (
+from outreach_async.store import Identity
+from outreach_async.store import _records as identity
+from outreach_async.store._records import (
     MESSAGE_LIMIT,
     decode_outcome,
     decode_totals,
@@ -28,7 +27,8 @@ from outreach_async.store.journal._records import (
     to_json,
     to_storable,
 )
-from outreach_async.store.journal._writer import merge
+from outreach_async.store._sqlite import file_system_type, read_mounts, require_local
+from outreach_async.store._writer import merge_contacts
 
 OWN = {Target(): 0}
 NAMES = ["email", "city", "title", "custom_1"]
@@ -44,7 +44,7 @@ def through(found: ContactOutcome) -> ContactOutcome:
     rows, errors = encode_batch([found], numbered(found))
     texts = dict(msgspec.json.decode(errors)) if errors else {}
     ((*row, _),) = msgspec.json.decode(rows)
-    return decode_outcome(row, texts.get(row[5]), found.contact, found.target)
+    return decode_outcome(row, texts.get(row[6]), found.contact, found.target)
 
 
 def test_totals_without_a_later_outcome_are_read_as_none_of_it() -> None:
@@ -95,7 +95,7 @@ def test_a_merged_row_has_the_effect_of_its_rows_one_after_the_other(
     rows: list[dict[str, Any]], duplicates: DuplicatePolicy, before: dict[str, Any] | None
 ) -> None:
     given_rows = [{**row} for row in rows]
-    merged = functools.reduce(lambda earlier, later: merge(earlier, later, duplicates), rows)
+    merged = functools.reduce(lambda earlier, later: merge_contacts(earlier, later, duplicates), rows)
     assert rows == given_rows
     assert merged is not rows[0] or len(rows) == 1
     scene = Scenario(rows=rows, duplicates=duplicates)
@@ -110,7 +110,7 @@ def test_a_merged_row_has_the_effect_of_its_rows_one_after_the_other(
 
 
 def test_a_number_does_not_count_as_blank() -> None:
-    assert merge({"custom_1": 0}, {"custom_1": "x"}, "update_missing_fields") == {"custom_1": 0}
+    assert merge_contacts({"custom_1": 0}, {"custom_1": "x"}, "update_missing_fields") == {"custom_1": 0}
 
 
 MOUNTS = """\

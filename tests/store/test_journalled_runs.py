@@ -24,19 +24,18 @@ from outreach_async import (
     BulkSuspended,
     ContactOutcome,
     InvalidRequest,
-    Journal,
     JournalError,
     NewContact,
-    ObjectJournal,
     Outcome,
 )
 from outreach_async.bulk import BulkRun
-from outreach_async.store.journal import Identity, JournalStore, JournalWriter
+from outreach_async.store import Identity, Store
+from outreach_async.store._writer import JournalWriter
 
 pytestmark = virtual_time
 
 
-async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: JournalStore) -> None:
+async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Store) -> None:
     script = Script(added(), seconds=0.1)
     run = client(script).contacts.create_many(rows(300), journal=journal, concurrency=8)
     first = await outcomes_of(run, 40)
@@ -52,26 +51,26 @@ async def test_a_resumed_run_sends_the_rows_that_have_no_outcome(journal: Journa
     assert [(kind, details) for _, kind, details in journal.events()] == [("resumed", {"after": "interrupted"})]
 
 
-async def test_a_journal_that_does_not_exist_cannot_be_read(journal: JournalStore) -> None:
+async def test_a_journal_that_does_not_exist_cannot_be_read(journal: Store) -> None:
     for read in (journal.report, lambda: list(journal.outcomes()), lambda: list(journal.events())):
         with pytest.raises(InvalidRequest, match="does not exist"):
             read()
 
 
-async def finish_run(journal: JournalStore, count: int = 20, **options: Any) -> BulkReport:
+async def finish_run(journal: Store, count: int = 20, **options: Any) -> BulkReport:
     return await client(Script(added())).contacts.create_many(rows(count), journal=journal, concurrency=8, **options)
 
 
 async def test_the_last_outcomes_of_a_run_do_not_wait_for_others(tmp_path: Path) -> None:
     began = anyio.current_time()
-    journal = ObjectJournal(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
+    journal = Store(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
     await client(Script(added())).contacts.create_many(rows(3), journal=journal)
     assert anyio.current_time() - began < 1
 
 
 async def test_many_outcomes_do_not_wait_for_more(tmp_path: Path) -> None:
     began, refused = anyio.current_time(), [{"email": ""}] * 600
-    journal = ObjectJournal(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
+    journal = Store(f"{tmp_path.as_uri()}/run", inline=True, linger=60.0)
     run = client(Script(HANG)).contacts.create_many(
         [NewContact("ann@a.example"), *refused], journal=journal, stop_after_rejects=None
     )
@@ -79,7 +78,7 @@ async def test_many_outcomes_do_not_wait_for_more(tmp_path: Path) -> None:
     assert anyio.current_time() - began < 1
 
 
-async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: JournalStore) -> None:
+async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journal: Store) -> None:
     emails = [NewContact("ann@a.example"), NewContact("bo@a.example"), NewContact("ann@a.example")]
     options: Any = {"journal": journal, "repeats": "error", "concurrency": 1}
     await outcomes_of(client(Script(added(), HANG)).contacts.create_many(emails, **options), 1)
@@ -91,7 +90,7 @@ async def test_a_repeat_of_a_row_with_an_outcome_is_rejected_when_resumed(journa
 
 
 @pytest.mark.parametrize("kind", ["list", "generator"])
-async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: JournalStore, kind: str, tmp_path: Path) -> None:
+async def test_resuming_a_finished_run_with_the_same_rows_sends_nothing(journal: Store, kind: str, tmp_path: Path) -> None:
     report, script = await finish_run(journal), Script(added())
     passed_rows = list(rows(20)) if kind == "list" else rows(20)
     content = content_of(tmp_path)
@@ -130,7 +129,7 @@ INPUTS = [
 
 @pytest.mark.parametrize(("name", "spool", "finished"), [each for each in INPUTS if each[:2] != ("none", True)])
 async def test_another_input_is_refused_before_any_of_its_rows_is_sent(
-    journal: JournalStore, name: str, spool: bool, finished: bool
+    journal: Store, name: str, spool: bool, finished: bool
 ) -> None:
     options: Any = {"journal": journal, "concurrency": 20, "spool": spool}
     found = await outcomes_of(
@@ -145,7 +144,7 @@ async def test_another_input_is_refused_before_any_of_its_rows_is_sent(
     assert (journal.report().state == "finished") is finished
 
 
-async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(journal: JournalStore) -> None:
+async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(journal: Store) -> None:
     journal.fingerprint = "f1"
     await finish_run(journal)
     untouched = rows(20)
@@ -157,7 +156,7 @@ async def test_with_equal_fingerprints_a_finished_run_does_not_read_its_rows(jou
 
 
 @pytest.mark.parametrize("fingerprint", [None, "f1"])
-async def test_one_fingerprint_alone_does_not_decide(journal: JournalStore, fingerprint: str | None) -> None:
+async def test_one_fingerprint_alone_does_not_decide(journal: Store, fingerprint: str | None) -> None:
     journal.fingerprint = fingerprint
     await finish_run(journal)
     journal.fingerprint = None if fingerprint else "f1"
@@ -172,7 +171,7 @@ SPOOLED: list[dict[str, Any]] = [{"spool": True}, {"repeats": "last"}, {"repeats
 @pytest.mark.parametrize("passes", [True, False], ids=["its rows", "none"])
 @pytest.mark.parametrize("options", SPOOLED, ids=str)
 async def test_a_spooled_run_is_resumed_with_its_rows_or_with_none(
-    journal: JournalStore, options: Any, passes: bool, taken: int | None
+    journal: Store, options: Any, passes: bool, taken: int | None
 ) -> None:
     passed_rows: list[Any] = [*rows(60), NewContact(" "), OptedOut(email="out@a.example"), *rows(60)]
     run = client(Script(added(), seconds=0.1)).contacts.create_many(passed_rows, journal=journal, concurrency=5, **options)
@@ -190,7 +189,7 @@ async def test_a_spooled_run_is_resumed_with_its_rows_or_with_none(
     )
 
 
-async def test_a_spooled_run_with_the_same_fingerprint_does_not_read_its_rows(journal: JournalStore) -> None:
+async def test_a_spooled_run_with_the_same_fingerprint_does_not_read_its_rows(journal: Store) -> None:
     journal.fingerprint = "f1"
     run = client(Script(added(), seconds=0.1)).contacts.create_many(rows(60), journal=journal, concurrency=5, spool=True)
     await outcomes_of(run, 10)
@@ -199,7 +198,7 @@ async def test_a_spooled_run_with_the_same_fingerprint_does_not_read_its_rows(jo
     assert report.rows == 60
 
 
-async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(journal: JournalStore) -> None:
+async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(journal: Store) -> None:
     async def interrupted() -> AsyncIterator[NewContact]:
         for row in rows(600):
             yield row
@@ -214,7 +213,7 @@ async def test_a_run_that_ended_before_its_rows_were_spooled_needs_them_again(jo
 
 
 @pytest.mark.parametrize("left", [0, 10, 30])
-async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(journal: JournalStore, left: int) -> None:
+async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(journal: Store, left: int) -> None:
     def create(*answers: Any, **options: Any) -> BulkRun:
         script = Script(*answers, seconds=0.1)
         return client(script).contacts.create_many(rows(30), journal=journal, concurrency=4, **options)
@@ -227,7 +226,7 @@ async def test_with_earlier_unknown_rows_stay_uncertain_in_later_runs(journal: J
     assert (report.rows, report.uncertain, report.outcomes[Outcome.ADDED]) == (30, 30 - left, left)
 
 
-async def test_a_run_continued_after_damage_is_certain_of_no_skipped_row(journal: JournalStore, tmp_path: Path) -> None:
+async def test_a_run_continued_after_damage_is_certain_of_no_skipped_row(journal: Store, tmp_path: Path) -> None:
     await finish_run(journal, 30)
     name, content = next(iter(content_of(tmp_path).items()))
     name.write_bytes(content[: len(content) // 2])
@@ -241,7 +240,7 @@ async def test_a_run_continued_after_damage_is_certain_of_no_skipped_row(journal
     assert "is damaged: " in details["reason"]
 
 
-async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_not(journal: JournalStore) -> None:
+async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_not(journal: Store) -> None:
     async with client(Script(added(), added(), HANG)).contacts.create_many(rows(20), journal=journal, concurrency=2) as outcomes:
         await anext(outcomes)
         await anext(outcomes)
@@ -261,7 +260,7 @@ async def test_rows_in_flight_when_a_run_was_left_may_have_been_sent_and_others_
         {"repeats": "error"},
     ],
 )
-async def test_other_options_are_refused(journal: JournalStore, options: Any) -> None:
+async def test_other_options_are_refused(journal: Store, options: Any) -> None:
     await outcomes_of(client(Script(added(), seconds=0.1)).contacts.create_many(rows(40), journal=journal), 20)
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         await client(Script(added())).contacts.create_many(rows(40), journal=journal, resume=True, **options)
@@ -285,7 +284,7 @@ class Addressed(Script):
         ("https://a.example", "", "'https://a.example' and is now null"),
     ],
 )
-async def test_another_address_is_refused_and_both_are_shown(journal: JournalStore, before: str, now: str, shown: str) -> None:
+async def test_another_address_is_refused_and_both_are_shown(journal: Store, before: str, now: str, shown: str) -> None:
     await outcomes_of(client(Addressed(before)).contacts.create_many(rows(40), journal=journal, concurrency=4), 1)
     script = Addressed(now)
     with pytest.raises(InvalidRequest, match=re.escape(f"base_url was {shown}")) as caught:
@@ -294,7 +293,7 @@ async def test_another_address_is_refused_and_both_are_shown(journal: JournalSto
     assert "word" not in str(caught.value)
 
 
-async def test_the_same_address_may_be_written_differently(journal: JournalStore) -> None:
+async def test_the_same_address_may_be_written_differently(journal: Store) -> None:
     first = Addressed("https://a.example")
     await outcomes_of(client(first).contacts.create_many(rows(5), journal=journal, concurrency=4), 1)
     again = Addressed("https://user:word@A.example:443/")
@@ -323,7 +322,7 @@ MERGED: dict[tuple[str, str], tuple[int, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("repeats", "duplicates"), MERGED)
-async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: JournalStore, repeats: Any, duplicates: Any) -> None:
+async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Store, repeats: Any, duplicates: Any) -> None:
     (sent, fields), script = MERGED[repeats, duplicates], Script(added(), seconds=0.1)
     options: Any = {"journal": journal, "repeats": repeats, "duplicates": duplicates, "concurrency": 1}
     await outcomes_of(client(script).contacts.create_many(REPEATED, **options), 2)
@@ -340,7 +339,7 @@ async def test_one_row_per_email_is_sent_and_the_others_refer_to_it(journal: Jou
     assert [outcome.contact for outcome in found] == [None if at == 3 else row for at, row in enumerate(REPEATED)]
 
 
-async def test_all_rows_of_an_email_are_merged_however_many_there_are(journal: JournalStore) -> None:
+async def test_all_rows_of_an_email_are_merged_however_many_there_are(journal: Store) -> None:
     many = [{"email": A, f"custom_{number}": "x", "city": str(number)} for number in range(500)]
     script = Script(added())
     await client(script).contacts.create_many(many, journal=journal, repeats="coalesce", duplicates="overwrite")
@@ -362,7 +361,7 @@ CHOICES = {  # a policy, whether the first or the second of two rows may not be 
 @pytest.mark.parametrize("second", [False, True])
 @pytest.mark.parametrize("repeats", CHOICES)
 async def test_a_row_that_may_not_be_sent_takes_part_in_the_choice_of_rows(
-    journal: JournalStore, repeats: Any, second: bool, duplicates: Any, campaign: str | None
+    journal: Store, repeats: Any, second: bool, duplicates: Any, campaign: str | None
 ) -> None:
     ann = {"email": "ann@a.example", **({"campaign": campaign} if campaign else {})}
     passed_rows = [ann, OptedOut(ann)] if second else [OptedOut(ann), ann]
@@ -374,7 +373,7 @@ async def test_a_row_that_may_not_be_sent_takes_part_in_the_choice_of_rows(
     assert {outcome.target.campaign for outcome in found} == {campaign or "camp_1"}
 
 
-async def test_a_row_without_an_email_that_may_not_be_sent_replaces_no_other(journal: JournalStore) -> None:
+async def test_a_row_without_an_email_that_may_not_be_sent_replaces_no_other(journal: Store) -> None:
     passed_rows = [OptedOut(city="Lyon"), OptedOut(city="Bern"), {"email": "ann@a.example"}]
     await client(Script(added())).contacts.create_many(passed_rows, journal=journal, repeats="first")
     assert [(outcome.status, outcome.contact) for outcome in journal.outcomes()] == [
@@ -385,7 +384,7 @@ async def test_a_row_without_an_email_that_may_not_be_sent_replaces_no_other(jou
 
 
 @pytest.mark.thorough
-async def test_the_whole_input_is_spooled_before_the_first_row_is_sent(journal: JournalStore) -> None:
+async def test_the_whole_input_is_spooled_before_the_first_row_is_sent(journal: Store) -> None:
     counted = Counted(rows(1200))
     async with client(Script(added())).contacts.create_many(counted, journal=journal, spool=True) as outcomes:
         await anext(outcomes)
@@ -393,7 +392,7 @@ async def test_the_whole_input_is_spooled_before_the_first_row_is_sent(journal: 
         assert len([outcome async for outcome in outcomes]) == 1199
 
 
-async def test_a_stream_is_read_at_most_a_window_ahead(journal: JournalStore) -> None:
+async def test_a_stream_is_read_at_most_a_window_ahead(journal: Store) -> None:
     counted = Counted(rows(100_000))
 
     async def endless() -> AsyncIterator[NewContact]:
@@ -406,7 +405,7 @@ async def test_a_stream_is_read_at_most_a_window_ahead(journal: JournalStore) ->
 
 
 @pytest.mark.parametrize("workers", [3, 30])
-async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journal: JournalStore, workers: int) -> None:
+async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journal: Store, workers: int) -> None:
     run = client(Script(added(), seconds=0.5)).contacts.create_many(rows(16 * workers), journal=journal, concurrency=workers)
     async with run as outcomes:
         reports = [journal.report() async for outcome in outcomes if outcome.index % (workers // 3) == 0]
@@ -415,7 +414,7 @@ async def test_a_window_has_about_as_many_rows_as_are_sent_in_two_seconds(journa
     assert 3 * workers <= max(sizes) <= 4 * workers
 
 
-async def test_rows_of_a_slow_stream_are_sent_as_they_arrive(journal: JournalStore) -> None:
+async def test_rows_of_a_slow_stream_are_sent_as_they_arrive(journal: Store) -> None:
     script = Script(added())
 
     async def slow() -> AsyncIterator[NewContact]:
@@ -429,14 +428,14 @@ async def test_rows_of_a_slow_stream_are_sent_as_they_arrive(journal: JournalSto
     assert [(index, round((when - began) / 60)) for index, when in came] == [(at, at) for at in range(5)]
 
 
-async def test_outcomes_in_input_order_leave_out_those_of_an_earlier_process(journal: JournalStore) -> None:
+async def test_outcomes_in_input_order_leave_out_those_of_an_earlier_process(journal: Store) -> None:
     await outcomes_of(client(Script(added(), seconds=0.1)).contacts.create_many(rows(60), journal=journal, concurrency=7), 20)
     before = {outcome.index for outcome in journal.outcomes()}
     found = await outcomes_of(client(Script(added())).contacts.create_many(rows(60), journal=journal, resume=True, order="input"))
     assert [outcome.index for outcome in found] == sorted(set(range(60)) - before)
 
 
-async def test_a_suspended_run_leaves_its_rows_for_later(journal: JournalStore) -> None:
+async def test_a_suspended_run_leaves_its_rows_for_later(journal: Store) -> None:
     script = Script(added(), added(), status(429, retry_after="7200"))
     with pytest.raises(BulkSuspended) as caught:
         await client(script).contacts.create_many(rows(30), journal=journal, concurrency=2, order="input")
@@ -446,7 +445,7 @@ async def test_a_suspended_run_leaves_its_rows_for_later(journal: JournalStore) 
     assert (report.rows, report.uncertain, journal.report().state) == (30, 0, "finished")
 
 
-async def test_a_row_that_became_invalid_with_the_same_json_is_refused_when_resumed(journal: JournalStore) -> None:
+async def test_a_row_that_became_invalid_with_the_same_json_is_refused_when_resumed(journal: Store) -> None:
     row: dict[str, Any] = {"email": "ann@a.example", "job_start_date": "2026-01-01"}
     async with client(Script(HANG)).contacts.create_many([row], journal=journal):
         await anyio.sleep(1)
@@ -454,7 +453,7 @@ async def test_a_row_that_became_invalid_with_the_same_json_is_refused_when_resu
         await client(Script()).contacts.create_many([row | {"job_start_date": date(2026, 1, 1)}], journal=journal, resume=True)
 
 
-async def test_a_row_with_an_outcome_may_have_another_type_if_its_json_is_the_same(journal: JournalStore) -> None:
+async def test_a_row_with_an_outcome_may_have_another_type_if_its_json_is_the_same(journal: Store) -> None:
     row: dict[str, Any] = {"email": "ann@a.example", "job_start_date": "2026-01-01"}
     await client(Script(added())).contacts.create_many([row], journal=journal)
     same = [row | {"job_start_date": date(2026, 1, 1)}]
@@ -464,7 +463,7 @@ async def test_a_row_with_an_outcome_may_have_another_type_if_its_json_is_the_sa
 @pytest.mark.parametrize("count", [0, 1, 5])
 @pytest.mark.parametrize("is_drained", [False, True])
 async def test_rows_of_a_killed_run_stay_uncertain_when_a_resumed_run_is_left(
-    journal: JournalStore, tmp_path: Path, count: int, is_drained: bool
+    journal: Store, tmp_path: Path, count: int, is_drained: bool
 ) -> None:
     async with client(Script(HANG)).contacts.create_many(rows(20), journal=journal, concurrency=20):
         await anyio.sleep(1)
@@ -481,7 +480,7 @@ async def test_rows_of_a_killed_run_stay_uncertain_when_a_resumed_run_is_left(
     assert [outcome.possible for outcome in killed.outcomes()] == [{Outcome.ADDED, Outcome.SKIPPED}] * 20
 
 
-class Breaking(Journal):
+class Breaking(Store):
     """A journal whose disk is full at a given record or mark."""
 
     verb = "record"
@@ -512,12 +511,10 @@ async def test_no_request_starts_after_a_journal_error(tmp_path: Path, verb: str
             await drain(outcomes, found)
     assert caught.value.maybe_sent
     assert caught.value.maybe_applied
-    whole = Journal(journal.path)
+    whole = Store(journal.path)
     assert {outcome.index for outcome in found} == {outcome.index for outcome in whole.outcomes()}
     assert 0 < len(found) <= len(script.requests) < 60
-    report = await client(Script(added())).contacts.create_many(
-        rows(100), journal=Journal(journal.path, inline=True), resume=True
-    )
+    report = await client(Script(added())).contacts.create_many(rows(100), journal=Store(journal.path, inline=True), resume=True)
     assert report.rows == 100
 
 
@@ -544,7 +541,7 @@ async def test_a_journal_error_before_the_first_request_says_that_nothing_was_se
     assert not caught.value.maybe_applied
 
 
-async def test_a_changed_input_after_rows_were_sent_says_that_they_were(journal: JournalStore) -> None:
+async def test_a_changed_input_after_rows_were_sent_says_that_they_were(journal: Store) -> None:
     await outcomes_of(client(Script(added(), seconds=0.1)).contacts.create_many(rows(40), journal=journal, concurrency=10), 15)
     changed = [*list(rows(40))[:35], NewContact("other@a.example"), *list(rows(40))[36:]]
     script = Script(added(), seconds=0.1)
@@ -558,12 +555,12 @@ async def test_leaving_a_run_whose_end_cannot_be_recorded_raises_journal_error(t
     journal.verb, journal.left = "end", 0
     with pytest.raises(JournalError, match="the disk is full"):
         await outcomes_of(client(Script(added(), seconds=0.2)).contacts.create_many(rows(30), journal=journal), 1)
-    assert Journal(journal.path).report().state == "running"
+    assert Store(journal.path).report().state == "running"
 
 
 @pytest.mark.thorough
-async def test_a_slow_consumer_stops_reading_and_every_response_is_recorded(journal: JournalStore) -> None:
-    held_back = 4096 if isinstance(journal, Journal) else 1000  # as the documentation of an object store says
+async def test_a_slow_consumer_stops_reading_and_every_response_is_recorded(journal: Store) -> None:
+    held_back = 4096 if journal.objects is None else 1000  # as the documentation of an object store says
     counted = Counted(rows(100_000))
     async with client(Script(added())).contacts.create_many(counted, journal=journal, concurrency=4) as outcomes:
         await anext(outcomes)
@@ -612,7 +609,7 @@ REUSED: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
-async def test_rows_that_reuse_one_dict_are_each_sent(journal: JournalStore, make: Any) -> None:
+async def test_rows_that_reuse_one_dict_are_each_sent(journal: Store, make: Any) -> None:
     script = Script(added())
     found = await outcomes_of(client(script).contacts.create_many(make(60), concurrency=8, journal=journal))
     bodies = [json.loads(request.body) for request in script.requests]
@@ -630,7 +627,7 @@ async def test_rows_that_reuse_one_dict_are_each_sent(journal: JournalStore, mak
 @pytest.mark.thorough
 @pytest.mark.covers
 @pytest.mark.parametrize("form", ["mappings", "contacts", "stream", "spool"])
-async def test_a_run_reads_only_some_megabytes_ahead(form: str, journal: JournalStore) -> None:
+async def test_a_run_reads_only_some_megabytes_ahead(form: str, journal: Store) -> None:
     note, pulled, ahead, count = "x" * 2**20, 0, 0, 40 if form == "spool" else 120
 
     def contacts() -> Iterator[Any]:

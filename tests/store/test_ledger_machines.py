@@ -12,7 +12,7 @@ from support.cli import connection_options, save_contacts, serve_in_thread, star
 from tools.race_loop import loop
 
 from outreach_async.fake import FakeService
-from outreach_async.store.ledger import Ledger
+from outreach_async.store import Store
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("shell")]
 
@@ -57,7 +57,7 @@ def test_a_machine_that_wakes_after_another_has_taken_over_loses_nothing(
         slow = start_command(prefix, str(number), *command, command=[sys.executable, "-c", STOPS_ITSELF])
         _, status = os.waitpid(slow.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
-        assert Ledger(ledger).report().pending
+        assert Store(ledger).contacts().pending
         other = wait_for_end(start_command(*command))
         os.kill(slow.pid, signal.SIGCONT)
         woken = wait_for_end(slow)
@@ -68,7 +68,7 @@ def test_a_machine_that_wakes_after_another_has_taken_over_loses_nothing(
     uncertain = ROWS if prefix == "0000-0000000002" else 0
     assert f"{'overwritten' if uncertain else 'unchanged'}\t{ROWS}" in last.out
     assert len(service.contacts("space_1")) == ROWS
-    found = Ledger(ledger).report()
+    found = Store(ledger).contacts()
     assert (found.contacts, found.uncertain, found.gone, found.pending) == (ROWS, uncertain, 0, False)
 
 

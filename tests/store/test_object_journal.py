@@ -29,7 +29,7 @@ from support.time import jump, virtual_time
 from support.transport import added
 from tools.journal_child import IDENTITY, ROWS, outcome, outcome_of, recorded_identity, steps, window
 
-from outreach_async import Journal, Ledger, ObjectJournal, Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
+from outreach_async import Outcome, OutreachClient, Progress, Request, Response, RetryPolicy
 from outreach_async._core.limits import RateLimiter
 from outreach_async._files.objects import FolderObjects, StoredObjects, open_objects
 from outreach_async._plumbing import RunThrottle
@@ -37,17 +37,17 @@ from outreach_async.bulk._throttle import FencedProgress
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
-from outreach_async.store.journal import journal_at, journals_in
-from outreach_async.store.journal._object_journal import ObjectLog, encode_object
+from outreach_async.store import Store, stores_in
+from outreach_async.store._objects import ObjectLog, encode_object
 
 URL = "memory://run"
 
 
-def journal_in(objects: Any, **options: Any) -> ObjectJournal:
-    return ObjectJournal(URL, objects=objects, **options)
+def journal_in(objects: Any, **options: Any) -> Store:
+    return Store(URL, objects=objects, **options)
 
 
-def require_complete(journal: ObjectJournal) -> None:
+def require_complete(journal: Store) -> None:
     assert [facts(each) for each in journal.outcomes()] == [facts(outcome_of(index)) for index in range(ROWS)]
     assert journal.report().state == "finished"
 
@@ -403,7 +403,7 @@ class TestUrls:
         for name in [name for name in os.environ if name.startswith("AZURE_")]:
             monkeypatch.delenv(name)
         with pytest.raises(InvalidRequest, match="journal: ") as caught:
-            journal_at(url)
+            Store(url)
         assert message in str(caught.value)
         assert "s3cret" not in str(caught.getrepr(style="long").reprcrash)
         assert caught.value.__context__ is None or "s3cret" not in str(caught.value.__context__)
@@ -411,11 +411,7 @@ class TestUrls:
     def test_other_stores_are_opened_without_a_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
         for url in ("gs://bucket/run", "az://container/run"):
-            assert repr(journal_at(url)) == f"ObjectJournal('{url}')"
-
-    def test_a_journal_in_a_file_refuses_urls(self) -> None:
-        with pytest.raises(InvalidRequest, match=r"expected a path, got a URL; pass ObjectJournal\(url\)"):
-            Journal("s3://bucket/run")
+            assert repr(Store(url)) == f"Store('{url}')"
 
     def test_memory_lasts_as_long_as_the_process(self) -> None:
         assert open_objects("memory://one/two").create("a", b"1")
@@ -425,15 +421,15 @@ class TestUrls:
 
     def test_without_the_extra_the_error_names_it(self, tmp_path: Path) -> None:
         code = (
-            "import sys; sys.modules['obstore'] = None; from outreach_async.store.journal import journal_at\n"
-            "print(journal_at(sys.argv[1]))\n"
-            "try: journal_at('s3://bucket/run')\n"
+            "import sys; sys.modules['obstore'] = None; from outreach_async.store import Store\n"
+            "print(Store(sys.argv[1]))\n"
+            "try: Store('s3://bucket/run')\n"
             "except ValueError as error: print(error)"
         )
         url = f"file://{tmp_path}/run"
         done = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines() == [
-            f"ObjectJournal('{url}')",
+            f"Store('{url}')",
             "journal: s3:// needs the extra 'lake'; run pip install 'outreach_async[lake]'",
         ]
 
@@ -456,7 +452,7 @@ class TestS3:
     @pytest.mark.thorough
     @pytest.mark.parametrize("fault", ["drop the reply", "answer 503", "refuse with 503"])
     def test_a_lost_reply_is_no_takeover(self, proxy: Proxy, fault: Fault) -> None:
-        journal = ObjectJournal(f"s3://journals/{fault.replace(' ', '-')}")
+        journal = Store(f"s3://journals/{fault.replace(' ', '-')}")
         proxy.faults.append(fault)
         with closing(journal.writer(IDENTITY, resume=False)) as writer:
             for _ in islice(steps(writer), 5):
@@ -464,11 +460,12 @@ class TestS3:
         proxy.faults.extend([fault, "pass", fault])
         with closing(journal.writer(IDENTITY, resume=True)) as writer:
             writer.mark(window(40))
+        assert journal.objects is not None
         assert len(proxy.puts) > len([*journal.objects.names()])
         assert journal.report().marked == 60
 
     def test_a_real_takeover_behind_a_lost_reply_is_one(self, proxy: Proxy) -> None:
-        journal = ObjectJournal("s3://journals/two")
+        journal = Store("s3://journals/two")
         with closing(journal.writer(IDENTITY, resume=False)) as writer:
             proxy.faults.append("drop the reply")
             with closing(journal.writer(IDENTITY, resume=True)):
@@ -485,7 +482,7 @@ class TestS3:
     def test_a_store_that_ignores_the_condition_is_refused(self, proxy: Proxy) -> None:
         proxy.ignores_conditions = True
         with pytest.raises(JournalError, match="the store replaced 0000-0000000000"):
-            ObjectJournal("s3://journals/replaced").writer(IDENTITY, resume=False)
+            Store("s3://journals/replaced").writer(IDENTITY, resume=False)
 
     def test_an_object_that_a_console_creates_for_a_folder_is_ignored(self, proxy: Proxy) -> None:
         put = urllib.request.Request(f"http://127.0.0.1:{proxy.port}/journals/folder/", method="PUT")
@@ -495,7 +492,7 @@ class TestS3:
             assert list(objects.names()) == []
 
     def test_errors_hold_no_secret(self, proxy: Proxy) -> None:
-        journal = ObjectJournal("s3://journals/forbidden")
+        journal = Store("s3://journals/forbidden")
         proxy.faults.append("forbid")
         with pytest.raises(JournalError, match=r"cannot be written: 403 Forbidden, AccessDenied; fix the cause") as caught:
             journal.writer(IDENTITY, resume=False)
@@ -533,16 +530,16 @@ class TestS3:
                 report = await client.contacts.create_many(rows, ledger=url, duplicates="overwrite")
                 unchanged.append(report.outcomes[Outcome.UNCHANGED])
         assert unchanged == [0, 1, 2, 3]
-        assert Ledger(url).report().contacts == 4
+        assert Store(url).contacts().contacts == 4
 
     @pytest.mark.covers
     @pytest.mark.thorough
     def test_a_missing_bucket_is_named(self, proxy: Proxy) -> None:
         assert proxy.port
         with pytest.raises(JournalError, match=r"journal s3://nobody/run: .*404 Not Found, NoSuchBucket; fix the cause"):
-            ObjectJournal("s3://nobody/run").report()
+            Store("s3://nobody/run").report()
         with pytest.raises(JournalError, match=r"journal s3://nobody/june: .*404 Not Found, NoSuchBucket; fix the cause"):
-            journals_in("s3://nobody/june")
+            stores_in("s3://nobody/june")
         with pytest.raises(FileNotFoundError):
             open_objects("s3://journals/x").read("missing")
 
@@ -581,15 +578,15 @@ async def test_a_run_whose_folder_is_removed_stops_and_resumes_with_true_labels(
     client = OutreachClient(transport=FakeTransport(service), owner_key=KEY, workspace=SPACE)
 
     async def create() -> None:
-        journal = ObjectJournal(url, inline=True, linger=0.0, clock=anyio.current_time)
+        journal = Store(url, inline=True, linger=0.0, clock=anyio.current_time)
         await client.contacts.create_many(rows, concurrency=2, journal=journal, resume=True)
 
     with pytest.raises(JournalError, match="the folder was removed, renamed or unmounted during the run; fix the cause"):
         await create()
     service.restore()
     await create()
-    assert [outcome.index for outcome in ObjectJournal(url).outcomes() if outcome.possible == {"skipped"}] == []
-    assert ObjectJournal(url).report().rows == 100
+    assert [outcome.index for outcome in Store(url).outcomes() if outcome.possible == {"skipped"}] == []
+    assert Store(url).report().rows == 100
 
 
 class _SlowFence:

@@ -14,19 +14,19 @@ from tools.journal_child import recorded_identity
 
 from outreach_async import BulkStopped, InvalidRequest, Outcome, OutreachClient, RetryPolicy
 from outreach_async.fake import FakeService, FakeTransport, faults
-from outreach_async.store.journal import JournalStore
+from outreach_async.store import Store
 
 pytestmark = virtual_time
 
 BLANK = {"email": ""}
 
 
-def facts(store: JournalStore) -> list[tuple[int, str, list[str]]]:
+def facts(store: Store) -> list[tuple[int, str, list[str]]]:
     return [(outcome.index, outcome.status.value, sorted(outcome.possible)) for outcome in store.outcomes()]
 
 
 @pytest.mark.parametrize("code", [422, 425])  # 425 leaves open whether the row was applied
-async def test_rows_that_the_service_rejected_before_a_stop_are_sent_again(journal: JournalStore, code: int) -> None:
+async def test_rows_that_the_service_rejected_before_a_stop_are_sent_again(journal: Store, code: int) -> None:
     people: list[Any] = [BLANK, *rows(20)]
     options: Any = {"journal": journal, "concurrency": 1, "stop_after_rejects": 3}
     policy = RetryPolicy(attempts=2, jitter=lambda: 0.0)
@@ -52,7 +52,7 @@ async def test_rows_that_the_service_rejected_before_a_stop_are_sent_again(journ
     assert (kind, data) == ("resumed", {"after": "stopped", "reopened": 3})
 
 
-async def test_rows_without_a_clear_answer_are_sent_again_with_rejected_ones(journal: JournalStore) -> None:
+async def test_rows_without_a_clear_answer_are_sent_again_with_rejected_ones(journal: Store) -> None:
     script = Script(status(422), status(200, b'{"status": "error"}'), status(422))
     with pytest.raises(BulkStopped):
         await client(script).contacts.create_many(rows(5), journal=journal, concurrency=1, stop_after_rejects=2)
@@ -64,7 +64,7 @@ async def test_rows_without_a_clear_answer_are_sent_again_with_rejected_ones(jou
     assert len(script.requests) == 5
 
 
-async def test_a_row_rejected_before_another_was_accepted_never_replaces_its_values(journal: JournalStore) -> None:
+async def test_a_row_rejected_before_another_was_accepted_never_replaces_its_values(journal: Store) -> None:
     ann = [{"email": "ann@a.example", "city": city} for city in ("Oslo", "Rome")]
     with pytest.raises(BulkStopped):
         await client(Script(status(422), added(), status(401))).contacts.create_many(
@@ -76,7 +76,7 @@ async def test_a_row_rejected_before_another_was_accepted_never_replaces_its_val
     assert len(script.requests) == 1
 
 
-async def test_a_run_that_was_rejected_again_can_be_resumed_again(journal: JournalStore) -> None:
+async def test_a_run_that_was_rejected_again_can_be_resumed_again(journal: Store) -> None:
     for attempt in range(3):
         with pytest.raises(BulkStopped):
             await client(Script(status(422))).contacts.create_many(
@@ -89,7 +89,7 @@ async def test_a_run_that_was_rejected_again_can_be_resumed_again(journal: Journ
     assert (report.rows, journal.report().rows) == (20, 20)
 
 
-async def test_a_resumed_run_whose_rows_were_accepted_is_not_stopped_by_rejections(journal: JournalStore) -> None:
+async def test_a_resumed_run_whose_rows_were_accepted_is_not_stopped_by_rejections(journal: Store) -> None:
     options: Any = {"journal": journal, "concurrency": 1, "stop_after_rejects": 3}
     with pytest.raises(BulkStopped, match="this error affects every row"):
         await client(Script(added(), status(401))).contacts.create_many(rows(20), **options)
@@ -102,7 +102,7 @@ def fake() -> FakeService:
     return new_fake()
 
 
-async def create(fake: FakeService, journal: JournalStore, **options: Any) -> Any:
+async def create(fake: FakeService, journal: Store, **options: Any) -> Any:
     async with OutreachClient(transport=FakeTransport(fake), owner_key=KEY, workspace=SPACE) as outreach:
         people = [OptedOut(email="out@a.example"), *({"email": f"user{number}@a.example"} for number in range(9))]
         return await outreach.contacts.create_many(people, journal=journal, concurrency=1, stop_after_rejects=2, **options)
@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_corrected_option_is_accepted_if_no_row_was_applied(fake: FakeService, journal: JournalStore, wrong: str) -> None:
+async def test_a_corrected_option_is_accepted_if_no_row_was_applied(fake: FakeService, journal: Store, wrong: str) -> None:
     options, remedy = WRONG[wrong]
     if wrong == "option":
         lenient = b'"strict_validation":false'
@@ -132,7 +132,7 @@ async def test_a_corrected_option_is_accepted_if_no_row_was_applied(fake: FakeSe
 
 @pytest.mark.parametrize("earlier", ["added", "lost", "lost, then rejected", "killed"])
 async def test_a_corrected_option_is_refused_if_a_row_may_have_been_applied(
-    fake: FakeService, journal: JournalStore, earlier: str
+    fake: FakeService, journal: Store, earlier: str
 ) -> None:
     answers = {"added": [faults.ok], "lost": [faults.reset()], "killed": []}
     fake.faults.script("create_contact", *answers.get(earlier, [faults.reset(), faults.status(422)]), faults.status(401))

@@ -32,7 +32,8 @@ from outreach_async import BulkError, ContactOutcome, Outcome, Progress, Request
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.fake import FakeTransport, faults
 from outreach_async.fake.faults import Exchange, Fault
-from outreach_async.store.journal import JournalReport, JournalWriter, journal_at
+from outreach_async.store import JournalReport, Store
+from outreach_async.store._writer import JournalWriter
 from outreach_async.testing import VirtualTime
 
 INTERRUPTS: Final = frozenset({"Ctrl-C", "Ctrl-C twice"})
@@ -108,7 +109,7 @@ class Run(ABC):
     def report(self) -> JournalReport | None:
         """Return the report of the journal; `None` if the journal does not exist or is empty."""
         try:
-            return journal_at(self.location).report()
+            return Store(self.location).report()
         except InvalidRequest:
             return None
 
@@ -129,7 +130,7 @@ class Run(ABC):
     def violations(self) -> list[str]:
         """Return every violated invariant of the finished run."""
         self.world.carry_out_late(math.inf)
-        outcomes = list(journal_at(self.location).outcomes())
+        outcomes = list(Store(self.location).outcomes())
         broken = [*self._conserved(outcomes), *self._labelled(outcomes), *self._stored(outcomes), *self._frugal(outcomes)]
         return [*self.broken, *broken]
 
@@ -141,7 +142,7 @@ class Run(ABC):
             yield "I1: the counts of the report do not add up to the number of rows"
         kept_outcomes = {outcome.index: _said(outcome) for outcome in outcomes}
         # If a run stops before the service accepts a row, its rows are sent again, and get another outcome.
-        reopened = any("reopened" in data for _, _, data in journal_at(self.location).events())
+        reopened = any("reopened" in data for _, _, data in Store(self.location).events())
         final = [each for each in self.delivered if each.error is None or not (reopened and each.attempts)]
         if len({each.index for each in final}) != len(final):
             yield "I2: an outcome was delivered twice"

@@ -14,7 +14,7 @@ import attrs
 from support.journal import ENDINGS, copy_journal, facts, make_killed_journal, open_elsewhere
 from tools.journal_child import ROWS, open_journal, outcome_of
 
-from outreach_async import Journal
+from outreach_async import Store
 from outreach_async.errors import InvalidRequest, JournalError
 
 KINDS: Final = ("deleted", "emptied", "truncated", "flipped", "overwritten")
@@ -41,12 +41,12 @@ def specimens(folder: Path) -> Iterator[Specimen]:
     for name, commits in _COMMITS.items():
         path = folder / f"{name}.db"
         make_killed_journal(path, commits, spooled=name == "spooled")
-        report = Journal(path).report()
+        report = Store(path).report()
         yield Specimen(name, path, report.marked, _read_outcomes(path), report.to_dict())
 
 
 def _read_outcomes(path: Path) -> list[dict[str, Any]]:
-    return [{**facts(outcome), "contact": None} for outcome in Journal(path).outcomes()]
+    return [{**facts(outcome), "contact": None} for outcome in Store(path).outcomes()]
 
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
@@ -103,7 +103,7 @@ class Figures:
         """Read a copy and resume its run. If the journal is refused, resume as if every row may have been sent."""
         # The file is complete without its log and index: only damage to the file itself may be reported.
         is_whole = path.exists() and (path.read_bytes() == specimen.path.read_bytes() or what.endswith(EVENTS))
-        report = self._try(f"{what}: report", Journal(path).report)
+        report = self._try(f"{what}: report", Store(path).report)
         if report is None or report.to_dict() != specimen.report:
             self._blame(f"{what}: {report}", is_whole or report is not None)
         outcomes = self._try(f"{what}: outcomes", lambda: _read_outcomes(path))
@@ -146,7 +146,7 @@ class Figures:
 def _is_foreign(path: Path) -> bool:
     """Return whether the file is not a journal of this version. The library never changes such a file."""
     try:
-        Journal(path).report()
+        Store(path).report()
     except InvalidRequest as error:
         return any(text in str(error) for text in ("is not a journal", "newer version"))
     except JournalError:

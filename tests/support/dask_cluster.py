@@ -20,7 +20,7 @@ from distributed.utils import get_mp_context
 from support.links import Link, free_port
 from support.parts import KEY, ROW, KillingService, find_wrong_effects, numbers_of, served, write_people
 
-from outreach_async import DuplicatePolicy, ObjectJournal, Progress, Request, Response, Transport
+from outreach_async import DuplicatePolicy, Progress, Request, Response, Store, Transport
 from outreach_async.fake.faults import Exchange
 from outreach_async.parts import Connection, ImportPlan, Part, plan
 
@@ -127,7 +127,7 @@ class ClusterService(KillingService):
 
 def find_violations(service: ClusterService, made: ImportPlan, journals: str, in_flight: int = 8) -> Iterator[str]:
     """Yield every lost row, every false label, every outdated value, and every part that resent too many rows."""
-    yield from find_wrong_effects(service, made, lambda part: ObjectJournal(f"{journals}/{part.id}").outcomes())
+    yield from find_wrong_effects(service, made, lambda part: Store(f"{journals}/{part.id}").outcomes())
     for part in made.parts:
         resent, interruptions = count_resent(service, part)
         if resent > interruptions * (_MAX_UNRECORDED + in_flight):

@@ -46,6 +46,7 @@ PACKAGES: Final = (
     "outreach_async.otel",
     "outreach_async.parts",
     "outreach_async.parts.dask",
+    "outreach_async.store",
     "outreach_async.sync",
     "outreach_async.testing",
 )
@@ -56,6 +57,7 @@ GUIDES: Final = (
     "outreach_async.guides",
     "outreach_async.guides.command_line",
     "outreach_async.guides.concepts",
+    "outreach_async.guides.nightly",
     "outreach_async.guides.operating",
     "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",

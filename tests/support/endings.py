@@ -14,7 +14,7 @@ from support.scenarios import Scenario, seeded
 
 from outreach_async import DuplicatePolicy
 from outreach_async.bulk import Repeats
-from outreach_async.store.journal import JournalWriter
+from outreach_async.store._writer import JournalWriter
 
 LOOPS: Final = ("asyncio", "trio")
 

@@ -18,28 +18,27 @@ from tools.journal_child import ROWS, WINDOW, open_journal, outcome_of, steps
 
 from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.errors import InvalidRequest, OutreachError, StatusError, TransportError
-from outreach_async.store.journal import Journal, JournalStore, ObjectJournal
+from outreach_async.store import Store
 
 ENDINGS = ("", "-wal", "-shm")
 MEDIA = ("file", "objects")
 """What a journal can be: one file, or objects."""
 
 
-def new_journal(medium: str, folder: Path, name: str = "run") -> JournalStore:
+def new_journal(medium: str, folder: Path, name: str = "run") -> Store:
     """Return a journal that is written in the thread of the event loop, because virtual time does not wait for others."""
     if medium == "file":
-        return Journal(folder / f"{name}.db", inline=True)
-    return ObjectJournal(f"{folder.as_uri()}/{name}", linger=0.05, inline=True)
+        return Store(folder / f"{name}.db", inline=True)
+    return Store(f"{folder.as_uri()}/{name}", linger=0.05, inline=True)
 
 
-def copy_of(journal: JournalStore, folder: Path) -> JournalStore:
+def copy_of(journal: Store, folder: Path) -> Store:
     """Copy a journal in its current state, as a kill at this moment would leave it, and return the copy."""
-    if isinstance(journal, Journal):
+    if journal.objects is None:
         for ending in ENDINGS:
             shutil.copyfile(f"{journal.path}{ending}", folder / f"killed.db{ending}")
         return new_journal("file", folder, "killed")
-    assert isinstance(journal, ObjectJournal)
-    shutil.copytree(journal.url.removeprefix("file://"), folder / "killed")
+    shutil.copytree(str(journal.location).removeprefix("file://"), folder / "killed")
     return new_journal("objects", folder, "killed")
 
 
@@ -65,7 +64,7 @@ def states() -> set[tuple[int, int]]:
 
 def require_prefix(path: Path, at_least: tuple[int, int] = (0, 0)) -> tuple[int, int]:
     """Check that a journal contains the state after a commit of the run, and return that state."""
-    journal = Journal(path)
+    journal = Store(path)
     report = journal.report()
     found = list(journal.outcomes())
     state = (report.marked, report.rows)
@@ -82,7 +81,7 @@ def require_resumable(path: Path) -> None:
         for _ in steps(writer):
             pass
     assert require_prefix(path) == (ROWS, ROWS)
-    assert Journal(path).report().state == "finished"
+    assert Store(path).report().state == "finished"
 
 
 def open_elsewhere(path: Path) -> None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import gc
 import json
 import random
+import re
 import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 import anyio
 import attrs
-from support.processes import Ending, Killed, Left, MortalJournal, Process, consume
+from support.processes import Ending, Killed, Left, Process, consume
 from support.runs import OptedOut
 from support.scenarios import HEADERS, KEY, SPACE, client_of, new_fake
 
@@ -33,15 +34,14 @@ from outreach_async import (
     Progress,
     Request,
     Response,
-    Target,
 )
 from outreach_async._plumbing import order_key
 from outreach_async.bulk._source import freeze
-from outreach_async.errors import JournalError, TransportError
+from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import Behaviour
-from outreach_async.store.journal import Journal
-from outreach_async.store.ledger import Ledger
-from outreach_async.store.ledger._entries import AppliedRun, Effect, Generation, apply
+from outreach_async.store import Store
+from outreach_async.store._ledgers import LedgerMedium
+from outreach_async.store._writer import Database, Transaction
 from outreach_async.testing import VirtualTime
 
 TARGETS: Final = ("", "camp_1", "camp_2", "space_2")
@@ -229,38 +229,66 @@ class NightTransport:
     async def aclose(self) -> None: ...
 
 
+class MortalDatabase:
+    """The database of a ledger, whose transactions are points of a process."""
+
+    def __init__(self, database: Database, process: Process) -> None:
+        self._database = database
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        return self._pass(self._database.transaction())
+
+    def mark_transaction(self) -> AbstractContextManager[Transaction]:
+        return self._pass(self._database.mark_transaction())
+
+    @contextmanager
+    def _pass(self, transaction: AbstractContextManager[Transaction]) -> Iterator[Transaction]:
+        self._process.at("begin", None)
+        if self._process.journal_fails:
+            raise JournalError("the disk is full")
+        with transaction as opened:
+            yield opened
+            self._process.at("commit...", None)
+        self._process.at("commit", None)
+        if self._process.way == "journal fails late":
+            raise JournalError("the disk is full")
+
+
 class MortalStore:
     """The storage of a ledger, whose calls are points of a process."""
 
-    def __init__(self, store: Any, process: Process) -> None:
-        self.name, self.draft = store.name, store.draft
+    def __init__(self, store: LedgerMedium, process: Process) -> None:
         self._store = store
         self._process = process
 
     def __getattr__(self, name: str) -> Any:
-        call = getattr(self._store, name)
+        found = getattr(self._store, name)
+        return partial(self._call, name, found) if callable(found) else found
 
-        def mortal(*arguments: Any) -> Any:
-            self._process.at(f"{name}...", None)
-            done = call(*arguments)
-            self._process.at(name, None)
-            return done
+    def _call(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._process.at(f"{name}...", None)
+        done = call(*arguments)
+        self._process.at(name, None)
+        return done
 
-        return mortal
+    def open(self, address: str | None) -> Any:
+        database, metadata = self._call("open", self._store.open, address)
+        self._process.writers.append(database)
+        return MortalDatabase(database, self._process), metadata
 
-    def journal(self, number: int) -> Journal:
-        """Return a journal whose calls are points of the process."""
-        return MortalJournal(self._store.journal(number).path, self._process, lambda writer: writer)
 
-
-@attrs.frozen
-class MortalLedger(Ledger):
+@attrs.define(eq=False, repr=False, slots=False)
+class MortalLedger(Store):
     """A ledger whose calls are points of a process."""
 
     process: Process = attrs.field(kw_only=True)
 
-    def _open_store(self) -> Any:
-        return MortalStore(super()._open_store(), self.process)
+    def _medium(self) -> Any:
+        return MortalStore(super()._medium(), self.process)
 
 
 class Nights:
@@ -289,11 +317,11 @@ class Nights:
         """Run one night, and check what its outcomes say."""
         try:
             self._live(night, options)
-        except JournalError as error:
-            if "cannot be used" not in str(error):
+        except (JournalError, InvalidRequest) as error:
+            if not re.search("is damaged|is not a ledger|(newer|older) version", str(error)):
                 raise
-            # The remedy of the message. What the run in the journal left uncertain is lost.
-            for path in [*self.folder.glob(f"{self.ledger.name}.run-{self._generation() + 1:06}*")]:
+            # The remedy of the message. What the ledger knew to be uncertain is lost.
+            for path in [*self.folder.glob(f"{self.ledger.name}*")]:
                 path.rename(path.with_name(f"away {path.name}"))
             self._uncertain.clear()
             self.rest()
@@ -301,18 +329,14 @@ class Nights:
         if night.damage is not None:
             self._damage(night.damage, random.Random(f"damage {night.seed}"))  # noqa: S311 - repeatable, not secret
 
-    def _generation(self) -> int:
-        with closing(Generation(self.ledger)) as opened:
-            return opened.metadata.generation
-
     def _damage(self, place: float, chance: random.Random) -> None:
-        """Damage the journal of the run that was not added to the ledger, if there is one."""
-        if not self.ledger.exists() or not (path := Path(f"{self.ledger}.run-{self._generation() + 1:06}")).exists():
+        """Damage the ledger, if there is one."""
+        if not self.ledger.exists():
             return
-        content = bytearray(path.read_bytes())
+        content = bytearray(self.ledger.read_bytes())
         at = int(place * (len(content) - 100))
         content[at : at + 100] = chance.randbytes(100)
-        path.write_bytes(content)
+        self.ledger.write_bytes(content)
 
     def _live(self, night: Night, options: dict[str, Any]) -> None:
         if night.clock != self._last_clock:  # how long a request has been under way is known only if the clock does not jump
@@ -433,11 +457,3 @@ class Nights:
             *wrong,
             *(f"{row} is not in its campaign" for row in night.counted if not self.world.is_in_campaign(row)),
         ]
-
-
-def with_contacts(path: Path, count: int) -> bytes:
-    """Return the content of a ledger with further contacts, of another workspace."""
-    rows, new = [(number << 40, 1, 9, Effect.APPLIED, None) for number in range(count)], path.with_name("new")
-    with closing(Generation(path)) as opened:
-        apply(opened, new, AppliedRun(0.0, {}, {9: Target("space_9")}, count), rows)
-    return new.read_bytes()

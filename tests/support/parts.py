@@ -24,7 +24,7 @@ from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange, Service, inject, reset
 from outreach_async.parts import Connection, ImportPlan, ImportReport, Part, import_part
-from outreach_async.store.journal import Journal
+from outreach_async.store import Store
 
 SPACE: Final = "space_parts"
 KEY: Final = "key_parts_do_not_show"
@@ -131,7 +131,7 @@ def possibly_sent(parts: Sequence[Part], folder: Path) -> dict[int, int]:
     found = {}
     for at, part in enumerate(parts):
         with suppress(InvalidRequest):  # there is no journal yet
-            found[at] = Journal(folder / f"{part.id}.db").report().possibly_sent
+            found[at] = Store(folder / f"{part.id}.db").report().possibly_sent
     return found
 
 

@@ -24,8 +24,8 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async import ContactOutcome
 from outreach_async.errors import JournalError
-from outreach_async.store.journal import Identity, Journal, JournalWriter
-from outreach_async.store.journal._store import WriterThread
+from outreach_async.store import Identity, Store
+from outreach_async.store._writer import Database, JournalWriter, WriterThread
 
 Point = tuple[str, Any]
 Way = Literal[
@@ -67,7 +67,7 @@ class Process:
         self.ending = ending
         self.dead = self.ended = self.raised = False
         self.trace: list[Point] = []
-        self.writers: list[JournalWriter] = []
+        self.writers: list[JournalWriter | Database] = []
         self._journal_seconds = journal_seconds
         self._caller_seconds = caller_seconds
         self._chance = random.Random(f"process {seed}")  # noqa: S311 - repeatable, not secret
@@ -218,7 +218,7 @@ def _rows(items: Sequence[Any]) -> Any:
     return first if isinstance(first, int | str) else getattr(first, "first", None)
 
 
-class MortalJournal(Journal):
+class MortalJournal(Store):
     """A journal whose writer ends with its process."""
 
     def __init__(self, path: Path, process: Process, harmed: Callable[[JournalWriter], Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from outreach_async.store.journal._file_journal import CAN_LOCK
+from outreach_async.store._sqlite import CAN_LOCK
 
 REFUSAL: Final = "this system lacks POSIX file locks or hard links"
 

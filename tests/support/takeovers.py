@@ -27,15 +27,15 @@ from support.time import jump
 from outreach_async import (
     BulkError,
     ContactOutcome,
-    Ledger,
-    ObjectJournal,
     Outcome,
     Progress,
     Request,
     Response,
+    Store,
 )
-from outreach_async._files.objects import Objects
+from outreach_async._files.objects import Objects, open_objects
 from outreach_async.errors import JournalError, TransportError
+from outreach_async.store._objects import ObjectLog
 from outreach_async.testing import VirtualTime
 
 HEARTBEAT: Final = 5.0
@@ -133,7 +133,7 @@ class Takeover:
         self.too_late: set[int] = set()
         self.delivered: list[ContactOutcome] = []
         self.objects = DictObjects()
-        self.journal = ObjectJournal("memory://run", objects=self.objects)
+        self.journal = Store("memory://run", objects=self.objects)
         self.clock = clock
         self.puts = puts or {}
         self._first = _PassingObjects(self.objects, self)
@@ -181,7 +181,7 @@ class Takeover:
     async def _create(self, process: Process, objects: Objects, delivered: list[ContactOutcome]) -> None:
         transport = MortalTransport(self._world, process)
         client = client_of(transport, self.scene.attempts)
-        journal = ObjectJournal("memory://run", objects=objects, inline=True, clock=self.clock)
+        journal = Store("memory://run", objects=objects, inline=True, clock=self.clock)
         try:
             async with client.contacts.create_many(
                 self.scene.rows,
@@ -275,28 +275,21 @@ class _FlightTransport:
     async def aclose(self) -> None: ...
 
 
-class _PassingStore:
-    """The storage of the ledger of a run, whose journal has the points of `_PassingObjects`."""
+@attrs.define(eq=False, repr=False, slots=False)
+class _PassingLedger(Store):
+    """The ledger of a run whose log has the points of `_PassingObjects`."""
 
-    def __init__(self, store: Any, takeover: Any) -> None:
-        self._store = store
-        self._takeover = takeover
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def journal(self, number: int) -> ObjectJournal:
-        journal = self._store.journal(number)
-        objects = _PassingObjects(journal.objects, self._takeover)
-        return ObjectJournal(journal.url, objects=objects, inline=True, clock=self._takeover.clock)
-
-
-@attrs.frozen
-class _PassingLedger(Ledger):
     takeover: Any = attrs.field(kw_only=True)
 
-    def _open_store(self) -> Any:
-        return _PassingStore(super()._open_store(), self.takeover)
+    def _medium(self) -> Any:
+        medium: Any = super()._medium()
+
+        def open_log(run: int) -> ObjectLog:
+            url = f"{self.location}/run-{run:06}"
+            return ObjectLog(_PassingObjects(open_objects(url), self.takeover), url)
+
+        medium.open_log = open_log
+        return medium
 
 
 class LedgerTakeover:
@@ -366,8 +359,8 @@ class LedgerTakeover:
         transport = _FlightTransport(self.service, process or Process(), is_calm=is_calm)
         client = client_of(transport, 3)
         begun = self.BEGUN + self._ahead
-        options: dict[str, Any] = {"inline": True, "wall": lambda: begun}
-        ledger = Ledger(self._url, **options) if process is None else _PassingLedger(self._url, takeover=self, **options)
+        options: dict[str, Any] = {"inline": True, "wall": lambda: begun, "clock": self.clock}
+        ledger = Store(self._url, **options) if process is None else _PassingLedger(self._url, takeover=self, **options)
         rows = [{"email": f"us{number:03}@a.example", "city": city} for number in range(self.ROWS)]
         report = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=4)
         return {name: count for name, count in report.to_dict()["ledger"].items() if count}

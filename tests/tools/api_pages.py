@@ -35,7 +35,7 @@ PARTS: Final = {
         *("outreach_async.sync", "outreach_async.config"),
     ),
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
-    "Every night": ("outreach_async.bulk", "outreach_async.store.ledger"),
+    "Every night": ("outreach_async.bulk", "outreach_async.guides.nightly", "outreach_async.store"),
     "Audit and brief": (
         *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns"),
         *("outreach_async.audit.history", "outreach_async.audit.reports", "outreach_async.audit.reports.brief"),

@@ -20,6 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from outreach_async import Store
+
 LARGEST: Final = 4_096
 """Maximum size of an input in bytes. Small inputs suffice to find faults."""
 _STATUSES: Final = (200, 201, 400, 429, 500)
@@ -117,10 +119,9 @@ def base_url(data: bytes) -> None:
 
 def journal(data: bytes) -> None:
     from outreach_async.errors import InvalidRequest, JournalError
-    from outreach_async.store.journal import Journal
 
     path = scratch("journal.db", data)
-    for read in (lambda: Journal(path).report(), lambda: list(Journal(path).outcomes()), lambda: list(Journal(path).events())):
+    for read in (lambda: Store(path).report(), lambda: list(Store(path).outcomes()), lambda: list(Store(path).events())):
         with suppress(InvalidRequest, JournalError):
             read()
 

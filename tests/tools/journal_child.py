@@ -22,11 +22,12 @@ from outreach_async import ContactOutcome, Outcome
 from outreach_async._plumbing import is_url
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import JournalError, StatusError
-from outreach_async.store.journal import Identity, JournalStore, JournalWriter, ObjectJournal
-from outreach_async.store.journal._file_journal import open_file
-from outreach_async.store.journal._reader import read_metadata
-from outreach_async.store.journal._records import MarkedWindow
-from outreach_async.store.journal._store import open_snapshot
+from outreach_async.store import Identity, Store
+from outreach_async.store._reader import read_metadata
+from outreach_async.store._records import MarkedWindow
+from outreach_async.store._sqlite import open_file
+from outreach_async.store._store import open_snapshot
+from outreach_async.store._writer import JournalWriter
 
 WINDOW = 20
 WINDOWS = 30
@@ -56,7 +57,7 @@ def possibly_sent(*ranges: tuple[int, int]) -> PossiblySent:
     return PossiblySent.of(ranges=ranges)
 
 
-def recorded_identity(journal: JournalStore) -> Identity:
+def recorded_identity(journal: Store) -> Identity:
     with open_snapshot(journal) as run_query:
         return Identity(**run_query(read_metadata)["identity"])
 
@@ -88,7 +89,7 @@ def _break_log() -> None:
 
 def _write(arguments: argparse.Namespace) -> None:
     url = arguments.path if is_url(arguments.path) else None
-    writer = ObjectJournal(url).writer(IDENTITY, resume=True) if url else open_journal(Path(arguments.path), resume=True)
+    writer = Store(url).writer(IDENTITY, resume=True) if url else open_journal(Path(arguments.path), resume=True)
     try:
         if arguments.break_at == 0:
             _break_log()

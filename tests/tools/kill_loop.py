@@ -42,8 +42,7 @@ from outreach_async import ContactOutcome, DuplicatePolicy, OutreachClient, Requ
 from outreach_async.bulk import Repeats
 from outreach_async.fake import FakeService, faults
 from outreach_async.fake.faults import Exchange, inject
-from outreach_async.store.journal import journal_at
-from outreach_async.store.ledger import Ledger
+from outreach_async.store import Store
 
 Kind = Literal["file", "folder", "s3", "ledger", "ledger-folder", "ledger-s3"]
 Place = Literal["before a request", "after a request", "before a late request", "after a write", "at a random time"]
@@ -74,9 +73,9 @@ async def _send_rows(
     sent: Connection, *, url: str, rows: Sequence[Any], streamed: bool, attempts: int, options: dict[str, Any], ahead: float = 0.0
 ) -> None:
     if (location := options.get("journal")) is not None:
-        options["journal"] = journal_at(location, **({"linger": 0.05} if isinstance(location, str) else {}))
+        options["journal"] = Store(location, linger=0.05)
     if (location := options.get("ledger")) is not None:
-        options["ledger"] = Ledger(location, wall=lambda: time.time() + ahead)
+        options["ledger"] = Store(location, wall=lambda: time.time() + ahead)
     retry = RetryPolicy(attempts=attempts, backoff=0.005)
     async with OutreachClient(base_url=url, owner_key=KEY, workspace=SPACE, retry=retry) as client:
         sent.send("started")

@@ -33,7 +33,7 @@ from support.scenarios import KEY, SPACE
 
 from outreach_async import BulkError, HttptoolsTransport, OutreachClient, RetryPolicy
 from outreach_async.errors import JournalError
-from outreach_async.store.ledger import Ledger
+from outreach_async.store import Store
 
 Kind = Literal["goes on", "stopped", "stopped for long", "killed", "killed, file"]
 _ROWS: Final = 48
@@ -46,7 +46,7 @@ _PATIENCE: Final = 60.0
 
 async def _send_rows(url: str, location: str, city: str, ahead: float = 0.0, kind: Kind = "goes on") -> dict[str, int]:
     rows = [{"email": f"user{number}@a.example", "city": city} for number in range(_ROWS)]
-    ledger = Ledger(location, wall=lambda: time.time() + ahead)
+    ledger = Store(location, wall=lambda: time.time() + ahead)
     retry = RetryPolicy(attempts=4, backoff=0.05)
     # This transport writes a request in the step that checks the heartbeat. Others take one step more, which a stop may hit.
     where: Any = {"transport": HttptoolsTransport(url)} if kind == "stopped for long" else {"base_url": url}
@@ -167,7 +167,7 @@ def loop(races: int, seed: int) -> Counter[Kind]:
     """Run races of all kinds, and return their number by kind."""
     done: Counter[Kind] = Counter()
     kinds = get_args(Kind)
-    get_context("forkserver").set_forkserver_preload(["support.listener", "httpx", "outreach_async.store.ledger"])
+    get_context("forkserver").set_forkserver_preload(["support.listener", "httpx", "outreach_async.store"])
     for number in range(seed, seed + races):
         kind = kinds[number % len(kinds)]
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -34,11 +33,25 @@ JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped",
 
 Earlier: TypeAlias = Literal["known", "unknown"]
 """Determines which rows of a resumed run may count as possibly sent. With `known`, only rows that are marked in the journal and
-have no outcome may count. With `unknown`, all rows without an outcome count."""
+have no outcome may count. With `unknown`, all rows without an outcome count.
+
+Example:
+    ```python
+    earlier: Earlier = "unknown"  # the journal of an earlier process is lost
+    rows = [{"email": "ann@company.example"}]
+    report = await client.contacts.create_many(rows, journal="run.db", earlier=earlier)
+    print(report.outcomes["added"])  # -> 1
+    ```
+"""
 
 OTHER_JOURNAL: Final = 'pass another journal, with earlier="unknown" if some of the rows may have been sent'
 """The remedy for a journal that cannot be used. In a new journal, no row counts as sent, so contacts that an earlier run created
 would be reported as certainly `skipped`."""
+
+OTHER_LEDGER: Final = (
+    "move it away, with its files -wal and .last-run if there are any, and run once with max_age=0, which sends every row again"
+)
+"""The remedy for a ledger that cannot be used."""
 
 END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 
@@ -54,6 +67,11 @@ class Identity:
         fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
         mapping: Field codes by column name, if the input has columns. A resumed run may pass only some of the columns.
         address: Address of the service, without user and password; `None` if unknown.
+
+    Example:
+        ```python
+        print(Identity("space_1", {"duplicates": "skip"}).fingerprint)  # -> None
+        ```
     """
 
     workspace: str
@@ -92,6 +110,13 @@ class JournalReport(BulkReport):
         fingerprint: Fingerprint of the whole input; `None` if unknown.
         mapping: Field codes by column name; `None` if the input had no columns.
         spooled: Number of rows of the input, if the journal stores all of them; otherwise `None`.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+        report: JournalReport = Store("run.db").report()
+        print(report.marked, report.windows, report.events)  # -> 1 1 {}
+        ```
     """
 
     state: JournalState
@@ -106,39 +131,22 @@ class JournalReport(BulkReport):
     spooled: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal."""
+        """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            print(Store("run.db").report().to_dict()["state"])  # -> finished
+            ```
+        """
         names = ("state", "marked", "possibly_sent", "windows", "events", "workspace", "source", "fingerprint")
         return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
 
-
-APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
-FORMAT_VERSION: Final = 1
-
-TABLES: Final = (
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE window (first INTEGER PRIMARY KEY, rows INTEGER NOT NULL, digest BLOB NOT NULL, crc NOT NULL)",
-    # The columns have no types: a status is a number or a string. Rarely used columns come last: a missing value costs a byte.
-    (
-        "CREATE TABLE outcome"
-        " (seq INTEGER PRIMARY KEY, status NOT NULL, id, attempts NOT NULL, crc, possible, error, repeats, target)"
-    ),
-    "CREATE TABLE target (number INTEGER PRIMARY KEY, workspace, campaign, crc NOT NULL)",
-    "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
-    "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
-    "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
-)
-"""Statements that create the tables. The column `crc` is a checksum of the row's other columns. The table `error` has no `crc`,
-because the digest is a checksum of the text. In the table `spool`, `key` is the e-mail by which repeats of a row are found. It is
-null if the row never counts as a repeat."""
 
 SET_METADATA: Final = (
     "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
 )
-
-_USER_VERSION: Final = 60  # https://sqlite.org/fileformat2.html#the_database_header
-_APPLICATION_ID: Final = 68
-HEADER_SIZE: Final = 100
 
 DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
 """Exceptions that decoding may raise if the content is damaged."""
@@ -148,23 +156,17 @@ class CorruptContentError(ValueError):
     """The content of a journal is inconsistent: it was damaged or changed after it was written."""
 
 
-def classify_header(header: bytes) -> Literal["ours", "newer", "foreign"]:
-    """Return whether a file is a journal, a journal of a newer version, or another file, according to its first bytes."""
-    # A file is classified before SQLite opens it, because SQLite might change a file that is not a journal.
-    if len(header) < HEADER_SIZE or not header.startswith(b"SQLite format 3\0"):
-        return "foreign"
-    (version,) = struct.unpack_from(">I", header, _USER_VERSION)
-    if struct.unpack_from(">I", header, _APPLICATION_ID) != (APPLICATION_ID,):
-        return "foreign"
-    return "newer" if version > FORMAT_VERSION else "ours"
-
-
 MESSAGE_LIMIT: Final = 500  # characters of an error's message; the rest is cut off
 
 _SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
+_DIGITS: Final = re.compile("[0-9a-f]*")
+_MAX_DIGITS: Final = 27  # of an id with one more digit, which is stored as integers of at most eight and six bytes
+_HALF: Final = 1 << 48
+_TEXT_SHIFT: Final = 64 - 48  # leaves 48 bits
+_ID_OFFSET: Final = 1 << 47  # SQLite stores signed integers of 48 bits in six bytes
 _STORABLE: Final = re.compile(r"(?!\")[ -~]*")  # a NUL would end a string inside SQLite
 _STATUSES: Final = tuple(Outcome)
 _STATUS_NUMBERS: Final[dict[str, int]] = {status: number for number, status in enumerate(_STATUSES)}
@@ -173,11 +175,17 @@ _ERROR_CLASSES: Final = {
 }
 
 
-def encode_batch(outcomes: Iterable[ContactOutcome], targets: Mapping[Target, int]) -> tuple[str, str | None]:
-    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs."""
+def encode_batch(
+    outcomes: Sequence[ContactOutcome], targets: Mapping[Target, int], numbers: Iterable[int] | None = None
+) -> tuple[str, str | None]:
+    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs.
+
+    `numbers` has the numbers under which rows are recorded, if these are not their indexes.
+    """
     # The second value is `None` if no outcome has an error. The number of the run's own target is 0.
     texts: dict[int, str] = {}
-    rows = [_encode_outcome(outcome, texts, targets) for outcome in outcomes]
+    indexes = (outcome.index for outcome in outcomes) if numbers is None else numbers
+    rows = [_encode_outcome(outcome, index, texts, targets) for outcome, index in zip(outcomes, indexes, strict=True)]
     for row in rows:
         row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
     return to_json(rows), to_json([*texts.items()]) if texts else None
@@ -215,13 +223,11 @@ def require_checksums(rows: str, checksums: str) -> None:
 
 
 def decode_outcome(row: Sequence[Any], error: str | None, contact: object, target: Target) -> ContactOutcome:
-    index, number, id_, attempts, possible, error_digest, repeats, _ = row
+    index, number, id_1, id_2, attempts, possible, error_digest, repeats, _ = row
     if error is not None or error_digest is not None:
         require(error is not None, f"the error of row {index} is missing")
         require(digest(error or "") == error_digest, f"checksum mismatch in the error of row {index}")
     status = _decode_status(number)
-    if id_ is not None:
-        id_ = msgspec.json.decode(id_, type=str) if id_.startswith('"') else _ID_PREFIX + id_
     if possible is None:
         statuses = CERTAIN_OUTCOMES.get(status) or frozenset({status})
     elif isinstance(possible, str):
@@ -229,7 +235,31 @@ def decode_outcome(row: Sequence[Any], error: str | None, contact: object, targe
     else:
         statuses = frozenset(each for bit, each in enumerate(_STATUSES) if possible >> bit & 1)
     decoded = None if error is None else _decode_error(error)
-    return build_outcome(index, contact, status, id_, statuses, attempts, decoded, repeats, target)
+    return build_outcome(index, contact, status, decode_id(id_1, id_2), statuses, attempts, decoded, repeats, target)
+
+
+StoredId: TypeAlias = tuple[int | str | None, int | None]
+
+
+def encode_id(id_: str | None) -> StoredId:
+    """Return the two columns of a contact's id: two integers that have its digits, or another id as JSON with its digest."""
+    if id_ is None:
+        return None, None
+    digits = f"1{id_[len(_ID_PREFIX) :]}"  # the 1 keeps the zeros that follow it
+    if id_.startswith(_ID_PREFIX) and len(digits) <= _MAX_DIGITS and _DIGITS.fullmatch(digits):
+        id_1, id_2 = divmod(int(digits, 16), _HALF)
+        return id_1, id_2 - _ID_OFFSET
+    text = to_json(id_)
+    return text, digest(text) >> _TEXT_SHIFT
+
+
+def decode_id(id_1: int | str | None, id_2: int | None) -> str | None:
+    if isinstance(id_1, str):
+        require(digest(id_1) >> _TEXT_SHIFT == id_2, "checksum mismatch in an id")
+        return msgspec.json.decode(id_1, type=str)
+    if id_1 is None or id_2 is None:
+        return None
+    return f"{_ID_PREFIX}{id_1 * _HALF + id_2 + _ID_OFFSET:x}".replace("_1", "_", 1)
 
 
 def _decode_error(text: str) -> OutreachError:
@@ -254,15 +284,11 @@ def to_storable(text: str) -> str:
     return text if _STORABLE.fullmatch(text) else to_json(text)
 
 
-def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
-    # A status is stored as a number, the possible statuses as bits, an id without its prefix, and an error as the digest of a
-    # string that is stored once. A value that has no short form is stored as JSON, which starts with `"` or `[`, so it cannot be
-    # mistaken for a short form.
-    number, id_, statuses, possible = _STATUS_NUMBERS.get(outcome.status), outcome.id, outcome.possible, None
+def _encode_outcome(outcome: ContactOutcome, index: int, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
+    # A status is stored as a number, the possible statuses as bits, an id as two numbers, and an error as the digest of a string
+    # that is stored once. A value that has no short form is stored as JSON.
+    number, statuses, possible = _STATUS_NUMBERS.get(outcome.status), outcome.possible, None
     error, error_digest = outcome.error, None
-    if id_ is not None:
-        rest = id_.removeprefix(_ID_PREFIX)
-        id_ = rest if id_.startswith(_ID_PREFIX) and _STORABLE.fullmatch(rest) else to_json(id_)
     if statuses != {outcome.status}:
         is_known = statuses <= _STATUS_NUMBERS.keys()
         possible = sum(1 << _STATUS_NUMBERS[status] for status in statuses) if is_known else to_json(sorted(statuses))
@@ -274,9 +300,9 @@ def _encode_outcome(outcome: ContactOutcome, texts: dict[int, str], targets: Map
         error_digest = digest(text)
         texts[error_digest] = text
     return [
-        outcome.index,
+        index,
         to_json(outcome.status) if number is None else number,
-        id_,
+        *encode_id(outcome.id),
         outcome.attempts,
         possible,
         error_digest,

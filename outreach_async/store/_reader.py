@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -17,8 +17,9 @@ from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import Target
-from outreach_async.store.journal import _records as records
-from outreach_async.store.journal._records import DECODING_ERRORS, JournalReport, checked, require
+from outreach_async.store import _records as records
+from outreach_async.store._records import DECODING_ERRORS, OTHER_LEDGER, JournalReport, checked, require
+from outreach_async.store._schema import HEADER_SIZE, KINDS, TABLES, Kind, classify, classify_header
 
 T = TypeVar("T")
 
@@ -28,7 +29,9 @@ _PAGE_SIZE: Final = 2_000  # rows per query
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
 )
-_COLUMNS: Final = "page.seq, page.status, page.id, page.attempts, page.possible, page.error, page.repeats, page.target"
+_COLUMNS: Final = ", ".join(
+    f"page.{name}" for name in ("seq", "status", "id_1", "id_2", "attempts", "possible", "error", "repeats", "target")
+)
 _PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
 SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
 _SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
@@ -86,7 +89,7 @@ def require_structure(db: sqlite3.Connection, rows: int) -> None:
     (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     require(result == "ok", result)
     tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
-    require(tables == {*records.TABLES}, "its tables are not those of a journal")
+    require(tables == {*TABLES}, "its tables are not those of a journal")
     (count,) = db.execute("SELECT count(*) FROM outcome").fetchone()
     require(count == rows, f"expected {rows} outcomes, found {count}")
 
@@ -193,7 +196,7 @@ class EmptyJournalError(ForeignJournalError):
     """The file of the journal is empty."""
 
 
-def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple[T, bool]:
+def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], kind: Kind = "journal") -> tuple[T, bool]:
     """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run."""
     # A log shows that a writer is active or was killed. SQLite then locks the file and the log while it reads them, and repairs
     # or creates the index of the log. A file without a log is read without locks, and the query runs again if the file changes.
@@ -205,19 +208,19 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple
     for _ in range(_MAX_ATTEMPTS):
         (size, _, _), (log_size, _, _) = before = _read_file_states(path)
         if size is None:
-            raise InvalidRequest(f"journal: {path} does not exist; pass the path of a journal")
+            raise InvalidRequest(f"{kind}: {path} does not exist; pass the path of a {kind}")
         if size == 0:
             raise empty_error(path)
         try:
-            stale = bool(log_size) and _is_stale(path)
+            stale = bool(log_size) and _is_stale(path, kind)
             uses_log = log_size and not stale
-            result = _run_query(path, _WITH_LOG if uses_log else _WITHOUT_LOG, query)
+            result = _run_query(path, _WITH_LOG if uses_log else _WITHOUT_LOG, query, kind)
         except OutreachError:
             raise
         except (sqlite3.Error, *DECODING_ERRORS) as error:
             failures = failures + 1 if _read_file_states(path) == before else 0
             if failures == _MAX_FAILURES:
-                raise read_error(path, error) from error
+                raise read_error(path, error, kind) from error
         else:
             if uses_log or _read_file_states(path) == before:
                 return result, stale
@@ -225,15 +228,43 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T]) -> tuple
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
 
 
-def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T]) -> T:
+def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T], kind: Kind) -> T:
     with closing(connect(path, mode)) as db:
         (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-        if application_id != records.APPLICATION_ID:
-            raise ForeignJournalError(f"journal: {path} is not a journal; pass the path of a journal")
-        if version > records.FORMAT_VERSION:
-            raise InvalidRequest(f"journal: {path} was written by a newer version of this library; use that version")
+        require_kind(path, classify(application_id, version), kind, f"pass the path of a {kind}")
         db.execute("BEGIN")
         return query(db)
+
+
+def require_kind(path: str | Path, found: str, kind: Kind, remedy: str) -> None:
+    """Check that a file is a store of the expected kind and of this version."""
+    if found == "newer":
+        raise InvalidRequest(f"{kind}: {path} was written by a newer version of this library; use that version")
+    if found == "older":
+        raise _older_error(path, kind, remedy)
+    if found == "foreign":
+        raise ForeignJournalError(f"{kind}: {path} is not a {kind}; {remedy}")
+    if found != kind:
+        raise ForeignJournalError(f"{kind}: {path} is a {found}, not a {kind}; pass it as {found}=, or {remedy}")
+
+
+def _older_error(path: str | Path, kind: Kind, remedy: str) -> InvalidRequest:
+    use = "finish its run with that version" if kind == "journal" else "use that version"
+    return InvalidRequest(f"{kind}: {path} was written by an older version of this library; {use}, or {remedy}")
+
+
+def read_kind(path: Path) -> Kind | None:
+    """Return which kind of store a file is, of any version; `None` for another file, or none."""
+    # SQLite reads the header: if this module opened and closed the file, it would drop the locks of a writer in this process.
+    try:
+        with closing(connect(path, _WITHOUT_LOG)) as db:
+            (application_id,) = db.execute("PRAGMA application_id").fetchone()
+    except sqlite3.Error:
+        with suppress(OSError), path.open("rb") as file:
+            if classify_header(file.read(HEADER_SIZE)) == "older":
+                return "ledger"
+        return None
+    return KINDS.get(application_id)
 
 
 def connect(path: str | Path, mode: str) -> sqlite3.Connection:
@@ -242,18 +273,18 @@ def connect(path: str | Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
 
 
-def _is_stale(path: Path) -> bool:
+def _is_stale(path: Path, kind: Kind) -> bool:
     """Return whether a log is older than the file, or belongs to another run."""
     # SQLite would apply an old log to a newer file. The file contains each commit as soon as the call that made the commit
     # returns, so an old log can be ignored. Only after a kill during the copying of a commit does the log complete the file.
     # The file is read before the log: during a run, the log is never behind an earlier state of the file.
     try:
-        in_file = _run_query(path, _WITHOUT_LOG, read_metadata)["log"]
+        in_file = _run_query(path, _WITHOUT_LOG, read_metadata, kind)["log"]
     except (sqlite3.Error, *DECODING_ERRORS):
         # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
         return False
     try:
-        in_log = _run_query(path, _WITH_LOG, read_metadata)["log"]
+        in_log = _run_query(path, _WITH_LOG, read_metadata, kind)["log"]
     except (OutreachError, sqlite3.Error, *DECODING_ERRORS) as error:
         if _is_external(error):
             raise
@@ -267,9 +298,11 @@ def _is_external(error: Exception) -> bool:
     return code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ
 
 
-def read_error(path: Path, error: Exception) -> OutreachError:
+def read_error(path: Path, error: Exception, kind: Kind = "journal") -> OutreachError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-        return ForeignJournalError(f"journal: {path} is not a journal; pass the path of a journal")
+        if kind == "ledger" and read_kind(path) == "ledger":
+            return _older_error(path, kind, OTHER_LEDGER)
+        return ForeignJournalError(f"{kind}: {path} is not a {kind}; pass the path of a {kind}")
     if _is_external(error):
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")

@@ -20,17 +20,23 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Self
 
-import attrs
-
 from outreach_async._files.atomic import sync
-from outreach_async._files.objects import is_url
 from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.store.journal import _reader as reader
-from outreach_async.store.journal import _records as records
-from outreach_async.store.journal._reader import RunQuery, connect
-from outreach_async.store.journal._records import HEADER_SIZE, OTHER_JOURNAL, Earlier, Identity, require_resumable
-from outreach_async.store.journal._store import JournalStore
-from outreach_async.store.journal._writer import Database, JournalWriter, Transaction, create_metadata
+from outreach_async.store import _reader as reader
+from outreach_async.store import _records as records
+from outreach_async.store._reader import connect
+from outreach_async.store._records import OTHER_JOURNAL, OTHER_LEDGER, Earlier, Identity, require_resumable
+from outreach_async.store._schema import (
+    APPLICATION_ID,
+    FORMAT_VERSION,
+    HEADER_SIZE,
+    LEDGER_ID,
+    TABLES,
+    VIEWS,
+    Kind,
+    classify_header,
+)
+from outreach_async.store._writer import Database, JournalWriter, Transaction, create_metadata
 
 # File systems in user space (FUSE), except fuse-overlayfs, are included, because their locks are not trusted.
 _NETWORK_TYPES: Final = re.compile(
@@ -93,8 +99,10 @@ _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_C
 class JournalLock:
     """An exclusive lock on a journal's file, which lasts until `release` is called."""
 
-    def __init__(self, descriptor: int, descriptors: ExitStack) -> None:
+    def __init__(self, path: str, descriptor: int, descriptors: ExitStack) -> None:
         status = os.fstat(descriptor)
+        self._path = path
+        self._descriptor = descriptor
         self._descriptors = descriptors
         self.header = os.pread(descriptor, HEADER_SIZE, 0)
         self._file_id = (status.st_dev, status.st_ino)
@@ -119,7 +127,17 @@ class JournalLock:
                 descriptors.callback(os.close, locked)
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
             require_same_file(path, descriptor)
-            return cls(descriptor, descriptors.pop_all())
+            return cls(path, descriptor, descriptors.pop_all())
+
+    def state(self) -> tuple[int, bytes] | None:
+        """Return the size and the first bytes of the file; `None` if its path leads to another file."""
+        try:
+            status = os.lstat(self._path)
+        except FileNotFoundError:
+            return None
+        if (status.st_dev, status.st_ino) != self._file_id:
+            return None
+        return status.st_size, os.pread(self._descriptor, HEADER_SIZE, 0)
 
     def release(self) -> None:
         """Release the lock. Call this method only after SQLite has closed the file: the release also drops SQLite's locks."""
@@ -182,6 +200,7 @@ class FileDatabase(Database):
         with ExitStack() as stack:
             stack.callback(self._db.close)
             self._enable_log()
+            self._state = lock.state()
             stack.pop_all()
 
     def _enable_log(self) -> None:
@@ -202,9 +221,16 @@ class FileDatabase(Database):
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Run the `with` block in a transaction, and then copy its changes into the file unless a reader delays this."""
+        # Only this process may write the file. Otherwise, rows could be marked in a file that no later run would find.
+        with self.connection():
+            if self._lock.state() != self._state:
+                raise JournalError(
+                    f"journal {self.name}: the file was replaced or changed during the run; restore the file of the run's start"
+                )
         with super().transaction() as transaction:
             yield transaction
         self._copy_log("PASSIVE")
+        self._state = self._lock.state()
 
     @contextmanager
     def mark_transaction(self) -> Iterator[Transaction]:
@@ -214,12 +240,25 @@ class FileDatabase(Database):
         with self._translate_errors():
             if not self._copy_log("FULL"):
                 raise OSError("the write-ahead log cannot be checkpointed, because another program is reading the journal")
+        self._state = self._lock.state()
 
     def _copy_log(self, mode: str) -> bool:
         """Copy the log into the file. Return whether all of it was copied: FULL waits for readers, PASSIVE does not."""
         with self.connection() as db:
             busy, logged, copied = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return bool(not busy and logged == copied)
+
+    def damaged(self, reason: str) -> JournalError:
+        return reader.DamagedJournalError(f"journal {self.name} is damaged: {reason}; {reader.remedy(Path(self.name))}")
+
+    def compact(self) -> None:
+        with self.connection() as db:
+            (free,), (pages,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))
+            if free > max(_MIN_FREE_PAGES, pages * 2 // 5):
+                with suppress(sqlite3.Error):  # such as a full disk; the file stays as it is
+                    db.execute("VACUUM")
+        self._copy_log("FULL")
+        self._state = self._lock.state()
 
     def heartbeat(self, due: float) -> None:
         """Do nothing: a lock prevents a takeover, so no heartbeat is due."""
@@ -231,6 +270,8 @@ class FileDatabase(Database):
         self._lock.release()
 
 
+_MIN_FREE_PAGES: Final = 48
+"""Number of free pages below which a file is not compacted."""
 LOG_SUFFIXES: Final = ("-wal", "-shm")
 """File name suffixes of SQLite's write-ahead log and of the log's index."""
 
@@ -254,7 +295,7 @@ def open_file(
                 # Locked before it is read: no other run can change or rename the journal after it has been checked.
                 lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
                 stack.callback(lock.release)
-                metadata = _read_checked_metadata(path, lock.header)
+                metadata = _read_checked_metadata(path, lock.header, "journal")
                 stack.pop_all()
             else:
                 _refuse_orphaned_log(path)
@@ -277,6 +318,22 @@ def open_file(
     return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
 
 
+def open_ledger_file(path: str, metadata: Mapping[str, Any]) -> tuple[FileDatabase, Mapping[str, Any]]:
+    """Open a ledger in a file for writing, and return its database and its metadata; a new file gets the `metadata`."""
+    require_lockable(path)
+    if not os.path.lexists(path):
+        _refuse_orphaned_log(path)
+        with suppress(FileExistsError):  # another process was faster
+            create_journal(path, metadata, kind="ledger")
+    lock = JournalLock.acquire(path, resume=True)
+    with ExitStack() as stack:
+        stack.callback(lock.release)
+        found = _read_checked_metadata(path, lock.header, "ledger")
+        database = FileDatabase(path, found["log"], lock)
+        stack.pop_all()
+    return database, found
+
+
 def _refuse_orphaned_log(path: str) -> None:
     with translate_os_errors(path), suppress(FileNotFoundError):
         if Path(f"{path}-wal").stat().st_size > 0:
@@ -285,16 +342,12 @@ def _refuse_orphaned_log(path: str) -> None:
             )
 
 
-def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
+def _read_checked_metadata(path: str, header: bytes, kind: Kind) -> Mapping[str, Any]:
     if not header:
         raise reader.empty_error(Path(path))
-    kind = records.classify_header(header)
-    if kind == "newer":
-        raise InvalidRequest(f"journal: {path} was written by a newer version of this library; use that version")
-    if kind == "foreign":
-        raise reader.ForeignJournalError(f"journal: {path} is not a journal; {OTHER_JOURNAL}")
+    reader.require_kind(path, classify_header(header), kind, OTHER_JOURNAL if kind == "journal" else OTHER_LEDGER)
     try:
-        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact)
+        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, kind)
     except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
         message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
         raise reader.DamagedJournalError(message) from error
@@ -304,15 +357,20 @@ def _read_checked_metadata(path: str, header: bytes) -> Mapping[str, Any]:
     return metadata
 
 
-def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, str], None] | None = None) -> None:
-    """Create a journal that only its owner can read. The file gets its final name only after it is complete and on the disk."""
+def create_journal(
+    path: str,
+    metadata: Mapping[str, Any],
+    link: Callable[[str, str], None] | None = None,
+    kind: Kind = "journal",
+) -> None:
+    """Create a store that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
     os.close(descriptor)
     try:
         # Unlike a rename, a link never replaces a file: if two runs create the journal, one of them fails. The draft is synced
         # first, so that a power failure cannot leave the final name with an incomplete file.
-        _write_tables(draft, metadata)
+        write_tables(draft, metadata, kind)
         sync(draft)
         (link or os.link)(draft, path)
     except sqlite3.Error as error:
@@ -323,15 +381,18 @@ def create_journal(path: str, metadata: Mapping[str, Any], link: Callable[[str, 
     sync(folder)
 
 
-def _write_tables(draft: str, metadata: Mapping[str, Any]) -> None:
+def write_tables(draft: str, metadata: Mapping[str, Any], kind: Kind) -> None:
     with closing(reader.connect(draft, "mode=rw")) as db:
         db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
-        db.execute(f"PRAGMA application_id = {records.APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {records.FORMAT_VERSION}")
-        for table in records.TABLES:
-            db.execute(table)
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID if kind == 'journal' else LEDGER_ID}")
+        db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        for statement in (*TABLES, *VIEWS):
+            db.execute(statement)
+        if kind == "journal":  # a ledger has a row for each of its runs
+            run = [1, time.time(), "", "{}", "{}", ""]
+            db.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (*run, records.checksum(run)))
         db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = WAL")  # last: closing copies a log into the file, which can fail silently
@@ -346,54 +407,3 @@ def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str
             Path(path + suffix).rename(name + suffix)
     sync(Path(path).parent)
     return name
-
-
-def _to_path(path: str | os.PathLike[str]) -> Path:
-    if is_url(path):
-        raise InvalidRequest("journal: expected a path, got a URL; pass ObjectJournal(url)")
-    return Path(path)
-
-
-@attrs.define(eq=False, repr=False, slots=False)
-class Journal(JournalStore):
-    """The journal of a bulk run in an SQLite file. A journal can be read at any time, even during the run.
-
-    Args:
-        path: Path of the journal's SQLite file.
-        source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run cannot be resumed with a
-            different fingerprint.
-        mapping: Field codes by column name, if the input has columns. The run cannot be resumed with a different code for a
-            column.
-        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
-            be true.
-
-    Example:
-        ```python
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal=Journal("run.db", source="list of May"))
-        print(Journal("run.db").report().source)  # -> list of May
-        ```
-    """
-
-    path: Path = attrs.field(converter=_to_path)
-    backlog = 4096
-
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        return open_file(self.path, identity, resume=resume, earlier=earlier)
-
-    def __repr__(self) -> str:
-        return f"Journal({str(self.path)!r})"
-
-    def exists(self) -> bool:
-        """Return whether the journal's file exists.
-
-        Example:
-            ```python
-            print(Journal("june.db").exists())  # -> False
-            ```
-        """
-        return os.path.lexists(self.path)
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[RunQuery]:
-        yield lambda query: reader.query_journal(self.path.resolve(), query)[0]

@@ -6,12 +6,15 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from secrets import token_hex
+from threading import Lock, RLock
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
+import anyio
 import msgspec
+from anyio import to_thread
 
 from outreach_async._core.arguments import require_choice
 from outreach_async._wire_words import SERVICE_OUTCOMES
@@ -28,13 +31,14 @@ from outreach_async.bulk._rows import (
 )
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store.journal import _records as records
-from outreach_async.store.journal._reader import read_names, read_targets
-from outreach_async.store.journal._records import (
+from outreach_async.store import _records as records
+from outreach_async.store._reader import read_names, read_targets
+from outreach_async.store._records import (
     DECODING_ERRORS,
     END_STATES,
     OTHER_JOURNAL,
     SET_METADATA,
+    CorruptContentError,
     Earlier,
     Identity,
     MarkedWindow,
@@ -44,23 +48,31 @@ from outreach_async.store.journal._records import (
     encode_metadata,
     to_json,
 )
+from outreach_async.store._schema import SENT_SUM
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Change: TypeAlias = tuple[Any, ...]
 """A change to a journal: the name of a statement in `STATEMENTS`, followed by the values of the statement."""
 
 
+def _extract(columns: str) -> str:
+    return ", ".join(f"json_extract(value, '$[{position}]') AS {name}" for position, name in enumerate(columns.split(", ")))
+
+
 def _insert_many(verb: str, table: str, columns: str) -> str:
     # One statement inserts many rows. Each step of a statement releases the GIL, and a busy event loop delays reacquiring
     # the GIL.
-    values = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(columns.split(", "))))
-    return f"{verb} INTO {table} ({columns}) SELECT {values} FROM json_each(?)"  # noqa: S608 - names of this module
+    return f"{verb} INTO {table} ({columns}) SELECT {_extract(columns)} FROM json_each(?)"  # noqa: S608 - names of this module
 
 
+_SENT: Final = "seq, key, digest, target, domain"
 STATEMENTS: Final[Mapping[str, str]] = {
     "metadata": SET_METADATA,
     "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
     # A plain INSERT: a second outcome for a row is an error.
-    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id, attempts, possible, error, repeats, target, crc"),
+    "outcomes": _insert_many("INSERT", "outcome", "seq, status, id_1, id_2, attempts, possible, error, repeats, target, crc"),
     # The row gets its outcome when it is sent again.
     "reopen": "DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(?))",
     "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
@@ -70,6 +82,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     # OR REPLACE: an existing row was written by a process that was killed while spooling.
     "spool": _insert_many("INSERT OR REPLACE", "spool", "seq, key, payload, crc"),
     "truncate spool": "DELETE FROM spool WHERE seq >= ?",
+    "sent": f"INSERT INTO sent SELECT *, {SENT_SUM} FROM (SELECT {_extract(_SENT)} FROM json_each(?))",  # noqa: S608 - names
+    "run": "INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)",
 }
 """Every statement that changes a journal, by name. Never change a name: `ObjectJournal` stores the names."""
 
@@ -92,6 +106,10 @@ class Transaction:
     def set_metadata(self, name: str, value: object) -> None:
         self.apply("metadata", *encode_metadata(name, value))
 
+    def run(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """Make a change that is not in the list of changes."""
+        return change(self._db)
+
 
 class Database(ABC):
     _db: sqlite3.Connection
@@ -99,6 +117,8 @@ class Database(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self._failure: tuple[str, BaseException | None] | None = None
+        # While a run compares rows in the event loop, it may need an id, and the writer's thread may be committing.
+        self._mutex = RLock()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -125,8 +145,13 @@ class Database(ABC):
         if self._failure is not None:
             message, cause = self._failure
             raise JournalError(message) from cause
-        with self._translate_errors():
+        with self._mutex, self._translate_errors():
             yield self._db
+
+    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of a query."""
+        with self.connection() as db:
+            return query(db)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -136,9 +161,21 @@ class Database(ABC):
             self._failure = self._failure or (str(error), error.__cause__)
             raise
         except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if isinstance(error, CorruptContentError) or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+                damaged = self.damaged(str(error))
+                self._failure = str(damaged), error
+                raise damaged from error
             message = f"journal {self.name}: {error}; fix the cause (e.g. disk full) and resume the run"
             self._failure = (message, error)
             raise JournalError(message) from error
+
+    @abstractmethod
+    def damaged(self, reason: str) -> JournalError:
+        """Return the error that says that the content is damaged."""
+
+    def compact(self) -> None:  # noqa: B027 - a private copy is compacted when it is written
+        """Give back the space of rows that were deleted, if it is worth the time."""
 
     @abstractmethod
     def _before_commit(self, transaction: Transaction) -> None:
@@ -185,12 +222,21 @@ _SELECT_GROUP: Final = """
     )
 """
 _SELECT_ERRORS: Final = """
-    SELECT seq, status, id, attempts, possible, error, repeats, target, error.text FROM outcome
+    SELECT seq, status, id_1, id_2, attempts, possible, error, repeats, target, error.text FROM outcome
     JOIN error ON error.digest = outcome.error WHERE attempts > 0
 """
 _SELECT_COMPLETED: Final = "SELECT json_group_array(seq) FROM outcome WHERE seq >= ? AND seq < ?"
 _ALL_ROWS: Final = PossiblySent(((0, 2**63 - 1),))
 """The set of all rows."""
+
+
+def find_possibly_sent(metadata: Mapping[str, Any]) -> PossiblySent:
+    """Return the rows without an outcome that the processes of a run may have sent."""
+    if metadata["earlier"] == "unknown":
+        return _ALL_ROWS
+    if metadata["state"] == "running":  # the process was killed before it could record which rows it had sent
+        return PossiblySent.of(ranges=[(0, metadata["marked"])])
+    return PossiblySent.of(ranges=map(tuple, metadata["possibly_sent"]))
 
 
 class JournalWriter:
@@ -228,13 +274,8 @@ class JournalWriter:
             self.state: str = metadata["state"]
             self.marked: int = metadata["marked"]
             """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
-            # The rows without an outcome that an earlier process may have sent.
-            if metadata["earlier"] == "unknown":
-                self.possibly_sent = _ALL_ROWS
-            elif self.state == "running":  # the process was killed before it could record which rows it had sent
-                self.possibly_sent = PossiblySent.of(ranges=[(0, self.marked)])
-            else:
-                self.possibly_sent = PossiblySent.of(ranges=map(tuple, metadata["possibly_sent"]))
+            self.possibly_sent = find_possibly_sent(metadata)
+            """The rows without an outcome that an earlier process may have sent."""
             self.spooled: int | None = metadata["spooled"]
             """Number of rows in the input; `None` until the whole input is spooled."""
             self._start(earlier, damage, metadata["identity"])
@@ -302,8 +343,11 @@ class JournalWriter:
             columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
         return None if columns is None else MarkedWindow(*columns)
 
-    def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({})) -> None:
-        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged."""
+    def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({}), sent: str | None = None) -> None:
+        """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
+
+        `sent` has what a ledger compares of each row, as a JSON array of the columns of the table.
+        """
         # When this method returns, the mark is durable. In a journal file, it also survives the loss of the write-ahead log.
         if window.rows < 1 or window.first > self.marked:
             raise InvalidRequest(
@@ -320,6 +364,8 @@ class JournalWriter:
         with self.database.mark_transaction() as transaction:
             self._add_targets(transaction, targets)
             transaction.insert("window", window.first, window.rows, window.digest)
+            if sent is not None:
+                transaction.apply("sent", sent)
             transaction.set_metadata("marked", window.end)
         self.marked = window.end
         self._targets.update(targets)
@@ -341,15 +387,19 @@ class JournalWriter:
             (indexes,) = db.execute(_SELECT_COMPLETED, (first, first + rows)).fetchone()
         return frozenset(msgspec.json.decode(indexes))
 
-    def record(self, outcomes: Sequence[ContactOutcome]) -> None:
-        """Record outcomes in one transaction: if the transaction fails, none of them is recorded."""
-        if beyond := [outcome.index for outcome in outcomes if not 0 <= outcome.index < self.marked]:
+    def record(self, outcomes: Sequence[ContactOutcome], numbers: Mapping[int, int] | None = None) -> None:
+        """Record outcomes in one transaction: if the transaction fails, none of them is recorded.
+
+        `numbers` has the numbers under which rows are recorded, by their indexes, if these differ.
+        """
+        indexes = [outcome.index if numbers is None else numbers[outcome.index] for outcome in outcomes]
+        if beyond := [index for index in indexes if not 0 <= index < self.marked]:
             raise InvalidRequest(
                 f"journal: expected row indexes below {self.marked}, got {beyond[0]}; mark a row before you record its outcome"
             )
         new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
         new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
-        rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets)
+        rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets, indexes)
         # The totals are committed with the outcomes, so that every reader finds out if an outcome is missing.
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self.database.transaction() as transaction:
@@ -470,10 +520,10 @@ def _fetch_rows(db: sqlite3.Connection, query: str, *arguments: int) -> list[lis
 def _merge_spooled(earlier: Any, later: Any, duplicates: str) -> Any:
     """Return what is sent instead of two spooled rows with the same e-mail: nothing, if one of them may not be sent."""
     excluded = next((each for each in (earlier, later) if isinstance(each, SpooledExclusion)), None)
-    return excluded or merge(earlier, later, duplicates)
+    return excluded or merge_contacts(earlier, later, duplicates)
 
 
-def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
+def merge_contacts(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str) -> dict[str, Any]:
     """Return the contact to send instead of two rows with the same e-mail."""
     # The result is the contact that the service would store if it received both rows. With `skip`, only the earlier row counts.
     # With `overwrite`, values of the later row replace those of the earlier row. With `update_missing_fields`, values of the
@@ -489,3 +539,59 @@ def merge(earlier: Mapping[str, Any], later: Mapping[str, Any], duplicates: str)
 
 def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
+class WriterThread:
+    """Runs the calls of a journal's writer in a thread, one at a time."""
+
+    # After `run` returns or raises an exception, the call is not running and does not start later.
+
+    def __init__(self, *, inline: bool, errors: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._inline = inline
+        self._errors = errors  # converts what a call raises
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call and return its result. A cancellation takes effect after the call has ended."""
+        running, abandoned = Lock(), False
+
+        def job() -> T | None:
+            with running:  # held while the call runs; a job that starts too late sees `abandoned` and does nothing
+                return None if abandoned else call(*args, **kwargs)
+
+        # A commit cannot be undone, so a cancelled caller must still learn whether the commit succeeded.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                try:
+                    result: T = await self._execute(job)
+                except BaseException:
+                    # A shield does not stop asyncio's own Task.cancel, which leaves the thread running. The caller must know the
+                    # result of the call, so wait for it here, even though this blocks the event loop for one commit.
+                    with running:
+                        abandoned = True
+                    raise
+        return result
+
+    async def run_opening(self, call: Callable[[], Opened]) -> Opened:
+        """Run a call that opens something. Close what it has opened if its caller is cancelled meanwhile."""
+        # Whatever was opened must not stay open without an owner: its lock would refuse every later run of this process.
+        opened: list[Opened] = []
+        try:
+            await self.run(lambda: opened.append(call()))
+        except BaseException:
+            for each in opened:  # asyncio's own Task.cancel may arrive although the call has succeeded
+                each.close()
+            raise
+        return opened[0]
+
+    async def _execute(self, job: Callable[[], Any]) -> Any:
+        with self._errors():
+            return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)

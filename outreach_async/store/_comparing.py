@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain, islice
@@ -23,39 +23,31 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store.ledger import Comparison, Ledger, open_entries, read_clock
-from outreach_async.store.ledger._applying import encode_row
-from outreach_async.store.ledger._entries import (
-    ALL_TIMES,
-    CAMPAIGN_BITS,
-    DIGEST_BITS,
-    SIMILAR_BITS,
-    TARGET_BITS,
-    Generation,
-    RowChange,
-    fresh_times,
-)
-from outreach_async.store.ledger._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
+from outreach_async.store._entries import CAMPAIGN_BITS, SIMILAR_BITS, TARGET_BITS, LedgerEntries, RowChange
+from outreach_async.store._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
+from outreach_async.store._schema import DIGEST_BITS
+from outreach_async.store._store import Comparison, Store, open_entries, read_clock
 
 _SIMILAR_MASK: Final = -1 << SIMILAR_BITS
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _HASH_SIZE: Final = 8
+_DOMAIN_SIZE: Final = 6  # bytes, less one bit: SQLite stores larger numbers in eight bytes
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
 _NO_TARGET: Final = Target("", "")  # of a row without an e-mail, or with an unknown campaign
 BATCH_SIZE: Final = 250  # rows that are encoded before other tasks may run
 
 
-def _hashes(start: Any, contents: Iterable[bytes]) -> Sequence[int]:
-    """Return the hashes of contents, each with a prefix that has been hashed already."""
+def _hashes(start: Any, contents: Iterable[bytes], form: str = "q") -> Sequence[int]:
+    """Return the hashes of contents, each with a prefix that has been hashed already; with the form "q", they are signed."""
     copy, hashes = start.copy, list[bytes]()
     for content in contents:
         hasher = copy()
         hasher.update(content)
         hashes.append(hasher.digest())
-    return unpack(f">{len(hashes)}Q", b"".join(hashes))
+    return unpack(f">{len(hashes)}{form}", b"".join(hashes))
 
 
 def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequence[int]:
@@ -66,10 +58,11 @@ def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequen
 
 
 class MarkedRow(NamedTuple):
-    """A row to be sent, with its encoding for the journal, and the place of its entry, or -1."""
+    """A row to be sent, with what is compared of it, and the place of its entry, or -1."""
 
     row: ParsedRow
-    content: bytes
+    key: int
+    digest: int
     change: RowChange
     place: int
 
@@ -80,7 +73,7 @@ class Comparer:
     def __init__(
         self,
         options: Comparison,
-        entries: Generation,
+        entries: LedgerEntries,
         parser: RowParser,
         now: float,
         *,
@@ -95,13 +88,13 @@ class Comparer:
         """For each entry, 1 if a row of the input has its key."""
         self.marked: list[MarkedRow] = []
         """The rows to be sent that are not marked yet."""
-        self.targets: dict[Target, int] = {parser.targets.default: 0}
+        self.targets = {**entries.targets}
         """The targets of the run, each with its number in the run's journal."""
         self._named: set[Target] = set()
         self._entries = entries
         self._parser = parser
         self._only_counts = only_counts
-        self._fresh = fresh_times(now, options.max_age)
+        self._fresh = entries.fresh_runs(now, options.max_age)
         self._ignores_changes = options.ignore_changes
         self._width = width
         self._key_starts: dict[Target, tuple[Any, int]] = {}
@@ -186,14 +179,23 @@ class Comparer:
         ]
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
-        secret = self._entries.metadata.secret
+        secret = self._entries.facts.secret
         start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=secret, digest_size=_HASH_SIZE)
         salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
         self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
         return starts
 
+    def encode_marked(self, first: int) -> str:
+        """Return the rows that are about to be sent as the columns of their table, numbered from `first`; see `sent`."""
+        secret, rows = self._entries.facts.secret, list[tuple[int, ...]]()
+        for number, (row, key, digest, *_) in enumerate(self.marked, first):
+            domain = contact_key(row.email).rpartition("@")[2].encode(errors="surrogatepass")
+            hashed = int.from_bytes(blake2b(domain, key=secret, digest_size=_DOMAIN_SIZE).digest()) >> 1
+            rows.append((number, key, digest, self.targets[row.target], hashed))
+        return msgspec.json.encode(rows).decode()
+
     def _digests(self, contents: Iterable[bytes]) -> list[int]:
-        return [digest >> _EXTRA_BITS for digest in _hashes(self._digest_start, contents)]
+        return [digest >> _EXTRA_BITS for digest in _hashes(self._digest_start, contents, "Q")]
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
@@ -206,8 +208,7 @@ class Comparer:
             if target is not last and target is not _NO_TARGET:
                 self._count_unchanged(last, unchanged)
                 last, number, unchanged = target, entries.targets.get(target, _NO_NUMBER), 0
-                self.targets.setdefault(target, len(self.targets))
-                self._named.add(target)
+                self._name(target)
             if place >= 0:
                 seen[place] = 1
             if (
@@ -215,7 +216,7 @@ class Comparer:
                 and checks[place] == digest << TARGET_BITS | number
                 and key >> CAMPAIGN_BITS not in sent
                 and key >> SIMILAR_BITS not in sent_similar
-                and (fresh is ALL_TIMES or entries.time_at(place) in fresh)
+                and (fresh is None or entries.is_fresh(place, fresh))
             ):
                 row = None  # nearly always
             else:
@@ -237,6 +238,11 @@ class Comparer:
             settled.append(UnsentRows(group[0].index, group))
         return settled
 
+    def _name(self, target: Target) -> None:
+        self._named.add(target)
+        if target not in self.targets:  # the numbers of the ledger may have gaps: a target is recorded when a row of it is marked
+            self.targets[target] = max(self.targets.values(), default=0) + 1
+
     def _count_unchanged(self, target: Target, rows: int) -> None:
         self.counts.unchanged += rows
         if rows and self._only_counts:
@@ -255,7 +261,7 @@ class Comparer:
         if change is RowChange.UNCHANGED and self._has_replaced(key, mark):
             change = RowChange.CHANGED
         if change is RowChange.CHANGED and self._ignores_changes:
-            change = RowChange.UNCHANGED if self._entries.time_at(place) in self._fresh else RowChange.EXPIRED
+            change = RowChange.UNCHANGED if self._entries.is_fresh(place, self._fresh) else RowChange.EXPIRED
         if change is RowChange.UNCHANGED:
             return None
         row = row or self._parser.parse(rows.first + position, rows.originals[position])
@@ -266,7 +272,7 @@ class Comparer:
             setattr(self.counts, change.value, getattr(self.counts, change.value) + 1)
             if change is RowChange.CHANGED:  # perhaps because a value was emptied
                 self.counts.kept += count_kept(row.original, self._width)
-            self.marked.append(MarkedRow(row, encode_row(key, mark, self.targets[target]), change, place))
+            self.marked.append(MarkedRow(row, key, mark, change, place))
             self._remember(key, mark)
         return row
 
@@ -306,48 +312,51 @@ _DEFAULT_REQUEST: Final = {"duplicates": "overwrite", "strict_validation": True}
 
 def count_changes(
     read: Callable[[], Iterable[Any]],
-    ledger: Ledger,
-    options: Comparison,
+    ledger: Store,
     targets: Targets,
     tell: Callable[[ContactOutcome], object],
+    **options: Any,
 ) -> LedgerCounts:
     """Compare the rows that `read` returns with a ledger, which is only read, and return what a run with them would find.
 
     `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
-    Options of a request, and a policy for repeats, that are not given are those of the ledger's last run.
+    The options are those of `Comparison`. Options of a request, and a policy for repeats, that are not given are those of the
+    ledger's last run.
     """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
     first = 0
     with open_entries(ledger) as entries:
-        options = attrs.evolve(options, request=options.request or entries.metadata.request or _DEFAULT_REQUEST)
+        last = entries.runs[-1] if entries.runs else None
+        request = options.pop("request", None) or (last.request if last else _DEFAULT_REQUEST)
+        compared = Comparison(**options, request=request)
         requests = ContactRequests.from_options(
             "key_unused",
             workspace,
             RequestDefaults.from_headers({}, OutreachConverter),
-            **options.request,
+            **request,
             campaign=campaign,
             copy_detector=CopyDetector(),
         )
-        policy = options.repeats or entries.metadata.repeats
+        policy = compared.repeats or (last.repeats if last else "serial")
         parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
-        comparer = Comparer(options, entries, parser, read_clock(ledger))
+        comparer = Comparer(compared, entries, parser, read_clock(ledger))
         for _ in comparer.plan_repeats(policy, read):
             pass
         for batch in _batches(read()):
             settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
             for each in settled:
-                for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), options, entries)]:
+                for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), request, entries)]:
                     tell(outcome)
             comparer.marked.clear()
             first += len(batch)
-        comparer.counts.gone = entries.count_gone(comparer.seen, comparer.compared_targets)
+        comparer.counts.gone = sum(1 for _ in entries.find_gone(comparer.seen, comparer.compared_targets))
     return comparer.counts
 
 
-def _unsent(marked: MarkedRow, options: Comparison, entries: Generation) -> ContactOutcome:
+def _unsent(marked: MarkedRow, request: Mapping[str, Any], entries: LedgerEntries) -> ContactOutcome:
     row, reason = marked.row, InvalidRequest(f"ledger: {_REASONS[marked.change]}; import the file to send the row")
-    is_uncertain, duplicates = marked.change is RowChange.UNCERTAIN, options.request["duplicates"]
+    is_uncertain, duplicates = marked.change is RowChange.UNCERTAIN, request["duplicates"]
     outcome = unfinished_outcome(
         row.index, row.original, reason, duplicates, attempts=0, maybe_applied=is_uncertain, target=row.target
     )

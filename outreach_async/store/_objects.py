@@ -17,13 +17,12 @@ from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any, Final
 
-import attrs
 import msgspec
 
-from outreach_async._files.objects import Objects, create_or_read, open_objects
+from outreach_async._files.objects import Objects, create_or_read
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-from outreach_async.store.journal import _records as records
-from outreach_async.store.journal._reader import (
+from outreach_async.store import _records as records
+from outreach_async.store._reader import (
     DamagedJournalError,
     ForeignJournalError,
     JournalExistsError,
@@ -31,7 +30,7 @@ from outreach_async.store.journal._reader import (
     read_metadata,
     require_intact,
 )
-from outreach_async.store.journal._records import (
+from outreach_async.store._records import (
     DECODING_ERRORS,
     OTHER_JOURNAL,
     CorruptContentError,
@@ -40,15 +39,8 @@ from outreach_async.store.journal._records import (
     require,
     require_resumable,
 )
-from outreach_async.store.journal._store import JournalStore
-from outreach_async.store.journal._writer import (
-    STATEMENTS,
-    Change,
-    Database,
-    JournalWriter,
-    Transaction,
-    create_metadata,
-)
+from outreach_async.store._schema import TABLES
+from outreach_async.store._writer import STATEMENTS, Change, Database, JournalWriter, Transaction, create_metadata
 
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")  # generation and number
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
@@ -73,9 +65,11 @@ HEARTBEAT_INTERVAL: Final = 5.0
 """Seconds after the start of the last write until a heartbeat is due. It is written before the next request is sent."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
-    _clock: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # also counts while the machine is suspended
+    boot_time: Callable[[], float] = partial(
+        time.clock_gettime, time.CLOCK_BOOTTIME
+    )  # also counts while the machine is suspended
 else:  # pragma: no cover - only Linux has this clock
-    _clock = time.monotonic
+    boot_time = time.monotonic
 
 
 class TakenOverError(JournalError):
@@ -240,17 +234,17 @@ class ObjectDatabase(Database):
 
     # There is no lock: a writer that resumes the run stops all earlier writers.
 
-    def __init__(self, log: ObjectLog, clock: Callable[[], float]) -> None:
+    def __init__(self, log: ObjectLog, clock: Callable[[], float], path: str = "") -> None:
         super().__init__(log.name)
         self.last_write = clock()
         self._log = log
         self._clock = clock
         # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
-        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         # Only the objects must be durable: after a crash, the copy is built from them again.
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("PRAGMA journal_mode = MEMORY")
-        for table in records.TABLES:
+        for table in () if path else TABLES:
             self._db.execute(table)
 
     def replay(self) -> None:
@@ -269,11 +263,11 @@ class ObjectDatabase(Database):
         finally:
             self._db.execute("COMMIT")
 
-    def resume(self, identity: Identity) -> dict[str, Any]:
-        """Take over the journal of a run, unless the run is finished. Return the run's metadata."""
+    def resume(self, require: Callable[[Mapping[str, Any]], object]) -> dict[str, Any]:
+        """Take over the journal of a run, unless the run is finished or `require` raises an error. Return the run's metadata."""
         self.replay()
         metadata = self.query(read_metadata)
-        require_resumable(self.name, identity, metadata)
+        require(metadata)
         taken_over = metadata["state"] == "finished"
         while not taken_over:
             # After the next object of the log, the next write of any earlier writer fails. If an earlier writer has just written
@@ -289,9 +283,13 @@ class ObjectDatabase(Database):
 
     def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
         try:
-            return query(self._db)
+            with self._mutex:
+                return query(self._db)
         except (sqlite3.Error, *DECODING_ERRORS) as error:
-            raise self._log.damaged(str(error)) from error
+            raise self.damaged(str(error)) from error
+
+    def damaged(self, reason: str) -> JournalError:
+        return self._log.damaged(reason)
 
     def _before_commit(self, transaction: Transaction) -> None:
         if transaction.changes:
@@ -332,89 +330,55 @@ def translate_errors(name: str) -> Iterator[None]:
         raise JournalError(f"journal {name}: {error}; fix the cause and try again") from error
 
 
-@attrs.define(eq=False, repr=False, slots=False)
-class ObjectJournal(JournalStore):
-    """The journal of a bulk run in an object store or a shared folder. Any machine can read it, and resume its run.
+def open_log(
+    objects: Objects, name: str, clock: Callable[[], float], identity: Identity, *, resume: bool, earlier: Earlier
+) -> JournalWriter:
+    """Open a journal in objects for writing: create it, or take over its run."""
+    log, damage = ObjectLog(objects, name), None
+    with translate_errors(name):
+        if log.find():
+            if not resume and earlier == "known":
+                raise JournalExistsError(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
+            try:
+                return _start(log, clock, identity, earlier, None, created=False)
+            except DamagedJournalError as error:
+                if earlier == "known":
+                    raise
+                damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
+            log.set_aside()
+        return _start(log, clock, identity, earlier, damage, created=True)
 
-    Args:
-        url: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`, or `memory://name`. Objects
-            in `memory://` last as long as the process. Credentials are read from the environment.
-        source, fingerprint, mapping, inline: As for `Journal`.
-        linger: Maximum time in seconds that an outcome waits to be written together with other outcomes. Object stores charge for
-            each write.
-        objects: Storage to use instead of the one at the URL, such as `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
-        clock: Function that returns monotonic time in seconds. It measures the time since the start of the last write to the
-            journal. After more than 5 seconds, the run writes to the journal again before it sends the next contact.
 
-    Raises:
-        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+def _start(
+    log: ObjectLog,
+    clock: Callable[[], float],
+    identity: Identity,
+    earlier: Earlier,
+    damage: Mapping[str, Any] | None,
+    *,
+    created: bool,
+) -> JournalWriter:
+    with ExitStack() as stack:
+        database = ObjectDatabase(log, clock)
+        stack.callback(database.close)
+        metadata = create_metadata(identity, earlier)
+        if not created:
+            metadata = database.resume(partial(require_resumable, log.name, identity))
+        if created:
+            with database.transaction() as transaction:
+                for name, value in metadata.items():
+                    transaction.set_metadata(name, value)
+        stack.pop_all()
+    return JournalWriter(database, metadata, identity, earlier, damage, created=created)
 
-    Example:
-        ```python
-        journal = ObjectJournal("memory://may/contacts", source="list of May")
-        await client.contacts.create_many([{"email": "ann@company.example"}], journal=journal, resume=True)
-        print(journal.report().source, journal.report().state)  # -> list of May finished
-        ```
-    """
 
-    url: str
-    linger: float = attrs.field(default=1.0, kw_only=True)
-    objects: Objects = attrs.field(default=attrs.Factory(lambda self: open_objects(self.url), takes_self=True), kw_only=True)
-    clock: Callable[[], float] = attrs.field(default=_clock, kw_only=True)
-    backlog = 1000
-
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
-        log, damage = ObjectLog(self.objects, self.url), None
-        with translate_errors(self.url):
-            if log.find():
-                if not resume and earlier == "known":
-                    raise JournalExistsError(f"journal: {self.url} already exists; resume its run, or {OTHER_JOURNAL}")
-                try:
-                    return self._start(log, identity, earlier, created=False)
-                except DamagedJournalError as error:
-                    if earlier == "known":
-                        raise
-                    damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
-                log.set_aside()
-            return self._start(log, identity, earlier, damage, created=True)
-
-    def _start(
-        self, log: ObjectLog, identity: Identity, earlier: Earlier, damage: Mapping[str, Any] | None = None, *, created: bool
-    ) -> JournalWriter:
-        with ExitStack() as stack:
-            database = ObjectDatabase(log, self.clock)
-            stack.callback(database.close)
-            metadata = create_metadata(identity, earlier) if created else database.resume(identity)
-            if created:
-                with database.transaction() as transaction:
-                    for name, value in metadata.items():
-                        transaction.set_metadata(name, value)
-            stack.pop_all()
-        return JournalWriter(database, metadata, identity, earlier, damage, created=created)
-
-    def __repr__(self) -> str:
-        return f"ObjectJournal({self.url!r})"
-
-    def exists(self) -> bool:
-        """Return whether the journal exists.
-
-        Raises:
-            JournalError: The objects cannot be listed.
-
-        Example:
-            ```python
-            print(ObjectJournal("memory://june").exists())  # -> False
-            ```
-        """
-        with translate_errors(self.url):
-            return ObjectLog(self.objects, self.url).find()
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[RunQuery]:
-        log = ObjectLog(self.objects, self.url)
-        with closing(ObjectDatabase(log, self.clock)) as database:
-            with translate_errors(self.url):
-                if not log.find():
-                    raise InvalidRequest(f"journal: {self.url} does not exist; pass the URL of a journal")
-                database.replay()
-            yield database.query
+@contextmanager
+def read_log(objects: Objects, name: str, clock: Callable[[], float]) -> Iterator[RunQuery]:
+    """Provide a function that runs queries on a journal in objects."""
+    log = ObjectLog(objects, name)
+    with closing(ObjectDatabase(log, clock)) as database:
+        with translate_errors(name):
+            if not log.find():
+                raise InvalidRequest(f"journal: {name} does not exist; pass the URL of a journal")
+            database.replay()
+        yield database.query

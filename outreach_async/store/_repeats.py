@@ -19,7 +19,8 @@ from outreach_async.bulk._contact_keys import contact_key, hash_contact
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats
 from outreach_async.models import Target
-from outreach_async.store.ledger._entries import CAMPAIGN_BITS, DIGEST_BITS
+from outreach_async.store._entries import CAMPAIGN_BITS
+from outreach_async.store._schema import DIGEST_BITS
 
 Parse: TypeAlias = Callable[[int, object], ParsedRow | ContactOutcome]  # parses the row with an index
 

@@ -20,9 +20,8 @@ from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import InvalidRequest
-from outreach_async.store.journal._records import OTHER_JOURNAL, MarkedWindow
-from outreach_async.store.journal._store import WriterThread
-from outreach_async.store.journal._writer import JournalWriter
+from outreach_async.store._records import OTHER_JOURNAL, MarkedWindow
+from outreach_async.store._writer import JournalWriter, WriterThread
 
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
 _CHECKPOINT_INTERVAL: Final = 50  # rows that are parsed before other tasks may run; a whole window would delay responses

@@ -1,0 +1,417 @@
+"""What users open: a store of one run (a journal) or of all runs (a ledger), in a file or an object store."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import attrs
+import msgspec
+
+from outreach_async._core.arguments import show_number, type_name
+from outreach_async._files.objects import Objects, is_url, list_folders, open_objects
+from outreach_async.bulk._outcomes import ContactOutcome
+from outreach_async.bulk._rows import Repeats
+from outreach_async.errors import InvalidRequest
+from outreach_async.models import Target
+from outreach_async.store._entries import Facts, LedgerEntries
+from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, new_ledger
+from outreach_async.store._objects import boot_time, open_log, read_log, translate_errors
+from outreach_async.store._reader import (
+    RunQuery,
+    query_journal,
+    read_events,
+    read_kind,
+    read_metadata,
+    read_names,
+    read_page,
+    read_report,
+)
+from outreach_async.store._records import Earlier, Identity, JournalReport
+from outreach_async.store._runs import translate_ledger_errors
+from outreach_async.store._schema import TABLES, Kind
+from outreach_async.store._sqlite import open_file
+from outreach_async.store._writer import JournalWriter, WriterThread
+
+_LAST_TIME: Final = 253_402_300_799
+"""The end of the year 9999. Larger numbers are not seconds, but perhaps nanoseconds."""
+
+Changed = Literal["send", "ignore"]
+"""What a run with a ledger does with a row that differs from the last row of its contact: `send` sends the row. `ignore` sends
+only rows of contacts that the ledger does not know.
+
+Example:
+    ```python
+    await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+    changed_rows = [{"email": "ann@company.example", "city": "Lyon"}]
+    report = await client.contacts.create_many(changed_rows, ledger="contacts.ledger", changed="ignore")
+    print(report.outcomes["unchanged"])  # -> 1
+    ```
+"""
+
+
+@attrs.frozen
+class LedgerReport:
+    """The contacts, runs and targets of a ledger.
+
+    Attributes:
+        contacts: Number of contacts whose last outcome is known or uncertain.
+        uncertain: Number of contacts that may have been changed by an attempt without an answer. Their rows are sent again.
+        gone: Number of contacts that the last whole input did not have.
+        runs: The runs, the last one first: each with its number, the time of its start, and its counts.
+        address: Address of the service.
+        targets: Number of contacts for each (workspace, campaign).
+        pending: Whether a run was not merged yet, because it is running or its process was killed. The next run merges it.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+        report = Store("contacts.ledger").contacts()
+        print(report.contacts, report.uncertain, report.gone, len(report.runs))  # -> 1 0 0 1
+        ```
+    """
+
+    contacts: int
+    uncertain: int
+    gone: int
+    runs: tuple[tuple[int, datetime, Mapping[str, int]], ...]
+    address: str | None
+    targets: Mapping[Target, int]
+    pending: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+            print(Store("contacts.ledger").contacts().to_dict()["contacts"])  # -> 1
+            ```
+        """
+        return {
+            **{name: getattr(self, name) for name in ("contacts", "uncertain", "gone")},
+            "runs": [{"run": number, "at": at.isoformat(), "counts": dict(counts)} for number, at, counts in self.runs],
+            "address": self.address,
+            "targets": [
+                {"workspace": workspace, "campaign": campaign, "contacts": count}
+                for (workspace, campaign), count in self.targets.items()
+            ],
+            "pending": self.pending,
+        }
+
+    @classmethod
+    def _from_dict(cls, values: dict[str, Any]) -> Self:
+        """Return the report that `to_dict` wrote: a converter calls this."""
+        runs = [(each["run"], each["at"], each["counts"]) for each in values["runs"]]
+        targets = {(each["workspace"], each["campaign"]): each["contacts"] for each in values["targets"]}
+        return msgspec.convert({**values, "runs": runs, "targets": targets}, cls)
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class Store:
+    """What a bulk run records: a journal, which knows one run, or a ledger, which knows all. It can be read at any time.
+
+    A path is an SQLite file, and a URL is objects in an object store or a shared folder. `create_many(journal=...)` and
+    `create_many(ledger=...)` take a path, a URL, or a store with further options.
+
+    Args:
+        location: Path of a file, or `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder` or
+            `memory://name`. Objects in `memory://` last as long as the process. Credentials are read from the environment.
+        source: Name of the run's input, such as the path of a file; reports show it.
+        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run of a journal cannot be resumed with a
+            different fingerprint.
+        mapping: Field codes by column name, if the input has columns. The run of a journal cannot be resumed with a different
+            code for a column.
+        linger: Maximum time in seconds that an outcome waits to be written together with others. Object stores charge for each
+            write, so the default is 1 for a URL; for a path, it is 0.05.
+        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
+            be true.
+        objects: Storage to use instead of the one at the URL of a journal, such as
+            `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
+        clock: Function that returns monotonic time in seconds. It measures the time since the start of the last write to an
+            object store. After more than 5 seconds, the run writes again before it sends the next contact.
+        wall: Function that returns the Unix time in seconds. The time of a ledger's entry is the start of its run.
+
+    Raises:
+        InvalidRequest: The URL is invalid, or the extra `lake` is missing.
+
+    Example:
+        ```python
+        store = Store("run.db", source="list of May")
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal=store)
+        print(Store("run.db").report().source)  # -> list of May
+        await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", duplicates="overwrite")
+        print(Store("contacts.ledger").contacts().contacts)  # -> 1
+        ```
+    """
+
+    location: str | os.PathLike[str]
+    source: str | None = attrs.field(default=None, kw_only=True)
+    fingerprint: str | None = attrs.field(default=None, kw_only=True)
+    mapping: Mapping[str, str] | None = attrs.field(default=None, kw_only=True)
+    linger: float = attrs.field(kw_only=True)
+    inline: bool = attrs.field(default=False, kw_only=True)
+    objects: Objects | None = attrs.field(kw_only=True)
+    clock: Callable[[], float] = attrs.field(default=boot_time, kw_only=True)
+    wall: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+
+    @linger.default
+    def _default_linger(self) -> float:
+        return 1.0 if is_url(self.location) else 0.05
+
+    @objects.default
+    def _default_objects(self) -> Objects | None:
+        return open_objects(str(self.location)) if is_url(self.location) else None
+
+    @property
+    def path(self) -> Path:
+        """The location as a path."""
+        return Path(self.location)
+
+    @property
+    def backlog(self) -> int:
+        """Maximum number of rows that are in flight, or completed but not yet recorded."""
+        return 4096 if self.objects is None else 1000
+
+    def __repr__(self) -> str:
+        return f"Store({os.fspath(self.location)!r})"
+
+    def exists(self) -> bool:
+        """Return whether the file or its objects exist.
+
+        Raises:
+            JournalError: The objects cannot be listed.
+
+        Example:
+            ```python
+            print(Store("june.db").exists())  # -> False
+            ```
+        """
+        if self.objects is None:
+            return os.path.lexists(self.location)
+        with translate_errors(self._name):
+            return any(True for _ in self.objects.names())
+
+    def is_ledger(self) -> bool:
+        """Return whether the store is a ledger, of any version, rather than a journal, another file or nothing.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            print(Store("run.db").is_ledger())  # -> False
+            ```
+        """
+        if is_url(self.location):
+            with closing(self._medium()) as medium, translate_ledger_errors(self._name):
+                return medium.exists()
+        return read_kind(self.path) == "ledger"
+
+    @property
+    def _name(self) -> str:
+        return os.fspath(self.location)
+
+    # A journal
+
+    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+        """Open a journal for a run, and return its writer. With `resume`, a run that exists is resumed."""
+        # With `earlier="unknown"`, every row without an outcome counts as possibly sent, and a damaged journal is set aside and
+        # replaced.
+        if self.objects is None:
+            return open_file(self.path, identity, resume=resume, earlier=earlier, wall=self.wall)
+        return open_log(self.objects, self._name, self.clock, identity, resume=resume, earlier=earlier)
+
+    def writer_thread(self) -> WriterThread:
+        return WriterThread(inline=self.inline)
+
+    def _snapshot(self) -> AbstractContextManager[RunQuery]:
+        """Provide a function that runs queries on the last run."""
+        if self.objects is not None:
+            return read_log(self.objects, self._name, self.clock)
+        kind: Kind = "ledger" if self.is_ledger() else "journal"
+        return _provide(lambda query: query_journal(self.path.resolve(), query, kind)[0])
+
+    def outcomes(self) -> Iterator[ContactOutcome]:
+        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
+
+        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
+        class, message, status and attempts; headers and body are not recorded. Of a ledger, these are the rows that the last run
+        has sent, numbered in the order in which they were marked.
+
+        Raises:
+            InvalidRequest: There is no store.
+            JournalError: The store is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            print([(outcome.index, outcome.status.value) for outcome in Store("run.db").outcomes()])
+            # -> [(0, 'added'), (1, 'rejected')]
+            ```
+        """
+        first = 0
+        with self._snapshot() as run_query:
+            while page := run_query(partial(read_page, first=first)):
+                yield from page
+                first = page[-1].index + 1
+
+    def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
+        """Iterate over the events of the run as (Unix time by the writer's clock, kind, details); errors as for `outcomes`.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example"}]
+            async with client.contacts.create_many(rows, journal="run.db"):
+                pass  # leave before the run ends
+            await client.contacts.create_many(rows, journal="run.db", resume=True)
+            print([(kind, details) for at, kind, details in Store("run.db").events()])
+            # -> [('resumed', {'after': 'interrupted'})]
+            ```
+        """
+        with self._snapshot() as run_query:
+            events = run_query(lambda db: read_events(db, read_metadata(db)["events"]))
+        yield from events
+
+    def report(self) -> JournalReport:
+        """Return the report of the last run. Its counts are stored, so the outcomes are not read; errors as for `outcomes`.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+            report = Store("run.db").report()
+            print(report.state, report.rows, report.possibly_sent)  # -> finished 1 0
+            ```
+        """
+        with self._snapshot() as run_query:
+            report: JournalReport = run_query(read_report)
+        return report
+
+    # A ledger
+
+    def contacts(self) -> LedgerReport:
+        """Return what a ledger knows of its contacts. A run that is under way, or that was killed, is not included.
+
+        Raises:
+            InvalidRequest: The ledger does not exist, or the file is not a ledger.
+            JournalError: The ledger is damaged or cannot be read.
+
+        Example:
+            ```python
+            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+            print(Store("contacts.ledger").contacts().contacts)  # -> 1
+            ```
+        """
+        with closing(self._medium()) as medium, translate_ledger_errors(self._name):
+            with medium.reading() as run_query:
+                opened = run_query(_load_entries)
+            uncertain, gone, targets = opened.count_entries()
+            merged = [run for run in opened.runs if run.number <= opened.facts.merged]
+            runs = tuple((run.number, datetime.fromtimestamp(run.at, UTC), run.counts) for run in reversed(merged))
+            pending = len(merged) < len(opened.runs) or medium.has_later_run(opened.facts.merged)
+            return LedgerReport(opened.count, uncertain, gone, runs, opened.facts.address, targets, pending)
+
+    def _medium(self) -> LedgerMedium:
+        return ObjectLedger(self._name, self.clock) if is_url(self.location) else FileLedger(self.path)
+
+
+@contextmanager
+def _provide(run_query: RunQuery) -> Iterator[RunQuery]:
+    yield run_query
+
+
+def _load_entries(db: sqlite3.Connection) -> LedgerEntries:
+    """Load the entries of a ledger, with everything that is known of them."""
+    return LedgerEntries(db, Facts.from_metadata(read_metadata(db)), with_runs=True)
+
+
+def read_clock(store: Store) -> float:
+    """Return the Unix time by the clock `wall` of a store; an error if that is not a time."""
+    now: Any = store.wall()
+    if isinstance(now, bool) or not isinstance(now, int | float) or not 0 <= now <= _LAST_TIME:
+        got = show_number(now) if isinstance(now, int | float) else type_name(now)
+        raise InvalidRequest(
+            f"wall: expected the Unix time in seconds, from 0 to {_LAST_TIME}, got {got}; pass a function such as time.time"
+        )
+    return float(now)
+
+
+def open_medium(store: Store) -> LedgerMedium:
+    """Return where a store is as a ledger."""
+    return store._medium()  # noqa: SLF001 - not a method for users
+
+
+@contextmanager
+def open_entries(store: Store) -> Iterator[LedgerEntries]:
+    """Open a ledger for reading; a ledger that does not exist is empty."""
+    name = os.fspath(store.location)
+    with closing(open_medium(store)) as medium, translate_ledger_errors(name):
+        if medium.exists():
+            with medium.reading() as run_query:
+                opened = run_query(_load_entries)
+        else:
+            with closing(sqlite3.connect(":memory:")) as db:
+                for table in TABLES:
+                    db.execute(table)
+                opened = LedgerEntries(db, Facts.from_metadata(new_ledger(None)), with_runs=True)
+    yield opened
+
+
+def open_snapshot(store: Store) -> AbstractContextManager[RunQuery]:
+    """Provide a function that runs queries on the last run of a store."""
+    return store._snapshot()  # noqa: SLF001 - not a method for users
+
+
+def recorded_names(store: Store) -> dict[tuple[str, str], str]:
+    """Return the ids of the campaigns that rows of the store's last run have named, by workspace and name."""
+    with open_snapshot(store) as run_query:
+        return read_names(run_query(read_metadata))
+
+
+def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:
+    """Return the stores in a folder or under a URL, sorted by name: an import in parts has one journal for each part.
+
+    Raises:
+        JournalError: The folder or the objects cannot be listed.
+
+    Example:
+        ```python
+        await client.contacts.create_many([{"email": "ann@company.example"}], journal="run.db")
+        print(stores_in("."))  # -> {'run': Store('run.db')}
+        ```
+    """
+    path_or_url = os.fspath(location)
+    with translate_errors(path_or_url):
+        if is_url(path_or_url):
+            return {name: Store(f"{path_or_url.rstrip('/')}/{name}") for name in list_folders(path_or_url)}
+        return {path.stem: Store(path) for path in sorted(Path(path_or_url).glob("*.db"))}
+
+
+def _to_age(age: Any) -> float | None:
+    seconds = age.total_seconds() if isinstance(age, timedelta) else age
+    if seconds is None:
+        return None
+    expected, remedy = "expected at least 0 seconds, or a timedelta", "pass 0 to send every row again, or None for no limit"
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidRequest(f"max_age: {expected}, got {type_name(age)}; {remedy}")
+    if not 0 <= seconds <= sys.float_info.max:
+        raise InvalidRequest(f"max_age: {expected}, got {show_number(seconds)}; {remedy}")
+    return float(seconds)
+
+
+@attrs.frozen
+class Comparison:
+    """How rows are compared with a ledger."""
+
+    repeats: Repeats | None = None
+    """`None`, only to count changes, for the policy of the ledger's last run."""
+    request: Mapping[str, Any] = attrs.field(factory=dict)
+    """The options that are part of a request, without its target; empty, only to count changes, for those of the last run."""
+    max_age: float | None = attrs.field(default=None, converter=_to_age)
+    ignore_changes: bool = attrs.field(default=False, kw_only=True)
