@@ -115,6 +115,15 @@ async def test_the_span_of_a_failed_call_has_its_error_class() -> None:
     assert (attempt.name, attributes(attempt)["error.type"]) == ("GET /v1/campaigns/{campaign_id}/steps", "404")
 
 
+@pytest.mark.parametrize(("code", "error"), [(399, None), (400, "400")])
+async def test_an_attempt_has_an_error_if_its_status_is_400_or_above(code: int, error: str | None) -> None:
+    telemetry = Telemetry()
+    with pytest.raises(OutreachError):
+        await telemetry.client(Script(status(code, b"{}"))).campaigns.steps("camp_1")
+    (attempt,) = telemetry.spans()
+    assert attributes(attempt).get("error.type") == error
+
+
 async def test_a_cancelled_call_ends_its_spans() -> None:
     telemetry = Telemetry()
     with anyio.move_on_after(3.0):
