@@ -324,6 +324,17 @@ async def test_names_of_workspaces_may_come_from_a_mapping() -> None:
             targets.find(named)
 
 
+async def test_similar_names_are_searched_for_only_for_the_first_100_unknown_names() -> None:
+    targets = Targets(SPRING, workspaces={"Sales": OTHER})
+
+    def suggests(name: str) -> bool:
+        with pytest.raises(InvalidRequest, match=f"got '{name}'") as refused:
+            targets.find(Target(name))
+        return "did you mean 'Sales'" in str(refused.value)
+
+    assert [suggests(f"Sales{number}") for number in range(101)] == [True] * 100 + [False]
+
+
 async def test_a_campaign_on_two_pages_is_one_and_a_workspace_is_listed_once(fake: FakeService) -> None:
     campaigns, listed = await client(fake).campaigns.list().collect(), list[str]()
 
