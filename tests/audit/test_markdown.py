@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -77,6 +79,13 @@ def test_the_columns_of_a_table_are_aligned() -> None:
     rows = [line for line in write(fleet(300, sick=0.4), "markdown").splitlines() if line.startswith("| ")]
     assert len(rows) > 5
     assert len({len(row) for row in rows}) == 1
+
+
+def test_the_lines_of_a_table_are_parsed_as_its_rows() -> None:
+    text = write(fleet(300, sick=0.4), "markdown")
+    kinds = Counter(token.type for token in tokens(text))
+    assert kinds["thead_open"] == kinds["table_open"] > 0
+    assert kinds["tr_open"] == sum(line.startswith("| ") for line in text.splitlines()) - kinds["table_open"]
 
 
 def test_a_blank_name_is_still_a_code_span() -> None:
