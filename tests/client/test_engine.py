@@ -123,12 +123,13 @@ async def test_retry_after_is_capped() -> None:
     assert script.times[1] - script.times[0] == pytest.approx(60.0)
 
 
-async def test_a_retry_after_beyond_the_deadline_raises_rate_limited_at_once() -> None:
+@pytest.mark.parametrize("seconds", [120, 300])
+async def test_a_retry_after_up_to_the_deadline_or_beyond_raises_at_once(seconds: int) -> None:
     began = anyio.current_time()
     with pytest.raises(RateLimited) as caught:
-        await client(Script(status(429, retry_after="300"))).campaigns.list()
+        await client(Script(status(429, retry_after=str(seconds))), deadline=120.0).campaigns.list()
     assert anyio.current_time() == began
-    assert (caught.value.retry_after, caught.value.status_code, caught.value.attempts) == (300.0, 429, 1)
+    assert (caught.value.retry_after, caught.value.status_code, caught.value.attempts) == (seconds, 429, 1)
 
 
 async def test_retry_after_pauses_every_task_of_the_client_and_its_copies() -> None:
