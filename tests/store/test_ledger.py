@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from datetime import date, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -1051,6 +1052,29 @@ async def test_a_run_that_is_drained_while_it_reads_its_rows_first_sends_none(fi
         outcomes.drain()
         assert [outcome async for outcome in outcomes] == []
     assert statuses(await run(Script(added("contact_1")), file, ANNS)) == ["added"] * 3
+
+
+async def test_other_tasks_run_while_a_run_reads_its_rows_first(file: Store) -> None:
+    read, seen = 0, set[int]()
+
+    class Counted(list[dict[str, str]]):
+        def __iter__(self) -> Iterator[dict[str, str]]:
+            nonlocal read
+            for row in super().__iter__():
+                read += 1
+                yield row
+
+    async def watch() -> None:
+        while True:
+            seen.add(read)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await run(Script(), file, Counted([{"email": ""}] * 800))
+        group.cancel_scope.cancel()
+    # Rows are read in batches of 250, and trio may start the next batch before the other task.
+    assert max(later - earlier for earlier, later in pairwise(sorted(seen))) <= 500
 
 
 async def test_equal_rows_are_as_one(fake: FakeService, file: Store) -> None:
