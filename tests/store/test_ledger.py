@@ -878,6 +878,8 @@ async def run_with_a_limit(size: int, call: Callable[[], Awaitable[Any]]) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 async def test_a_large_run_gives_back_its_space(fake: FakeService, file: Store) -> None:
     rows, path = [{"email": f"user{number}@a.example"} for number in range(4000)], Path(file.location)
     await run(fake, file, rows)
