@@ -170,9 +170,13 @@ class Comparer:
     def _keys(self, emails: Sequence[str], targets: Sequence[Target]) -> list[int]:
         pairs = [self._key_starts.get(target) or self._start_keys(target) for target in targets]
         similar = order_keys(emails)
-        hashes = groups = _hash_each(similar, pairs)
-        if similar is not emails:  # most addresses are their own keys
-            hashes = _hash_each([*map(contact_key, emails)], pairs)
+        groups = _hash_each(similar, pairs)
+        if similar is emails:  # most addresses are their own keys
+            return [
+                each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
+                for each, (_, salt) in zip(groups, pairs, strict=True)
+            ]
+        hashes = _hash_each([*map(contact_key, emails)], pairs)
         return [
             group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | contact * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
             for group, contact, (_, salt) in zip(groups, hashes, pairs, strict=True)

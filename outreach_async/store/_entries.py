@@ -6,10 +6,10 @@ import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final, Self
 
 import msgspec
@@ -32,11 +32,12 @@ _SIGN: Final = 1 << 63  # keys are signed, as SQLite stores them
 _BUCKET_BITS: Final = 4
 """A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
 _NO_ID: Final = 1 << 62
-_PART_SIZE: Final = 1 << 15
+_PART_SIZE: Final = 20_000
 """Number of entries that are loaded at a time, so that the memory has little besides them."""
 
 _CHECK: Final = f"(digest << {TARGET_BITS}) | target | (gone << 63)"
-_ID_COLUMNS: Final = f"CASE typeof(id_1) WHEN 'integer' THEN id_1 ELSE {_NO_ID} END, coalesce(id_2, 0)"
+_ID_COLUMNS: Final = [f"CASE typeof(id_1) WHEN 'integer' THEN id_1 ELSE {_NO_ID} END", "coalesce(id_2, 0)"]
+_decode_numbers: Final = msgspec.json.Decoder(list[int]).decode
 _SELECT_TEXTS: Final = "SELECT key, id_1, id_2 FROM entry WHERE typeof(id_1) = 'text'"
 _SELECT_REJECTS: Final = f"SELECT key FROM reject WHERE crc = {REJECT_SUM} ORDER BY key"  # noqa: S608 - names of this package
 
@@ -109,6 +110,21 @@ def require_entries(db: sqlite3.Connection, facts: Facts) -> None:
         require(found == expected, f"expected {expected} intact rows in the table {table}, found {found}")
 
 
+def _read_parts(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[list[list[int]]]:
+    """Yield the columns of the intact entries in the order of their keys, in parts that take little memory."""
+    # As JSON, because a row that SQLite returns costs more than its numbers.
+    selected = ", ".join(f"json_group_array({column})" for column in columns)
+    last, after = -_SIGN, ">="
+    while True:
+        intact = f"SELECT * FROM entry WHERE key {after} ? AND crc = {ENTRY_SUM} ORDER BY key LIMIT {_PART_SIZE}"  # noqa: S608 - our names
+        part = [_decode_numbers(text) for text in db.execute(f"SELECT {selected} FROM ({intact})", (last,)).fetchone()]  # noqa: S608
+        if not (keys := part[0]):
+            return
+        require(keys == sorted(keys), "the entries are not in the order of their keys")  # SQLite promises none
+        yield part
+        last, after = keys[-1], ">"
+
+
 class LedgerEntries:
     """The entries of a ledger. An entry is known by its place in the order of the keys."""
 
@@ -129,12 +145,11 @@ class LedgerEntries:
         self.targets = number_targets(db)
         self.runs = read_runs(db)
         with_ids = read is None
-        columns = ["key", _CHECK, *[_ID_COLUMNS] * with_ids, *["run"] * with_runs]
-        query = f"SELECT {', '.join(columns)} FROM entry WHERE crc = {ENTRY_SUM} ORDER BY key"  # noqa: S608 - names of this module
-        loaded, rows = [array("q") for _ in range(2 + 2 * with_ids + with_runs)], db.execute(query)
-        while part := array("q", chain.from_iterable(islice(rows, _PART_SIZE))):
-            for at, column in enumerate(loaded):
-                column.extend(part[at :: len(loaded)])
+        columns = ["key", _CHECK, *_ID_COLUMNS * with_ids, *["run"] * with_runs]
+        loaded = [array("q") for _ in columns]
+        for part in _read_parts(db, columns):
+            for column, values in zip(loaded, part, strict=True):
+                column.extend(values)
         self.keys, self.checks, *rest = loaded
         self._ids = rest[:2] if with_ids else []
         self._runs = rest[-1] if with_runs else None

@@ -52,21 +52,16 @@ OUT_OF_DATE: Final = 1 << DIGEST_BITS
 UNCERTAIN: Final = OUT_OF_DATE + 1
 """Digest of an entry whose contact may have been changed by an attempt, while no later answer says whether it was."""
 
-_FACTORS: Final = (40_503, 2_654_435, 97_531, 77_773, 123_457, 654_323, 919_393, 515_153)
-
-
-def sum_columns(*columns: str) -> str:
-    """Return an SQL expression for the checksum of a row's integers, as SQLite computes it: 23 bits, which take three bytes."""
-    # Both divisors are prime, so one changed bit always changes the sum. Millions of entries are checked while they are read,
-    # which takes 0.25 us each; a checksum of JSON would have to be computed in Python.
-    terms = (f"{column} % 2147483629 * {factor}" for column, factor in zip(columns, _FACTORS, strict=False))
-    return f"({' + '.join(terms)}) % 8388593"
-
-
-_ID_SUM: Final = "coalesce(id_1, -1)", "coalesce(id_2, -1)"  # a text has its digest in `id_2`
-ENTRY_SUM: Final = sum_columns("key", "digest", "target", "run", *_ID_SUM, "domain", "gone")
-SENT_SUM: Final = sum_columns("seq", "key", "digest", "target", "domain")
-REJECT_SUM: Final = sum_columns("key", "run")
+# A checksum of a row's integers, as SQLite computes it: 23 bits, which take three bytes. Its divisor is prime, and no factor is a
+# multiple of it, so one changed bit always changes the sum. No sum is too large for an integer: a column of more than 48 bits is
+# made smaller first. Millions of entries are checked while they are read, which takes 0.2 us each; a checksum of JSON would have
+# to be computed in Python.
+_KEY: Final = "key % 2147483629 * 40503"
+_SUM: Final = "({}) % 8388593".format
+_ID_SUM: Final = "coalesce(id_1, -1) % 2147483629 * 123457 + coalesce(id_2, -1) * 1999"  # a text has its digest in `id_2`
+ENTRY_SUM: Final = _SUM(f"{_KEY} + digest * 47513 + target * 77773 + run * 97531 + {_ID_SUM} + domain * 4001 + gone * 515153")
+SENT_SUM: Final = _SUM(f"{_KEY} + seq * 97531 + digest * 47513 + target * 77773 + domain * 4001")
+REJECT_SUM: Final = _SUM(f"{_KEY} + run * 97531")
 
 TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value, crc NOT NULL) WITHOUT ROWID",
