@@ -74,6 +74,9 @@ if TYPE_CHECKING:
     from outreach_async._files.optional import (
         require_module,  # an installed extra
     )
+    from outreach_async._files.sqlite import (
+        SqliteFile,  # an SQLite file, opened without changing it first
+    )
     from outreach_async._files.tables import (
         escape_formula,  # a text that no spreadsheet evaluates
         open_table,  # a writer of CSV, JSON Lines or Parquet
@@ -137,9 +140,6 @@ if TYPE_CHECKING:
     from outreach_async.store._records import (
         require_same_run,  # the run is the one that was recorded
     )
-    from outreach_async.store._store import (
-        recorded_names,  # names of campaigns that a journal records
-    )
     from outreach_async.transport._backends import (
         Backend,  # the names of the HTTP libraries
         create_transport,  # a transport of a backend
@@ -172,6 +172,7 @@ _HOMES: Final = {
     "_files.atomic": "atomic_file atomic_write partial_path",
     "_files.objects": "create_or_read describe_problem is_url open_place open_store",
     "_files.optional": "require_module",
+    "_files.sqlite": "SqliteFile",
     "_files.tables": "escape_formula open_table unescape_formula",
     "_files.toml": "parse_toml",
     "_wire_words": "CUSTOM_CODE",
@@ -189,7 +190,6 @@ _HOMES: Final = {
     "store._comparing": "count_changes",
     "store._objects": "TakenOverError translate_errors",
     "store._records": "require_same_run",
-    "store._store": "recorded_names",
     "transport._backends": "Backend create_transport",
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",

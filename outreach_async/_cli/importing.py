@@ -303,9 +303,7 @@ class ImportRun:
 
             targets = targets_of(client.contacts, self.campaign, self.workspaces, self.refused)
         if self.resumes and not self.forgets and (journal := self.find_journal()) is not None:
-            from outreach_async._plumbing import recorded_names
-
-            targets.names.update(recorded_names(journal))  # a campaign may have got another name since the run began
+            targets.names.update(journal.campaigns())  # a campaign may have got another name since the run began
         targets.names.update(self.campaign_names)
         return targets
 

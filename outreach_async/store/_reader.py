@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -13,13 +13,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 import msgspec
 
+from outreach_async._files.sqlite import SqliteFile
 from outreach_async.bulk._outcomes import ContactOutcome, add_targets
 from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import Target
 from outreach_async.store import _records as records
 from outreach_async.store._records import DECODING_ERRORS, OTHER_LEDGER, JournalReport, checked, require
-from outreach_async.store._schema import HEADER_SIZE, KINDS, TABLES, Kind, classify, classify_header
+from outreach_async.store._schema import KINDS, TABLES, Kind, classify, classify_header
 
 T = TypeVar("T")
 
@@ -53,9 +54,6 @@ _MAX_FAILURES: Final = 3  # of a query in a row, before its error is raised
 _WITH_LOG: Final = "mode=ro"
 """URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
 _WITHOUT_LOG: Final = "mode=ro&immutable=1"  # URI parameters
-_EXTERNAL_ERRORS: Final = ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "PERM", "PROTOCOL", "READONLY")
-_EXTERNAL_CODES: Final = frozenset(getattr(sqlite3, f"SQLITE_{name}") for name in _EXTERNAL_ERRORS)
-"""Primary SQLite error codes whose cause is outside the file."""
 
 
 def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
@@ -255,22 +253,14 @@ def _older_error(path: str | Path, kind: Kind, remedy: str) -> InvalidRequest:
 
 def read_kind(path: Path) -> Kind | None:
     """Return which kind of store a file is, of any version; `None` for another file, or none."""
-    # SQLite reads the header: if this module opened and closed the file, it would drop the locks of a writer in this process.
-    try:
-        with closing(connect(path, _WITHOUT_LOG)) as db:
-            (application_id,) = db.execute("PRAGMA application_id").fetchone()
-    except sqlite3.Error:
-        with suppress(OSError), path.open("rb") as file:
-            if classify_header(file.read(HEADER_SIZE)) == "older":
-                return "ledger"
-        return None
-    return KINDS.get(application_id)
+    file = SqliteFile(path, timeout=_LOCK_TIMEOUT)
+    if (found := file.application_id()) is not None:
+        return KINDS.get(found)
+    return "ledger" if classify_header(file.read_header()) == "older" else None
 
 
 def connect(path: str | Path, mode: str) -> sqlite3.Connection:
-    """Open a file with SQLite. Any thread may use the connection. Transactions must be begun explicitly."""
-    uri = f"{Path(path).absolute().as_uri()}?{mode}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_LOCK_TIMEOUT)
+    return SqliteFile(Path(path), timeout=_LOCK_TIMEOUT).connect(mode)
 
 
 def _is_stale(path: Path, kind: Kind) -> bool:
@@ -286,16 +276,10 @@ def _is_stale(path: Path, kind: Kind) -> bool:
     try:
         in_log = _run_query(path, _WITH_LOG, read_metadata, kind)["log"]
     except (OutreachError, sqlite3.Error, *DECODING_ERRORS) as error:
-        if _is_external(error):
+        if SqliteFile.cause_of(error) != "inside":
             raise
         return True  # the file is readable alone, so the log is not from its last commit: that log would complete the file
     return bool(in_log["run"] != in_file["run"] or in_log["commits"] < in_file["commits"])
-
-
-def _is_external(error: Exception) -> bool:
-    """Return whether the cause of an error is outside the file, and may be temporary."""
-    code = getattr(error, "sqlite_errorcode", None)  # the sqlite3 module's own errors, such as invalid UTF-8, have no code
-    return code is not None and code & 0xFF in _EXTERNAL_CODES and code != sqlite3.SQLITE_IOERR_SHORT_READ
 
 
 def read_error(path: Path, error: Exception, kind: Kind = "journal") -> OutreachError:
@@ -303,7 +287,7 @@ def read_error(path: Path, error: Exception, kind: Kind = "journal") -> Outreach
         if kind == "ledger" and read_kind(path) == "ledger":
             return _older_error(path, kind, OTHER_LEDGER)
         return ForeignJournalError(f"{kind}: {path} is not a {kind}; pass the path of a {kind}")
-    if _is_external(error):
+    if SqliteFile.cause_of(error) != "inside":
         return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
     return DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
 

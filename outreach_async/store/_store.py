@@ -293,6 +293,19 @@ class Store:
             report: JournalReport = run_query(read_report)
         return report
 
+    def campaigns(self) -> dict[tuple[str, str], str]:
+        """Return the ids of the campaigns that rows of the last run have named, by workspace and name; errors as for `outcomes`.
+
+        Example:
+            ```python
+            rows = [{"email": "ann@company.example", "campaign": "Spring"}]
+            await client.contacts.create_many(rows, journal="run.db")
+            print(Store("run.db").campaigns())  # -> {('space_1', 'Spring'): 'camp_1'}
+            ```
+        """
+        with self._snapshot() as run_query:
+            return read_names(run_query(read_metadata))
+
     # A ledger
 
     def contacts(self) -> LedgerReport:
@@ -361,17 +374,6 @@ def open_entries(store: Store) -> Iterator[LedgerEntries]:
                     db.execute(table)
                 opened = LedgerEntries(db, Facts.from_metadata(new_ledger(None)), with_runs=True)
     yield opened
-
-
-def open_snapshot(store: Store) -> AbstractContextManager[RunQuery]:
-    """Provide a function that runs queries on the last run of a store."""
-    return store._snapshot()  # noqa: SLF001 - not a method for users
-
-
-def recorded_names(store: Store) -> dict[tuple[str, str], str]:
-    """Return the ids of the campaigns that rows of the store's last run have named, by workspace and name."""
-    with open_snapshot(store) as run_query:
-        return read_names(run_query(read_metadata))
 
 
 def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:

@@ -26,7 +26,6 @@ from outreach_async.store import Identity, Store
 from outreach_async.store._reader import read_metadata
 from outreach_async.store._records import MarkedWindow
 from outreach_async.store._sqlite import open_file
-from outreach_async.store._store import open_snapshot
 from outreach_async.store._writer import JournalWriter
 
 WINDOW = 20
@@ -58,7 +57,7 @@ def possibly_sent(*ranges: tuple[int, int]) -> PossiblySent:
 
 
 def recorded_identity(journal: Store) -> Identity:
-    with open_snapshot(journal) as run_query:
+    with journal._snapshot() as run_query:
         return Identity(**run_query(read_metadata)["identity"])
 
 

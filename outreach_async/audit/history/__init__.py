@@ -103,7 +103,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async._plumbing import parse_base_url, trim
+from outreach_async._plumbing import SqliteFile, parse_base_url, trim
 from outreach_async.audit._report import Report
 from outreach_async.audit.history._snapshot import (
     define,
@@ -422,11 +422,7 @@ class History:
 
     @contextmanager
     def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        with (
-            self._explained(),
-            closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_WAIT, check_same_thread=False)) as db,
-        ):
+        with self._explained(), closing(SqliteFile(self.path, timeout=_WAIT).connect(f"mode={mode}")) as db:
             yield db
 
     @contextmanager
@@ -470,27 +466,17 @@ class History:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:
-            text = str(error).partition("\n")[0]
-            unnamed = "" if isinstance(error, OSError) else "SQLITE_ERROR"  # such as text that is not UTF-8
-            name = getattr(error, "sqlite_errorname", unnamed)
-            message = f": {text}; nothing was stored: free disk space or check its permissions, and try again"
-            if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-                message = f" is damaged: {text}; {_MOVE}"
-            elif name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-                message = f": {text}; wait until the other program has ended, and try again"
-            raise HistoryError(f"history {self.path}{message}") from error
+            remedy = {
+                "inside": _MOVE,
+                "busy": "wait until the other program has ended, and try again",
+                "outside": "nothing was stored: free disk space or check its permissions, and try again",
+            }[cause := SqliteFile.cause_of(error)]
+            damaged, text = " is damaged" if cause == "inside" else "", str(error).partition("\n")[0]
+            raise HistoryError(f"history {self.path}{damaged}: {text}; {remedy}") from error
 
     def _require_history(self) -> None:
-        """Check the header without locks or recovery, because SQLite might change a file that is not a history."""
-        # SQLite reads it: if this process opened and closed the file itself, it would drop the locks of its other connections.
-        try:
-            with self._open("ro&immutable=1") as db:
-                ((application,),) = db.execute("PRAGMA application_id")
-        except HistoryError:  # damaged, or a process was killed during a commit, which the next connection rolls back
-            with self._explained():
-                header = self.path.read_bytes()[:72] if self.path.is_file() else b""
-            application = int.from_bytes(header[68:72]) if header.startswith(b"SQLite format 3\0") else None
-        if application != APPLICATION_ID:
+        """Check the header before SQLite opens the file, because it might change a file that is not a history."""
+        if SqliteFile(self.path, timeout=_WAIT).application_id() != APPLICATION_ID:
             raise InvalidRequest(
                 f"history: {self.path} is not a history; pass the path of a history, or of a file that does not exist"
             )
