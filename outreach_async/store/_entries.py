@@ -117,7 +117,7 @@ def _read_parts(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[list
     last, after = -_SIGN, ">="
     while True:
         intact = f"SELECT * FROM entry WHERE key {after} ? AND crc = {ENTRY_SUM} ORDER BY key LIMIT {_PART_SIZE}"  # noqa: S608 - our names
-        part = [_decode_numbers(text) for text in db.execute(f"SELECT {selected} FROM ({intact})", (last,)).fetchone()]  # noqa: S608
+        part = [_decode_numbers(text) for text in db.execute(f"SELECT {selected} FROM ({intact})", (last,)).fetchone()]  # noqa: S608 - our names
         if not (keys := part[0]):
             return
         require(keys == sorted(keys), "the entries are not in the order of their keys")  # SQLite promises none
