@@ -423,7 +423,7 @@ async def test_a_ledger_knows_each_contact_of_each_campaign(fake: FakeService, t
     assert [outcome.status.value for outcome in again] == ["unchanged"] * 4 + ["overwriten"]
     assert [(outcome.id, outcome.target) for outcome in again[:4]] == [(outcome.id, outcome.target) for outcome in first]
     assert transport.created == [("bo@a.example", SPACE, "camp_2")]
-    report = options["ledger"].report()
+    report = options["ledger"].contacts()
     assert report.targets == {Target(SPACE): 1, SPRING: 1, AUTUMN: 2, FAR: 1}
     await run(fake, rows[1:3], **options)
     assert options["ledger"].contacts().gone == 1  # the contact of Autumn; those of campaigns without a row are not compared
