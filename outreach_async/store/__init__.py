@@ -47,9 +47,9 @@ run created are reported as `skipped`, and nothing shows that this is wrong. If 
 `Store` for more options. The journal is then a log of objects, which any machine can read to resume the run. It takes
 about 20 bytes per row, or about 30 if the run sends only ten rows per second. These URLs are supported:
 
-    s3://bucket/prefix     S3, or an S3-compatible service that supports conditional writes (If-None-Match)
+    s3://bucket/prefix     S3, or a service that supports its conditional writes (If-None-Match), such as SeaweedFS
     gs://bucket/prefix     Google Cloud Storage; untested
-    az://container/prefix  Azure Blob Storage; untested
+    az://container/prefix  Azure Blob Storage; tested with Azurite
     file:///folder         a folder, which may be on a network file system with hard links
     memory://name          the memory of this process, for tests
 
