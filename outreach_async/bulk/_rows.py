@@ -237,6 +237,16 @@ class RowParser:
             return self.add_target(self.contact_bytes(row), row.target)
         return str(row.error).encode()
 
+    def identify(self, rows: Sequence[ParsedRow | ContactOutcome]) -> list[bytes]:
+        """Return the `identifying_bytes` of rows."""
+        default, start = self.targets.default, self._own_requests.prefix_size
+        return [
+            row.operation.request.body[start:]
+            if type(row) is ParsedRow and row.target is default  # nearly always
+            else self.identifying_bytes(row)
+            for row in rows
+        ]
+
     def add_target(self, content: bytes, target: Target) -> bytes:
         """Return bytes that identify a row, from its encoding without its target."""
         # The run's own target is part of the run's identity. An encoded contact contains no line break.

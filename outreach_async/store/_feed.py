@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from hashlib import blake2b
 from itertools import filterfalse
+from struct import pack
 from typing import Any, Final
 
 import anyio
@@ -26,7 +27,8 @@ from outreach_async.store._writer import JournalWriter, WriterThread
 _SPOOL_BATCH_SIZE: Final = 500  # number of rows that are written to the spool in one transaction
 _CHECKPOINT_INTERVAL: Final = 50  # rows that are parsed before other tasks may run; a whole window would delay responses
 _QUICK_CHECKPOINT_INTERVAL: Final = 250  # rows that are encoded before other tasks may run, which is faster than parsing
-_NOT_MARKED: Final = (None, frozenset[int]())
+_NO_ROWS: Final = frozenset[int]()
+_NOT_MARKED: Final = (None, _NO_ROWS)
 
 
 class WindowedFeed:
@@ -144,10 +146,11 @@ class WindowedFeed:
         rows = None if marked is None else await self._parse_unchanged(originals, marked, completed)
         if marked is None or rows is None:
             rows = await self._parse_rows(originals, ())
-            marked = MarkedWindow(self._first, len(originals), _digest(map(self._parser.identifying_bytes, rows)))
+            marked = MarkedWindow(self._first, len(originals), _digest(self._parser.identify(rows)))
             await self._record_names()
             await self._thread.run(self._writer.mark, marked)  # on the disk before any row of the window reaches a worker
-            rows = [row for row in rows if row.index not in completed]
+            if completed is not _NO_ROWS:
+                rows = [row for row in rows if row.index not in completed]
         if self._ended:  # `stop` was called while this method waited for the source or the disk
             return False
         self._rows += rows
@@ -211,7 +214,7 @@ class WindowedFeed:
                 row = self._parser.parse(index, originals[index - self._first])
             except ListingNeeded:
                 row = await self._parser.targets.apply(self._parser.parse, index, originals[index - self._first])
-            if isinstance(row, ParsedRow):
+            if self._possibly_sent.ranges and isinstance(row, ParsedRow):
                 row.maybe_sent = index in self._possibly_sent
             rows.append(row)
             if not len(rows) % _CHECKPOINT_INTERVAL:
@@ -259,7 +262,5 @@ class WindowedFeed:
 
 def _digest(contents: Iterable[bytes]) -> bytes:
     contents = [*contents]
-    parts = [b""] * (2 * len(contents))
-    parts[::2] = [len(content).to_bytes(4) for content in contents]
-    parts[1::2] = contents
-    return blake2b(b"".join(parts), digest_size=8).digest()
+    lengths = pack(f">{len(contents)}I", *map(len, contents))
+    return blake2b(lengths + b"".join(contents), digest_size=8).digest()

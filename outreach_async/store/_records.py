@@ -7,6 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 from zlib import crc32
 
@@ -162,8 +163,8 @@ _SIGN_OFFSET: Final = 2**31
 _encode: Final = msgspec.json.Encoder().encode
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID_PREFIX: Final = ID_PREFIXES["contact"]
-_DIGITS: Final = re.compile("[0-9a-f]*")
-_MAX_DIGITS: Final = 27  # of an id with one more digit, which is stored as integers of at most eight and six bytes
+_LAST_DIGITS: Final = 12  # of an id that are stored in six bytes; the others, at most 14, take up to eight
+_is_id: Final = re.compile(f"{_ID_PREFIX}[0-9a-f]{{12,26}}").fullmatch
 _HALF: Final = 1 << 48
 _TEXT_SHIFT: Final = 64 - 48  # leaves 48 bits
 _ID_OFFSET: Final = 1 << 47  # SQLite stores signed integers of 48 bits in six bytes
@@ -245,10 +246,9 @@ def encode_id(id_: str | None) -> StoredId:
     """Return the two columns of a contact's id: two integers that have its digits, or another id as JSON with its digest."""
     if id_ is None:
         return None, None
-    digits = f"1{id_[len(_ID_PREFIX) :]}"  # the 1 keeps the zeros that follow it
-    if id_.startswith(_ID_PREFIX) and len(digits) <= _MAX_DIGITS and _DIGITS.fullmatch(digits):
-        id_1, id_2 = divmod(int(digits, 16), _HALF)
-        return id_1, id_2 - _ID_OFFSET
+    if _is_id(id_):
+        # The 1 keeps the zeros that follow it.
+        return int(f"1{id_[len(_ID_PREFIX) : -_LAST_DIGITS]}", 16), int(id_[-_LAST_DIGITS:], 16) - _ID_OFFSET
     text = to_json(id_)
     return text, digest(text) >> _TEXT_SHIFT
 
@@ -329,12 +329,14 @@ def decode_totals(stored: Mapping[str, Any]) -> BulkReport:
 
 def add_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome], seconds: float) -> BulkReport:
     """Return the totals of a run with further outcomes added; `seconds` is the duration of the run so far."""
-    sums, uncertain, repeats = Counter(totals.outcomes), totals.uncertain, totals.repeats
-    for outcome in outcomes:
-        sums[outcome.status] += 1
-        uncertain += not outcome.certain
-        repeats += is_superseded(outcome)
-    return BulkReport(sums.total(), dict(sums), uncertain, seconds, repeats)
+    outcomes = [*outcomes]
+    sums = Counter(totals.outcomes)
+    sums.update(map(attrgetter("status"), outcomes))
+    certain = [*map(len, map(attrgetter("possible"), outcomes))].count(1)
+    repeated = (outcome for outcome in outcomes if outcome.repeats is not None)
+    superseded = sum(map(is_superseded, repeated))
+    uncertain = totals.uncertain + len(outcomes) - certain
+    return BulkReport(sums.total(), dict(sums), uncertain, seconds, totals.repeats + superseded)
 
 
 def subtract_outcomes(totals: BulkReport, outcomes: Iterable[ContactOutcome]) -> BulkReport:

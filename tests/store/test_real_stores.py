@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import anyio
 import pytest
@@ -21,7 +22,7 @@ from outreach_async._files.objects import open_objects
 from outreach_async.fake import FakeTransport
 
 pytestmark = pytest.mark.nightly
-STORES = os.environ.get("OUTREACH_TEST_STORES", "").split() or [
+STORES: Any = os.environ.get("OUTREACH_TEST_STORES", "").split() or [
     pytest.param("", marks=pytest.mark.skip(reason="name real stores in OUTREACH_TEST_STORES"))
 ]
 THREADS, NAMES = 8, 40
