@@ -43,7 +43,7 @@ a run stops if another program changes the file.
 Objects
 -------
 A journal on a disk is lost with its machine. If the run is then repeated elsewhere without the journal, contacts that the first
-run created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or an
+run created are reported as `skipped`, and nothing shows that this is wrong. If machines may be lost, pass a URL, or a
 `Store` for more options. The journal is then a log of objects, which any machine can read to resume the run. It takes
 about 20 bytes per row, or about 30 if the run sends only ten rows per second. These URLs are supported:
 

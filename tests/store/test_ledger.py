@@ -900,6 +900,38 @@ async def test_a_journal_and_a_ledger_are_told_apart(fake: FakeService, file: St
         Store((tmp_path / "none").as_uri()).contacts()
 
 
+def select(path: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        return db.execute(query).fetchall()
+
+
+async def test_other_programs_read_the_runs_rows_and_entries_of_a_file(fake: FakeService, file: Store, tmp_path: Path) -> None:
+    campaign, path = fake.add_campaign(SPACE), Path(file.location)
+    rows = [ANN, {**BO, "campaign": campaign}, {"email": "@"}]
+    (ann, bo, _), _ = await run(fake, file, rows)
+    assert select(path, "SELECT state, id, workspace, campaign, run, at, gone FROM entries ORDER BY campaign") == [
+        ("known", ann.id, SPACE, None, 1, "2026-09-21 14:13:20", 0),
+        ("known", bo.id, SPACE, campaign, 1, "2026-09-21 14:13:20", 0),
+    ]
+    columns = "row, status, certain, possible, id, attempts, error_class, workspace, campaign"
+    found = select(path, f"SELECT {columns} FROM rows ORDER BY row")  # noqa: S608 - names of the test
+    assert found == [
+        (0, "added", 1, None, ann.id, 1, None, SPACE, None),
+        (1, "added", 1, None, bo.id, 1, None, SPACE, campaign),
+        (2, "rejected", 1, None, None, 1, "ContactRejected", SPACE, None),
+    ]
+    others = [{"email": f"{at}@a.example"} for at in range(30)]
+    await run(LosesAnswers(fake, ANN["email"]), file, [*others, {**ANN, "city": "Rome"}], concurrency=2)
+    possible = "added overwriten not_applied"
+    assert select(path, "SELECT status, certain, possible FROM rows WHERE NOT certain") == [("unknown", 0, possible)]
+    assert select(path, "SELECT state, gone FROM entries WHERE state <> 'known'") == [("uncertain", 0)]
+    ((counts_of_run, state),) = select(path, "SELECT counts, state FROM runs WHERE run = 2")
+    assert (json.loads(counts_of_run)["unknown"], state) == (1, "finished")
+    await client(fake).contacts.create_many([BO], journal=tmp_path / "run.db")
+    assert select(tmp_path / "run.db", "SELECT run, state FROM runs") == [(1, "finished")]
+    assert select(tmp_path / "run.db", "SELECT row, status, workspace FROM rows") == [(0, "skipped", SPACE)]
+
+
 @pytest.mark.parametrize("damage", ["content", "missing part", "manifest"])
 async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, damage: str) -> None:
     ledger = Store((tmp_path / "contacts").as_uri(), inline=True)
