@@ -57,6 +57,8 @@ _COMMON_TEXT: Final = (
 )
 """Preset dictionary for zlib: bytes that most objects contain. It is part of the format: a change requires a new `_VERSION`."""
 _NO_DIGEST: Final = bytes(_DIGEST_SIZE)
+_OUTCOMES: Final = ("outcomes", "plain outcomes")
+"""Changes whose rows are stored without their checksums."""
 # Concurrent reads hide the high latency of a store.
 _READERS: Final = 16
 """Maximum number of objects that are read concurrently."""
@@ -253,8 +255,8 @@ class ObjectDatabase(Database):
         try:
             for changes in self._log.read():
                 for name, *values in changes:
-                    if name == "outcomes":
-                        values = [records.to_json([[*row, records.checksum(row)] for row in values[0]])]  # noqa: PLW2901 - the stored form
+                    if name in _OUTCOMES:
+                        values = [records.to_json([*map(records.sum_outcome, values[0])])]  # noqa: PLW2901 - the stored form
                     self._db.execute(STATEMENTS[name], values)
         except OutreachError:  # some of these errors are also ValueErrors
             raise
@@ -301,7 +303,7 @@ class ObjectDatabase(Database):
         # The checksums of outcomes compress badly, and are not needed: the object has a checksum of its own.
         self._log.append(
             [
-                (name, [row[:-1] for row in msgspec.json.decode(values[0])]) if name == "outcomes" else (name, *values)
+                (name, [row[:-1] for row in msgspec.json.decode(values[0])]) if name in _OUTCOMES else (name, *values)
                 for name, *values in changes
             ]
         )

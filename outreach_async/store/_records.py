@@ -176,20 +176,36 @@ _ERROR_CLASSES: Final = {
 }
 
 
+_PLAIN: Final = 5
+"""Number of the first columns of an outcome; nearly all have no values in the others."""
+_REST: Final = [None] * 4
+
+
 def encode_batch(
     outcomes: Sequence[ContactOutcome], targets: Mapping[Target, int], numbers: Iterable[int] | None = None
-) -> tuple[str, str | None]:
-    """Return outcomes as a JSON array, and their errors as a JSON array of (digest, string) pairs.
+) -> list[tuple[str, str]]:
+    """Return outcomes and their errors as changes: the names of statements, and JSON arrays of rows with their checksums.
 
     `numbers` has the numbers under which rows are recorded, if these are not their indexes.
     """
-    # The second value is `None` if no outcome has an error. The number of the run's own target is 0.
+    # The number of the run's own target is 0.
     texts: dict[int, str] = {}
+    plain, others = list[list[Any]](), list[list[Any]]()
     indexes = (outcome.index for outcome in outcomes) if numbers is None else numbers
-    rows = [_encode_outcome(outcome, index, texts, targets) for outcome, index in zip(outcomes, indexes, strict=True)]
-    for row in rows:
-        row.append(crc32(_encode(row)) - _SIGN_OFFSET)  # as `checksum` does
-    return to_json(rows), to_json([*texts.items()]) if texts else None
+    for outcome, index in zip(outcomes, indexes, strict=True):
+        row = _encode_outcome(outcome, index, texts, targets)
+        crc = crc32(_encode(row)) - _SIGN_OFFSET  # as `checksum` does
+        if row[_PLAIN:] == _REST:
+            plain.append([*row[:_PLAIN], crc])
+        else:
+            others.append([*row, crc])
+    changes = {"errors": [*texts.items()], "plain outcomes": plain, "outcomes": others}
+    return [(name, to_json(rows)) for name, rows in changes.items() if rows]
+
+
+def sum_outcome(row: Sequence[Any]) -> list[Any]:
+    """Return the columns of an outcome, of which the last may be missing, with their checksum."""
+    return [*row, checksum([*row, *_REST] if len(row) == _PLAIN else row)]
 
 
 def checksum(columns: Sequence[object]) -> int:
@@ -287,9 +303,9 @@ def to_storable(text: str) -> str:
 def _encode_outcome(outcome: ContactOutcome, index: int, texts: dict[int, str], targets: Mapping[Target, int]) -> list[Any]:
     # A status is stored as a number, the possible statuses as bits, an id as two numbers, and an error as the digest of a string
     # that is stored once. A value that has no short form is stored as JSON.
-    number, statuses, possible = _STATUS_NUMBERS.get(outcome.status), outcome.possible, None
-    error, error_digest = outcome.error, None
-    if statuses != {outcome.status}:
+    status, statuses, possible = outcome.status, outcome.possible, None
+    number, error, error_digest = _STATUS_NUMBERS.get(status), outcome.error, None
+    if statuses is not CERTAIN_OUTCOMES.get(status) and statuses != {status}:
         is_known = statuses <= _STATUS_NUMBERS.keys()
         possible = sum(1 << _STATUS_NUMBERS[status] for status in statuses) if is_known else to_json(sorted(statuses))
     if error is not None:
@@ -301,7 +317,7 @@ def _encode_outcome(outcome: ContactOutcome, index: int, texts: dict[int, str], 
         texts[error_digest] = text
     return [
         index,
-        to_json(outcome.status) if number is None else number,
+        to_json(status) if number is None else number,
         *encode_id(outcome.id),
         outcome.attempts,
         possible,

@@ -73,6 +73,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
     # A plain INSERT: a second outcome for a row is an error.
     "outcomes": _insert_many("INSERT", "outcome", "seq, status, id_1, id_2, attempts, possible, error, repeats, target, crc"),
+    # Most rows have no values in the other columns, and each column takes time.
+    "plain outcomes": _insert_many("INSERT", "outcome", "seq, status, id_1, id_2, attempts, crc"),
     # The row gets its outcome when it is sent again.
     "reopen": "DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(?))",
     "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
@@ -399,14 +401,13 @@ class JournalWriter:
             )
         new = {outcome.target: 0 for outcome in outcomes if outcome.target not in self._targets}
         new = {target: number for number, target in enumerate(new, max(self._targets.values()) + 1)}
-        rows, errors = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets, indexes)
+        changes = records.encode_batch(outcomes, {**self._targets, **new} if new else self._targets, indexes)
         # The totals are committed with the outcomes, so that every reader finds out if an outcome is missing.
         totals = records.add_outcomes(self._totals, outcomes, self._elapsed_seconds())
         with self.database.transaction() as transaction:
             self._add_targets(transaction, new)
-            if errors is not None:
-                transaction.apply("errors", errors)
-            transaction.apply("outcomes", rows)
+            for name, rows in changes:
+                transaction.apply(name, rows)
             transaction.set_metadata("totals", records.encode_totals(totals))
         self._totals = totals
         self._targets.update(new)

@@ -41,15 +41,20 @@ def numbered(found: ContactOutcome) -> dict[Target, int]:
 
 def through(found: ContactOutcome) -> ContactOutcome:
     """Store an outcome and read it back, without a database."""
-    rows, errors = encode_batch([found], numbered(found))
-    texts = dict(msgspec.json.decode(errors)) if errors else {}
-    ((*row, _),) = msgspec.json.decode(rows)
+    row, _, texts = stored(found)
     return decode_outcome(row, texts.get(row[6]), found.contact, found.target)
 
 
+def stored(found: ContactOutcome) -> tuple[list[Any], int, dict[int, str]]:
+    """Return the columns of an outcome, their checksum, and the texts of errors by their digests."""
+    changes = {name: msgspec.json.decode(rows) for name, rows in encode_batch([found], numbered(found))}
+    ((*row, crc),) = changes.get("outcomes") or changes["plain outcomes"]
+    return [*row, *[None] * (9 - len(row))], crc, dict(changes.get("errors", ()))
+
+
 def test_totals_without_a_later_outcome_are_read_as_none_of_it() -> None:
-    stored = {"rows": 2, "outcomes": {"added": 2}, "uncertain": 0, "seconds": 0.5, "repeats": 0}
-    assert decode_totals(stored).outcomes == dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2}
+    totals = {"rows": 2, "outcomes": {"added": 2}, "uncertain": 0, "seconds": 0.5, "repeats": 0}
+    assert decode_totals(totals).outcomes == dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 2}
 
 
 @pytest.mark.parametrize(
@@ -74,8 +79,7 @@ def test_an_error_message_is_bounded_and_may_contain_surrogates() -> None:
 
 @given(outcomes())
 def test_checksums_do_not_depend_on_how_the_row_is_written_as_json(found: ContactOutcome) -> None:
-    rows, _ = encode_batch([found], numbered(found))
-    ((*row, crc),) = msgspec.json.decode(rows)
+    row, crc, _ = stored(found)
     require_checksums(msgspec.json.format(to_json([row]), indent=2), to_json([crc]))
 
 

@@ -100,7 +100,8 @@ class Book:
             self.db.execute(STATEMENTS["window"], (0, len(rows), b"", checksum([0, len(rows), b""])))
             sent = [(index, row.key, row.digest, row.target, 7) for index, row in enumerate(rows)]
             self.db.execute(STATEMENTS["sent"], (to_json(sent),))
-            self.db.execute(STATEMENTS["outcomes"], (encode_batch(outcomes, {Target(SPACE): 0})[0],))
+            for name, values in encode_batch(outcomes, {Target(SPACE): 0}):
+                self.db.execute(STATEMENTS[name], (values,))
         gone = None if seen is None else [*opened.find_gone(seen, compared)]
         changes = ([], []) if seen is None or gone is None else opened.changes_of_gone(seen, gone)
         metadata = {"marked": len(rows), "totals": {"rows": len(outcomes)}}
