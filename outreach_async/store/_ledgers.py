@@ -254,9 +254,16 @@ class ObjectLedger(LedgerMedium):
         if self.has_later_run(facts.merged + 1):
             raise _older_error(self.name, f"a later folder than run-{facts.merged + 1:06}")
 
-    def has_later_run(self, run: int) -> bool:
+    def last_log(self) -> ObjectLog:
+        """Return the log of the last run."""
+        return self.open_log(self._last_run())
+
+    def _last_run(self) -> int:
         names = [name.removeprefix("run-") for name in list_folders(self._url, "ledger")]
-        return any(_NUMBER.fullmatch(number) and int(number) > run for number in names)
+        return max((int(name) for name in names if _NUMBER.fullmatch(name)), default=0)
+
+    def has_later_run(self, run: int) -> bool:
+        return self._last_run() > run
 
     def close(self) -> None:
         self._folder.cleanup()

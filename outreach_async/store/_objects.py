@@ -375,12 +375,11 @@ def _start(
 
 
 @contextmanager
-def read_log(objects: Objects, name: str, clock: Callable[[], float]) -> Iterator[RunQuery]:
-    """Provide a function that runs queries on a journal in objects."""
-    log = ObjectLog(objects, name)
+def read_log(log: ObjectLog, clock: Callable[[], float]) -> Iterator[RunQuery]:
+    """Provide a function that runs queries on the run of a log."""
     with closing(ObjectDatabase(log, clock)) as database:
-        with translate_errors(name):
+        with translate_errors(log.name):
             if not log.find():
-                raise InvalidRequest(f"journal: {name} does not exist; pass the URL of a journal")
+                raise InvalidRequest(f"journal: {log.name} does not exist; pass the URL of a journal")
             database.replay()
         yield database.query

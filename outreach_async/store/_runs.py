@@ -124,10 +124,8 @@ def _start(
 
 def _add_default_target(transaction: Transaction, identity: Identity, entries: LedgerEntries) -> None:
     target = Target(identity.workspace, identity.options.get("campaign"))
-    if target not in entries.targets:
-        number = max(entries.targets.values(), default=0) + 1
-        transaction.insert("target", number, *target)
-        entries.targets[target] = number
+    number = entries.targets.setdefault(target, max(entries.targets.values(), default=0) + 1)
+    transaction.insert("target", number, *target)
 
 
 def _merge(medium: LedgerMedium, database: Database, run: Run, now: float, ended: Ended) -> Facts | None:

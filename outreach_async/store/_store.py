@@ -24,7 +24,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
 from outreach_async.store._entries import Facts, LedgerEntries
 from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, new_ledger
-from outreach_async.store._objects import boot_time, open_log, read_log, translate_errors
+from outreach_async.store._objects import ObjectLog, boot_time, open_log, read_log, translate_errors
 from outreach_async.store._reader import (
     RunQuery,
     query_journal,
@@ -234,7 +234,11 @@ class Store:
     def _snapshot(self) -> AbstractContextManager[RunQuery]:
         """Provide a function that runs queries on the last run."""
         if self.objects is not None:
-            return read_log(self.objects, self._name, self.clock)
+            log = ObjectLog(self.objects, self._name)
+            if self.is_ledger():
+                with closing(ObjectLedger(self._name, self.clock)) as medium:
+                    log = medium.last_log()
+            return read_log(log, self.clock)
         kind: Kind = "ledger" if self.is_ledger() else "journal"
         return _provide(lambda query: query_journal(self.path.resolve(), query, kind)[0])
 

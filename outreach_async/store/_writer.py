@@ -77,7 +77,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "plain outcomes": _insert_many("INSERT", "outcome", "seq, status, id_1, id_2, attempts, crc"),
     # The row gets its outcome when it is sent again.
     "reopen": "DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(?))",
-    "target": "INSERT INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
+    # OR REPLACE: a ledger knows targets of earlier runs, and the log of a run has those of its rows.
+    "target": "INSERT OR REPLACE INTO target (number, workspace, campaign, crc) VALUES (?, ?, ?, ?)",
     # OR IGNORE: an error is stored once for all its rows.
     "errors": _insert_many("INSERT OR IGNORE", "error", "digest, text"),
     "event": "INSERT INTO event (number, at, kind, data, crc) VALUES (?, ?, ?, ?, ?)",
@@ -283,6 +284,7 @@ class JournalWriter:
             self._start(earlier, damage, metadata["identity"])
             with database.connection() as db:
                 self._targets = {target: number for number, target in read_targets(db).items()}
+            self._recorded = set() if created else {*self._targets}
             stack.pop_all()
 
     def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None, recorded: Mapping[str, Any]) -> None:
@@ -371,10 +373,11 @@ class JournalWriter:
             transaction.set_metadata("marked", window.end)
         self.marked = window.end
         self._targets.update(targets)
+        self._recorded.update(targets)
 
     def _add_targets(self, transaction: Transaction, targets: Mapping[Target, int]) -> None:
         for target, number in targets.items():
-            if target not in self._targets:
+            if target not in self._recorded:
                 transaction.insert("target", number, *target)
 
     def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
@@ -411,6 +414,7 @@ class JournalWriter:
             transaction.set_metadata("totals", records.encode_totals(totals))
         self._totals = totals
         self._targets.update(new)
+        self._recorded.update(new)
 
     def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
         """Record an event; `data` contains its details as JSON values."""

@@ -462,6 +462,16 @@ async def test_a_report_states_contacts_runs_and_targets(fake: FakeService, ledg
     assert report.to_dict()["runs"][0]["at"] == "2026-09-21T14:13:20+00:00"
 
 
+async def test_the_last_run_of_a_ledger_is_read(fake: FakeService, ledger: Store) -> None:
+    for city in "Lyon", "Rome":
+        await run(fake, ledger, [{**ANN, "city": city}, BO])
+    report = ledger.report()
+    assert (report.state, report.rows, report.outcomes[Outcome.OVERWRITTEN], report.windows) == ("finished", 1, 1, 1)
+    assert [(outcome.index, outcome.status, outcome.target) for outcome in ledger.outcomes()] == [
+        (0, "overwriten", (SPACE, None))
+    ]
+
+
 async def test_a_run_that_was_not_merged_is_pending(fake: FakeService, ledger: Store) -> None:
     await run(fake, ledger, [ANN])
     async with client(Slow(fake)).contacts.create_many([ANN, BO], ledger=ledger, duplicates="overwrite") as outcomes:
