@@ -235,7 +235,9 @@ class Store:
         """Provide a function that runs queries on the last run."""
         if self.objects is not None:
             log = ObjectLog(self.objects, self._name)
-            if self.is_ledger():
+            with translate_errors(self._name):
+                is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
+            if is_ledger:
                 with closing(ObjectLedger(self._name, self.clock)) as medium:
                     log = medium.last_log()
             return read_log(log, self.clock)
