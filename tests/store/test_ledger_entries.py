@@ -77,6 +77,9 @@ class Book:
             self.db.execute(STATEMENTS["target"], (number, *target, checksum([number, *target])))
         self.facts = Facts(None, b"k" * 32)
 
+    def __del__(self) -> None:
+        self.db.close()  # Python 3.13 warns of a connection that is not closed
+
     def load(self) -> LedgerEntries:
         return LedgerEntries(self.db, self.facts, with_runs=True)
 
