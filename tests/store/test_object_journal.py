@@ -248,16 +248,17 @@ class TestRaces:
             with pytest.raises(JournalError, match="another run has taken over the journal"):  # every later call fails too
                 earlier.completed_rows(0, 1)
             writer.record([outcome(0)])
+        earlier.close()
 
     def test_of_two_runs_that_create_a_journal_one_fails(self) -> None:
         objects = Racing()
-        objects.race = lambda: journal_in(objects).writer(IDENTITY, resume=False)
+        objects.race = lambda: journal_in(objects).writer(IDENTITY, resume=False).close()
         with pytest.raises(JournalError, match="another run has taken over the journal"):
             journal_in(objects).writer(IDENTITY, resume=True)
 
     def test_a_takeover_during_which_the_journal_is_given_up_fails(self) -> None:
         objects = Racing()
-        journal_in(objects).writer(IDENTITY, resume=False)
+        journal_in(objects).writer(IDENTITY, resume=False).close()
 
         def give_up() -> None:
             whole, objects.contents["0000-0000000000"] = objects.contents["0000-0000000000"], b""
