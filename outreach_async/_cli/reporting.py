@@ -157,10 +157,12 @@ def _report_ledger(wanted: _Wanted, location: files.JournalLocation) -> int:
     screen, results = wanted.screen, wanted.results
     if wanted.settings["uncertain"] or wanted.rejects is not None:
         flag = "--rejects" if wanted.rejects is not None else "--uncertain"
-        raise click.UsageError(f"{flag}: a ledger has no rows; pass --results PATH --input FILE, which shows every row of FILE.")
+        raise click.UsageError(
+            f"{flag}: a ledger keeps no rows of its input; pass --results PATH --input FILE, which shows every row of FILE."
+        )
     if (results is None) is not (wanted.input is None):
         given, other = ("--input", "--results PATH") if wanted.input else ("--results", "--input FILE")
-        raise click.UsageError(f"{given}: a ledger has no rows, only what became of them; pass {other}, too.")
+        raise click.UsageError(f"{given}: a ledger keeps no rows of its input; pass {other}, too.")
     found = Store(location).contacts()
     screen.print_table(("workspace", "campaign", "contacts"), [(*target, contacts) for target, contacts in found.targets.items()])
     screen.print_line(f"{found.contacts:,} contacts, {found.uncertain:,} uncertain, {found.gone:,} gone from the last input")

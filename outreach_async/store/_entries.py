@@ -140,7 +140,7 @@ class LedgerEntries:
 
         If few ids are needed, `read` runs a query for each of them; otherwise, they are loaded, too.
         """
-        # LedgerEntries are compared with every row of the input. In arrays, they take 16 bytes each, and 16 for the id.
+        # Entries are compared with every row of the input. In arrays, they take 16 bytes each, and 16 for the id.
         self.facts = facts
         self.targets = number_targets(db)
         self.runs = read_runs(db)

@@ -271,7 +271,7 @@ class ObjectLedger(LedgerMedium):
 
 def _require_own(url: str, facts: Facts, metadata: Mapping[str, Any]) -> None:
     if metadata["identity"]["options"].get("ledger") != facts.name:
-        raise ForeignJournalError(f"journal: {url} is not that of a run with this ledger; restore both, or move it away")
+        raise ForeignJournalError(f"journal: {url} is not that of a run with this ledger; move it away")
 
 
 def _digest(content: bytes) -> str:

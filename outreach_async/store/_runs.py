@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from outreach_async._files.objects import is_url
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import Target
@@ -32,6 +33,7 @@ from outreach_async.store._writer import Database, JournalWriter, Transaction, c
 _ALLOWANCE: Final = 60.0
 """Seconds for what is unknown: how long the service takes for a request that has timed out, and how much clocks differ."""
 _RUN_AGAIN: Final = "fix the cause and run again"
+_OTHER_RUN: Final = "move away what does not belong to this ledger, or restore its whole folder"
 
 
 @attrs.define
@@ -161,7 +163,9 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
         if not str(error).startswith("journal"):
             raise
         if isinstance(error, ForeignJournalError):
-            raise InvalidRequest(f"ledger: {_problem_of(error)}; {OTHER_LEDGER}") from error
+            # In a folder, only the log of a run is refused. The entries are kept, and nothing needs to be sent again.
+            remedy = _OTHER_RUN if is_url(name) else OTHER_LEDGER
+            raise InvalidRequest(f"ledger: {_problem_of(error)}; {remedy}") from error
         if isinstance(error, InvalidRequest) and not isinstance(error.__cause__, OSError):
             raise InvalidRequest(f"ledger: {str(error).removeprefix('journal: ')}") from error
         raise JournalError(f"ledger {name}: {_problem_of(error)}; {_RUN_AGAIN}") from error

@@ -75,7 +75,7 @@ TABLES: Final = (
     "CREATE TABLE error (digest INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     "CREATE TABLE event (number INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, crc NOT NULL)",
     "CREATE TABLE spool (seq INTEGER PRIMARY KEY, key TEXT, payload TEXT NOT NULL, crc NOT NULL)",
-    # Only ledgers have rows in the following tables.
+    # Only ledgers use the following tables, but a journal has one row in `run`.
     "CREATE TABLE sent (seq INTEGER PRIMARY KEY, key NOT NULL, digest NOT NULL, target NOT NULL, domain NOT NULL, crc NOT NULL)",
     (
         "CREATE TABLE entry (key INTEGER PRIMARY KEY, digest NOT NULL, target NOT NULL, run NOT NULL, id_1, id_2,"

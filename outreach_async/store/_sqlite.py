@@ -225,7 +225,8 @@ class FileDatabase(Database):
         with self.connection():
             if self._lock.state() != self._state:
                 raise JournalError(
-                    f"journal {self.name}: the file was replaced or changed during the run; restore the file of the run's start"
+                    f"journal {self.name}: the file was replaced or changed during the run; put the original file back and resume"
+                    f" the run, or {OTHER_JOURNAL}"
                 )
         with super().transaction() as transaction:
             yield transaction

@@ -230,10 +230,10 @@ def test_a_report_of_a_ledger_finds_rows_by_their_campaign(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--results", "out.csv"), "--results: a ledger has no rows, only what became of them; pass --input FILE, too."),
-        (("--input", __file__), "--input: a ledger has no rows, only what became of them; pass --results PATH, too."),
-        (("--rejects", "out.csv"), "--rejects: a ledger has no rows; pass --results PATH --input FILE"),
-        (("--uncertain",), "--uncertain: a ledger has no rows; pass --results PATH --input FILE"),
+        (("--results", "out.csv"), "--results: a ledger keeps no rows of its input; pass --input FILE, too."),
+        (("--input", __file__), "--input: a ledger keeps no rows of its input; pass --results PATH, too."),
+        (("--rejects", "out.csv"), "--rejects: a ledger keeps no rows of its input; pass --results PATH --input FILE"),
+        (("--uncertain",), "--uncertain: a ledger keeps no rows of its input; pass --results PATH --input FILE"),
         (
             ("--results", "{0}/out.csv", "--input", "{0}/people.csv"),
             "--input: its rows do not name their campaign, and the ledger",

@@ -406,6 +406,18 @@ class TestCreation:
             with pytest.raises(InvalidRequest, match="another run is writing"):
                 require_same_file(str(path), file.fileno())
 
+    def test_a_journal_replaced_during_its_run_resumes_when_put_back(self, path: Path) -> None:
+        with writing(path) as writer:
+            next(changes := steps(writer))
+            path.rename(original := path.with_name("original.db"))
+            shutil.copy(original, path)
+            with pytest.raises(JournalError, match="put the original file back and resume the run, or pass another journal"):
+                for _ in changes:
+                    pass
+        original.replace(path)
+        with writing(path) as writer:
+            assert writer.window_at(0) is not None
+
     @pytest.mark.thorough
     @pytest.mark.parametrize("size", [5000, 15000, 25000])
     def test_a_full_disk_is_a_journal_error_and_leaves_nothing_behind(self, path: Path, size: int) -> None:

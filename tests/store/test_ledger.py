@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from support.journal import copy_killed
 from support.runs import OptedOut
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
@@ -733,7 +734,7 @@ async def run_until_killed(fake: FakeService, file: Store, rows: list[Any], outc
     async with client(Slow(fake)).contacts.create_many(rows, ledger=file, **options) as found:
         async for _ in found:
             if not (outcomes := outcomes - 1):
-                return copy_killed(Path(file.location))
+                return read(copy_killed(Path(file.location)))
     raise AssertionError("the run has ended")
 
 
@@ -771,16 +772,6 @@ class Unmerged(Store):
         return store
 
 
-def copy_killed(path: Path) -> bytes:
-    """Return the ledger that a run would leave if its process were killed now. SQLite brings it up to date from its log."""
-    copy = path.with_name("killed")
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
-    with closing(sqlite3.connect(copy)) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return read(copy)
-
-
 @pytest.mark.parametrize(("damage", "message"), [
     (replace_by_link, "is not a regular file"),
     (lambda path: path.write_text("not a ledger" * 100, encoding="utf-8"), "is not a ledger; move it away"),
@@ -800,14 +791,14 @@ async def test_the_folder_of_another_run_is_refused(fake: FakeService, tmp_path:
     place = f"{ledger.location}/run-000002"
     await client(fake).contacts.create_many([BO], journal=place)
     with pytest.raises(
-        InvalidRequest, match=r"^ledger: .*run-000002 is not that of a run with this ledger; move it away"
+        InvalidRequest, match=r"^ledger: .*run-000002 is not that of a run with this ledger; move away what does not belong"
     ) as caught:
         await run(fake, ledger, [ANN])
-    assert not re.search("resume|earlier", str(caught.value))
+    assert not re.search("resume|earlier|max_age|-wal", str(caught.value))
     journal = path_of(place)
     journal.rename(tmp_path / "away")
     write(journal / "notes.txt", b"not a journal")
-    with pytest.raises(InvalidRequest, match=r"run-000002 contains objects that do not belong to a journal, .*; move .* away"):
+    with pytest.raises(InvalidRequest, match=r"run-000002 contains objects that do not belong to a journal, .*; move away what"):
         await run(fake, ledger, [ANN])
     journal.rename(tmp_path / "notes")
     assert counts(await run(fake, ledger, [ANN])) == {"unchanged": 1}

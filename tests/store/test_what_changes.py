@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
+from support.journal import copy_killed
 from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 
@@ -142,23 +143,13 @@ async def killed(place: Place) -> None:
     rows = [{**ANN, "city": "Rome"}, BO]
     async with anyio.create_task_group() as group, client.contacts.create_many(rows, ledger=store, duplicates="overwrite"):
         await anyio.sleep(1)
-        left = copy_with_log(place.path)
+        left = copy_killed(place.path)
         group.cancel_scope.cancel()
     left.replace(place.path)
     assert await place.night(*rows) == {"uncertain": 1, "unchanged": 1}
     place.now += DAY
     assert await place.night(*rows) == {"uncertain": 1, "unchanged": 1}
     assert await place.night(*rows) == UNCHANGED
-
-
-def copy_with_log(path: Path) -> Path:
-    """Copy a ledger, as a kill at this moment would leave it."""
-    copy = path.with_name("killed")
-    for suffix in ("", "-wal"):
-        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
-    with closing(sqlite3.connect(copy)) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return copy
 
 
 async def moved(place: Place) -> None:

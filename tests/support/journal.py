@@ -42,6 +42,16 @@ def copy_of(journal: Store, folder: Path) -> Store:
     return new_journal("objects", folder, "killed")
 
 
+def copy_killed(path: Path) -> Path:
+    """Copy a file of a run as a kill at this moment would leave it. SQLite brings the copy up to date from its log."""
+    copy = path.with_name("killed")
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    with closing(sqlite3.connect(copy)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return copy
+
+
 def content_of(folder: Path) -> dict[Path, bytes]:
     """Return the content of every file in a folder."""
     return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
