@@ -70,8 +70,9 @@ There is no lock, because a lost machine cannot release a lock. A process that r
 process is still running, its next write fails with JournalError, and it sends nothing more. Until then, it sends only rows that
 it had marked, and the new process counts these rows as possibly sent. Before a process sends a request, it checks when its last
 successful write started. If that was more than 5 seconds ago, it writes again first. This write fails if the run was taken over.
-A process whose writes take longer than 5 seconds sends nothing until they are faster. Resume a run only if its process has
-ended, or if you want it to end.
+A process whose writes take longer than 5 seconds sends nothing until they are faster. One exception: a process that is
+suspended in the moment in which it writes a request, between this check and the write, still sends it when it goes on. Resume
+a run only if its process has ended, or if you want it to end.
 
 An object that is missing, torn, changed or from another journal raises JournalError. `earlier="unknown"` then starts a new
 generation of objects, and the damaged objects are kept. But if the last object is deleted, nothing shows that it is missing, and

@@ -31,8 +31,10 @@
 #
 # Only one process may write. A file is locked, and its identity and first bytes are compared before each transaction. Objects
 # have no lock: each write creates the next object of the log, which fails if another process has created it. A process that has
-# not written for 5 seconds writes before it sends, and so finds out that it was taken over. A ledger in objects has copies of its
-# entries: whoever has written the last object of a run creates the next copy, and only one can.
+# not written for 5 seconds writes before it sends, and so finds out that it was taken over. Only a process that is suspended in
+# the moment in which it writes a request, between this check and the write, still sends that request when it goes on: no process
+# can do both in one step. A ledger in objects has copies of its entries: whoever has written the last object of a run creates the
+# next copy, and only one can.
 
 from __future__ import annotations
 
