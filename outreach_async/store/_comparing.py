@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import blake2b
 from itertools import chain, islice
 from struct import unpack
@@ -23,10 +23,19 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store._entries import CAMPAIGN_BITS, SIMILAR_BITS, TARGET_BITS, LedgerEntries, RowChange
+from outreach_async.store._entries import (
+    CAMPAIGN_BITS,
+    SIMILAR_BITS,
+    TARGET_BITS,
+    LedgerEntries,
+    RowChange,
+    load_entries,
+    no_entries,
+)
 from outreach_async.store._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
+from outreach_async.store._runs import translate_ledger_errors
 from outreach_async.store._schema import DIGEST_BITS
-from outreach_async.store._store import Comparison, Store, open_entries, read_clock
+from outreach_async.store._store import Comparison, Store, read_clock
 
 _SIMILAR_MASK: Final = -1 << SIMILAR_BITS
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
@@ -183,7 +192,7 @@ class Comparer:
         ]
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
-        secret = self._entries.facts.secret
+        secret = self._entries.header.secret
         start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=secret, digest_size=_HASH_SIZE)
         salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
         self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
@@ -191,7 +200,7 @@ class Comparer:
 
     def encode_marked(self, first: int) -> str:
         """Return the rows that are about to be sent as the columns of their table, numbered from `first`; see `sent`."""
-        secret, rows = self._entries.facts.secret, list[tuple[int, ...]]()
+        secret, rows = self._entries.header.secret, list[tuple[int, ...]]()
         for number, (row, key, digest, *_) in enumerate(self.marked, first):
             domain = contact_key(row.email).rpartition("@")[2].encode(errors="surrogatepass")
             hashed = int.from_bytes(blake2b(domain, key=secret, digest_size=_DOMAIN_SIZE).digest()) >> 1
@@ -330,31 +339,32 @@ def count_changes(
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
     first = 0
-    with open_entries(ledger) as entries:
-        last = entries.runs[-1] if entries.runs else None
-        request = options.pop("request", None) or (last.request if last else _DEFAULT_REQUEST)
-        compared = Comparison(**options, request=request)
-        requests = ContactRequests.from_options(
-            "key_unused",
-            workspace,
-            RequestDefaults.from_headers({}, OutreachConverter),
-            **request,
-            campaign=campaign,
-            copy_detector=CopyDetector(),
-        )
-        policy = compared.repeats or (last.repeats if last else "serial")
-        parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
-        comparer = Comparer(compared, entries, parser, read_clock(ledger))
-        for _ in comparer.plan_repeats(policy, read):
-            pass
-        for batch in _batches(read()):
-            settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
-            for each in settled:
-                for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), request, entries)]:
-                    tell(outcome)
-            comparer.marked.clear()
-            first += len(batch)
-        comparer.counts.gone = sum(1 for _ in entries.find_gone(comparer.seen, comparer.compared_targets))
+    with closing(ledger.medium()) as medium, translate_ledger_errors(medium.name):
+        entries = medium.query(load_entries) if medium.exists() else no_entries()
+    last = entries.runs[-1] if entries.runs else None
+    request = options.pop("request", None) or (last.request if last else _DEFAULT_REQUEST)
+    compared = Comparison(**options, request=request)
+    requests = ContactRequests.from_options(
+        "key_unused",
+        workspace,
+        RequestDefaults.from_headers({}, OutreachConverter),
+        **request,
+        campaign=campaign,
+        copy_detector=CopyDetector(),
+    )
+    policy = compared.repeats or (last.repeats if last else "serial")
+    parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
+    comparer = Comparer(compared, entries, parser, read_clock(ledger))
+    for _ in comparer.plan_repeats(policy, read):
+        pass
+    for batch in _batches(read()):
+        settled, marked = comparer.settle(comparer.prepare(first, batch)), iter(comparer.marked)
+        for each in settled:
+            for outcome in each.outcomes if isinstance(each, UnsentRows) else [_unsent(next(marked), request, entries)]:
+                tell(outcome)
+        comparer.marked.clear()
+        first += len(batch)
+    comparer.counts.gone = sum(1 for _ in entries.find_gone(comparer.seen, comparer.compared_targets))
     return comparer.counts
 
 

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from enum import Enum
 from hashlib import blake2b
 from itertools import chain
@@ -16,8 +17,9 @@ import msgspec
 
 from outreach_async.bulk._rows import Repeats
 from outreach_async.models import Target
+from outreach_async.store._reader import read_metadata
 from outreach_async.store._records import checked, decode_id, require
-from outreach_async.store._schema import ENTRY_SUM, REJECT_SUM, UNCERTAIN
+from outreach_async.store._schema import ENTRY_SUM, REJECT_SUM, TABLES, UNCERTAIN
 
 CAMPAIGN_BITS: Final = 16
 """The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
@@ -50,7 +52,7 @@ class RowChange(Enum):
     UNCHANGED = "unchanged"
 
 
-class Facts(msgspec.Struct):
+class LedgerHeader(msgspec.Struct):
     """What a ledger knows beside its entries and runs."""
 
     address: str | None
@@ -103,9 +105,21 @@ def number_targets(db: sqlite3.Connection) -> dict[Target, int]:
     return {Target(*target): number for number, *target in rows}
 
 
-def require_entries(db: sqlite3.Connection, facts: Facts) -> None:
+def load_entries(db: sqlite3.Connection) -> LedgerEntries:
+    """Load the entries of a ledger, with everything that is known of them."""
+    return LedgerEntries(db, LedgerHeader.from_metadata(read_metadata(db)), with_runs=True)
+
+
+def no_entries() -> LedgerEntries:
+    """Return the entries of a ledger that does not exist yet."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(";".join(TABLES))
+        return LedgerEntries(db, LedgerHeader(None, b""), with_runs=True)
+
+
+def require_entries(db: sqlite3.Connection, header: LedgerHeader) -> None:
     """Check every entry and reject, before others are merged into them."""
-    for table, condition, expected in ("entry", ENTRY_SUM, facts.entries), ("reject", REJECT_SUM, facts.rejects):
+    for table, condition, expected in ("entry", ENTRY_SUM, header.entries), ("reject", REJECT_SUM, header.rejects):
         (found,) = db.execute(f"SELECT count(*) FROM {table} WHERE crc = {condition}").fetchone()  # noqa: S608 - names of this package
         require(found == expected, f"expected {expected} intact rows in the table {table}, found {found}")
 
@@ -131,7 +145,7 @@ class LedgerEntries:
     def __init__(
         self,
         db: sqlite3.Connection,
-        facts: Facts,
+        header: LedgerHeader,
         *,
         with_runs: bool,
         read: Callable[[Callable[[sqlite3.Connection], Any]], Any] | None = None,
@@ -141,7 +155,7 @@ class LedgerEntries:
         If few ids are needed, `read` runs a query for each of them; otherwise, they are loaded, too.
         """
         # Entries are compared with every row of the input. In arrays, they take 16 bytes each, and 16 for the id.
-        self.facts = facts
+        self.header = header
         self.targets = number_targets(db)
         self.runs = read_runs(db)
         with_ids = read is None
@@ -156,8 +170,8 @@ class LedgerEntries:
         self._texts = {key: decode_id(*id_) for key, *id_ in db.execute(_SELECT_TEXTS)} if with_ids else {}
         self._rejects = array("q", chain.from_iterable(db.execute(_SELECT_REJECTS)))
         self.count = len(self.keys)
-        require(self.count == facts.entries, f"expected {facts.entries} intact entries, found {self.count}")
-        require(len(self._rejects) == facts.rejects, f"expected {facts.rejects} intact rejects, found {len(self._rejects)}")
+        require(self.count == header.entries, f"expected {header.entries} intact entries, found {self.count}")
+        require(len(self._rejects) == header.rejects, f"expected {header.rejects} intact rejects, found {len(self._rejects)}")
         self._read = read
         bits = max(1, self.count.bit_length() - _BUCKET_BITS)
         self._shift = 64 - bits

@@ -11,26 +11,28 @@ import re
 import sqlite3
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_bytes, token_hex
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from outreach_async._files.atomic import sync
 from outreach_async._files.objects import create_or_read, list_folders, open_objects
-from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.store._entries import Facts, read_runs
+from outreach_async.errors import InvalidRequest
+from outreach_async.store._entries import LedgerHeader, Run
 from outreach_async.store._objects import ObjectDatabase, ObjectLog
-from outreach_async.store._reader import ForeignJournalError, RunQuery, connect, query_journal, read_metadata
+from outreach_async.store._reader import DamagedJournalError, ForeignJournalError, connect, query_journal, read_metadata
 from outreach_async.store._records import Identity
 from outreach_async.store._schema import RUN_TABLES
 from outreach_async.store._sqlite import open_ledger_file, write_tables
 from outreach_async.store._writer import Database, create_metadata
+
+T = TypeVar("T")
 
 _PART_SIZE: Final = 8 * 2**20
 """Size in bytes of the objects of a copy of the entries. It is written and read in parts, so that it never fills the memory."""
@@ -42,7 +44,7 @@ _KEPT: Final = 2
 def new_ledger(address: str | None) -> dict[str, Any]:
     """Return the metadata of a ledger without runs."""
     metadata = create_metadata(Identity("", {}, address=address), "known")
-    return {**metadata, "state": "finished", "ledger": Facts(address, token_bytes(32)).to_metadata()}
+    return {**metadata, "state": "finished", "ledger": LedgerHeader(address, token_bytes(32)).to_metadata()}
 
 
 def clear_run(db: sqlite3.Connection) -> None:
@@ -65,8 +67,8 @@ class LedgerMedium(ABC):
     def exists(self) -> bool: ...
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[RunQuery]:
-        """Provide a function that runs queries on the ledger."""
+    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of a query on the ledger, at any time."""
 
     @abstractmethod
     def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
@@ -76,23 +78,23 @@ class LedgerMedium(ABC):
         """
 
     @abstractmethod
-    def confirm(self, facts: Facts, run: int, stamp: str) -> None:
-        """Note that a run has begun, before its first row is marked."""
-
-    @abstractmethod
-    def publish(self, database: Database, run: int) -> bool:
-        """Make a merged run durable, and return whether the database can be used for the next run."""
-
-    @abstractmethod
-    def require_newest(self, database: Database, facts: Facts) -> None:
+    def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
         """Check that the ledger has every run that has used it: an older copy may have been restored."""
 
     @abstractmethod
-    def has_later_run(self, run: int) -> bool:
-        """Return whether there is a run after this one outside of the ledger's entries."""
+    def on_started(self, header: LedgerHeader, run: Run) -> None:
+        """Do what follows the start of a run in the ledger, before its first row is marked."""
+
+    def publish(self, database: Database, run: int) -> bool:  # noqa: ARG002 - the transaction has made it durable in a file
+        """Make a merged run durable, and return whether the database can be used for the next run."""
+        return True
+
+    def last_run(self, runs: Sequence[Run]) -> int:
+        """Return the number of the last run, of which a ledger has the `runs`; 0 if there is none."""
+        return runs[-1].number if runs else 0
 
     def close(self) -> None:  # noqa: B027 - a file holds nothing
-        """Release what the store holds, but not the database."""
+        """Release what the medium holds, but not the database."""
 
 
 class FileLedger(LedgerMedium):
@@ -102,49 +104,42 @@ class FileLedger(LedgerMedium):
         self.name = str(path)
         self._path = path
         # The last run of the ledger, in a file of its own, which shows if an older copy of the ledger is restored.
-        self._witness = path.with_name(f"{path.name}.last-run")
+        self._last_run = path.with_name(f"{path.name}.last-run")
 
     def exists(self) -> bool:
         return os.path.lexists(self._path)
 
-    @contextmanager
-    def reading(self) -> Iterator[RunQuery]:
-        yield lambda query: query_journal(self._path, query, "ledger")[0]
+    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        return query_journal(self._path, query, "ledger")[0]
 
     def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
-        if not self.exists() and self._witness.exists():
+        if not self.exists() and self._last_run.exists():
             raise InvalidRequest(
-                f"ledger: {self.name} does not exist, although {self._witness} shows a run; restore it, or move {self._witness}"
+                f"ledger: {self.name} does not exist, although {self._last_run} shows a run; restore it, or move {self._last_run}"
                 " away and run once with max_age=0, which sends every row"
             )
         return open_ledger_file(self.name, new_ledger(address))
 
-    def require_newest(self, database: Database, facts: Facts) -> None:
+    def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
         try:
-            known = msgspec.json.decode(self._witness.read_bytes(), type=tuple[str, int, str])
+            known = msgspec.json.decode(self._last_run.read_bytes(), type=tuple[str, int, str])
         except (FileNotFoundError, msgspec.MsgspecError):  # it was moved away on purpose, or does not tell
             return
-        if known not in {(facts.name, run.number, run.stamp) for run in database.query(read_runs)}:
-            raise _older_error(self.name, str(self._witness))
+        if known not in {(header.name, run.number, run.stamp) for run in runs}:
+            raise _older_error(self.name, str(self._last_run))
 
-    def confirm(self, facts: Facts, run: int, stamp: str) -> None:
+    def on_started(self, header: LedgerHeader, run: Run) -> None:
         # After the run is in the ledger, and before its first row is marked: the ledger is never older than this file.
         descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode((facts.name, run, stamp)))
+                file.write(msgspec.json.encode((header.name, run.number, run.stamp)))
                 file.flush()
                 os.fsync(descriptor)
-            Path(draft).replace(self._witness)
+            Path(draft).replace(self._last_run)
         finally:
             Path(draft).unlink(missing_ok=True)
         sync(self._path.parent)
-
-    def publish(self, database: Database, run: int) -> bool:  # noqa: ARG002 - the transaction has made it durable
-        return True
-
-    def has_later_run(self, run: int) -> bool:  # noqa: ARG002 - it would be in the same file
-        return False
 
 
 _Manifest: TypeAlias = list[tuple[str, str]]
@@ -169,10 +164,9 @@ class ObjectLedger(LedgerMedium):
     def exists(self) -> bool:
         return self._find_last() is not None
 
-    @contextmanager
-    def reading(self) -> Iterator[RunQuery]:
+    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
         with closing(connect(self._download(self._require_last()), "mode=rw")) as db:
-            yield lambda query: query(db)
+            return query(db)
 
     def _require_last(self) -> int:
         if (last := self._find_last()) is None:
@@ -198,16 +192,14 @@ class ObjectLedger(LedgerMedium):
             raise self._damaged(f"entries/{name}: {error}") from error
         return str(path)
 
-    def _damaged(self, reason: str) -> JournalError:
-        return JournalError(
-            f"ledger {self.name} is damaged: {reason}; restore the object, or start a new ledger, which sends every row again"
-        )
+    def _damaged(self, reason: str) -> DamagedJournalError:
+        return DamagedJournalError(f"journal {self.name} is damaged: {reason}; restore the object")
 
     def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
         if not self.exists():
             draft = Path(self._folder.name) / "new"
             draft.touch(0o600)
-            write_tables(str(draft), new_ledger(address), "ledger")
+            write_tables(str(draft), new_ledger(address), None)
             self._write(draft, 0, after=None)
         self._loaded = self._require_last()
         path, log = self._download(self._loaded), self.open_log(self._loaded + 1)
@@ -216,16 +208,20 @@ class ObjectLedger(LedgerMedium):
             if not log.find():
                 return database, database.query(read_metadata)
             # A run that was not merged: from now on, its process sends nothing more.
-            facts = Facts.from_metadata(database.query(read_metadata))
-            return database, database.resume(partial(_require_own, log.name, facts))
+            header = LedgerHeader.from_metadata(database.query(read_metadata))
+            return database, database.resume(partial(_require_own, log.name, header))
         except BaseException:
             database.close()
             raise
 
-    def confirm(self, facts: Facts, run: int, stamp: str) -> None:  # noqa: ARG002 - the log of the run shows both
+    def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
+        if self.last_run(runs) > header.merged + 1:
+            raise _older_error(self.name, f"a later folder than run-{header.merged + 1:06}")
+
+    def on_started(self, header: LedgerHeader, run: Run) -> None:  # noqa: ARG002 - the log of the run shows it
         # Logs stay: a machine that was suspended may wake up, and only an object tells it that its run was taken over.
         for name in [*self._objects.names()]:
-            if name[:6].isdecimal() and int(name[:6]) <= run - 1 - _KEPT:
+            if name[:6].isdecimal() and int(name[:6]) <= header.merged - _KEPT:
                 self._objects.delete(name)
 
     def publish(self, database: Database, run: int) -> bool:
@@ -250,27 +246,16 @@ class ObjectLedger(LedgerMedium):
         url = f"{self._url}/run-{run:06}"
         return ObjectLog(open_objects(url, "ledger"), url)
 
-    def require_newest(self, database: Database, facts: Facts) -> None:  # noqa: ARG002 - the folders of runs show it
-        if self.has_later_run(facts.merged + 1):
-            raise _older_error(self.name, f"a later folder than run-{facts.merged + 1:06}")
-
-    def last_log(self) -> ObjectLog:
-        """Return the log of the last run."""
-        return self.open_log(self._last_run())
-
-    def _last_run(self) -> int:
+    def last_run(self, runs: Sequence[Run] = ()) -> int:  # noqa: ARG002 - the folders show also a run that was not merged
         names = [name.removeprefix("run-") for name in list_folders(self._url, "ledger")]
         return max((int(name) for name in names if _NUMBER.fullmatch(name)), default=0)
-
-    def has_later_run(self, run: int) -> bool:
-        return self._last_run() > run
 
     def close(self) -> None:
         self._folder.cleanup()
 
 
-def _require_own(url: str, facts: Facts, metadata: Mapping[str, Any]) -> None:
-    if metadata["identity"]["options"].get("ledger") != facts.name:
+def _require_own(url: str, header: LedgerHeader, metadata: Mapping[str, Any]) -> None:
+    if metadata["identity"]["options"].get("ledger") != header.name:
         raise ForeignJournalError(f"journal: {url} is not that of a run with this ledger; move it away")
 
 

@@ -22,7 +22,7 @@ from outreach_async._wire_words import SERVICE_OUTCOMES, Outcome
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.models import RUN_TARGET
 from outreach_async.store import _records as records
-from outreach_async.store._entries import CAMPAIGN_BITS, MAX_TARGET, SIMILAR_BITS, Facts, Run
+from outreach_async.store._entries import CAMPAIGN_BITS, MAX_TARGET, SIMILAR_BITS, LedgerHeader, Run
 from outreach_async.store._reader import SELECT_CHECKSUMS, require_windows
 from outreach_async.store._records import StoredId, encode_metadata, require
 from outreach_async.store._schema import ENTRY_SUM, OUT_OF_DATE, REJECT_SUM, SENT_SUM, UNCERTAIN
@@ -162,7 +162,7 @@ class Ended:
     """Unix time at which none of its requests can arrive at the service any more."""
 
 
-def merge(db: sqlite3.Connection, metadata: Mapping[str, Any], run: Run, facts: Facts, ended: Ended) -> Facts:
+def merge(db: sqlite3.Connection, metadata: Mapping[str, Any], run: Run, header: LedgerHeader, ended: Ended) -> LedgerHeader:
     """Merge the rows of a run into the entries. Return what the ledger then knows."""
     # A mark without an outcome must never be merged after an answer to a later row of its contact as if it came before: it may
     # arrive at the service after all others. `_SimilarContacts` gets all rows of a contact at once.
@@ -174,7 +174,7 @@ def merge(db: sqlite3.Connection, metadata: Mapping[str, Any], run: Run, facts: 
     db.execute(_FIND_GROUPS)
     db.execute(_FIND_KNOWN)
     # A clock that was ahead must not keep entries uncertain for longer than a run can.
-    settles_at = min(facts.settles_at, run.at + LONGEST_DOUBT)
+    settles_at = min(header.settles_at, run.at + LONGEST_DOUBT)
     if _merge_groups(db, ended.possibly_sent, run.number, is_early=run.at < settles_at):
         settles_at = max(settles_at, ended.settles_at)
     db.execute(_MERGE_ALONE, {"run": run.number})
@@ -186,7 +186,7 @@ def merge(db: sqlite3.Connection, metadata: Mapping[str, Any], run: Run, facts: 
     for name in "together", "changed", "accepted":
         db.execute(f"DROP TABLE temp.{name}")
     (entries,), (rejects,) = (db.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("entry", "reject"))  # noqa: S608 - names
-    merged = Facts(facts.address, facts.secret, entries, rejects, settles_at, run.number)
+    merged = LedgerHeader(header.address, header.secret, entries, rejects, settles_at, run.number)
     db.execute(records.SET_METADATA, encode_metadata("ledger", merged.to_metadata()))
     columns = [run.number, run.at, run.stamp, records.to_json(ended.counts), records.to_json(run.request), run.repeats]
     db.execute("UPDATE run SET counts = ?, crc = ? WHERE number = ?", (columns[3], records.checksum(columns), run.number))

@@ -333,7 +333,14 @@ def translate_errors(name: str) -> Iterator[None]:
 
 
 def open_log(
-    objects: Objects, name: str, clock: Callable[[], float], identity: Identity, *, resume: bool, earlier: Earlier
+    objects: Objects,
+    name: str,
+    clock: Callable[[], float],
+    identity: Identity,
+    *,
+    resume: bool,
+    earlier: Earlier,
+    wall: Callable[[], float],
 ) -> JournalWriter:
     """Open a journal in objects for writing: create it, or take over its run."""
     log, damage = ObjectLog(objects, name), None
@@ -342,13 +349,13 @@ def open_log(
             if not resume and earlier == "known":
                 raise JournalExistsError(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
             try:
-                return _start(log, clock, identity, earlier, None, created=False)
+                return _start(log, clock, identity, earlier, created=False, wall=wall)
             except DamagedJournalError as error:
                 if earlier == "known":
                     raise
                 damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
             log.set_aside()
-        return _start(log, clock, identity, earlier, damage, created=True)
+        return _start(log, clock, identity, earlier, damage, created=True, wall=wall)
 
 
 def _start(
@@ -356,22 +363,23 @@ def _start(
     clock: Callable[[], float],
     identity: Identity,
     earlier: Earlier,
-    damage: Mapping[str, Any] | None,
+    damage: Mapping[str, Any] | None = None,
     *,
     created: bool,
+    wall: Callable[[], float],
 ) -> JournalWriter:
     with ExitStack() as stack:
         database = ObjectDatabase(log, clock)
         stack.callback(database.close)
-        metadata = create_metadata(identity, earlier)
-        if not created:
-            metadata = database.resume(partial(require_resumable, log.name, identity))
         if created:
+            metadata = create_metadata(identity, earlier)
             with database.transaction() as transaction:
                 for name, value in metadata.items():
                     transaction.set_metadata(name, value)
+        else:
+            metadata = database.resume(partial(require_resumable, log.name, identity))
         stack.pop_all()
-    return JournalWriter(database, metadata, identity, earlier, damage, created=created)
+    return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from outreach_async.store._feed import WindowedFeed
 from outreach_async.store._records import Earlier, Identity, MarkedWindow
 from outreach_async.store._repeats import PreparedRows
 from outreach_async.store._runs import LedgerRun, start, translate_ledger_errors
-from outreach_async.store._store import Comparison, Store, open_medium, read_clock
+from outreach_async.store._store import Comparison, Store, read_clock
 from outreach_async.store._writer import JournalWriter, WriterThread
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
@@ -264,10 +264,10 @@ class LedgerRecorder(JournalRecorder):
 
 async def open_ledger(ledger: Store, identity: Identity, comparison: Comparison, context: RunContext) -> LedgerRecorder:
     """Open the ledger of a run, in a thread. An earlier run that was not merged is merged first."""
-    now, name = read_clock(ledger), os.fspath(ledger.location)
+    name = os.fspath(ledger.location)
 
     def open_run() -> LedgerRun:
-        medium = open_medium(ledger)
+        medium = ledger.medium()
         with_ids, with_runs = not context.only_counts, comparison.max_age is not None
         try:
             return start(medium, identity, partial(read_clock, ledger), with_ids=with_ids, with_runs=with_runs)
@@ -277,6 +277,6 @@ async def open_ledger(ledger: Store, identity: Identity, comparison: Comparison,
 
     thread = WriterThread(inline=ledger.inline, errors=partial(translate_ledger_errors, name, opens=False))
     run = await thread.run_opening(open_run)
-    comparer = Comparer(comparison, run.entries, context.parser, now, only_counts=context.only_counts, width=context.width)
+    comparer = Comparer(comparison, run.entries, context.parser, run.run.at, only_counts=context.only_counts, width=context.width)
     feed = LedgerFeed(run.writer, thread, context, comparer, comparison.repeats)
     return LedgerRecorder(ledger, run, thread, feed, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from secrets import token_hex
 from typing import Any, Final
@@ -15,7 +15,7 @@ from outreach_async._files.objects import is_url
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import Target
-from outreach_async.store._entries import Facts, LedgerEntries, Run, read_runs, require_entries
+from outreach_async.store._entries import LedgerEntries, LedgerHeader, Run, read_runs, require_entries
 from outreach_async.store._ledgers import LedgerMedium, clear_run
 from outreach_async.store._merging import LONGEST_DOUBT, Ended, merge
 from outreach_async.store._objects import HEARTBEAT_INTERVAL, TakenOverError
@@ -28,7 +28,7 @@ from outreach_async.store._reader import (
 )
 from outreach_async.store._records import OTHER_LEDGER, Identity, to_json
 from outreach_async.store._sqlite import JournalInUseError
-from outreach_async.store._writer import Database, JournalWriter, Transaction, create_metadata, find_possibly_sent
+from outreach_async.store._writer import Database, JournalWriter, create_metadata, find_possibly_sent
 
 _ALLOWANCE: Final = 60.0
 """Seconds for what is unknown: how long the service takes for a request that has timed out, and how much clocks differ."""
@@ -56,7 +56,7 @@ class LedgerRun:
         ended = Ended(possibly_sent, counts)
         if seen is not None and gone is not None:
             ended = Ended(possibly_sent, {**counts, "gone": len(gone)}, *self.entries.changes_of_gone(seen, gone))
-        _merge(self.medium, self.database, self.run, self.wall(), ended)
+        _merge(self.medium, self.database, self.run, self.wall, ended)
         return None if gone is None else len(gone)
 
     def close(self) -> None:
@@ -69,77 +69,67 @@ class LedgerRun:
 def start(medium: LedgerMedium, identity: Identity, wall: Callable[[], float], *, with_ids: bool, with_runs: bool) -> LedgerRun:
     """Merge the last run if it was not merged. Then start a new run."""
     while True:  # each time, a run was merged
-        with translate_ledger_errors(medium.name):
+        with translate_ledger_errors(medium.name), ExitStack() as stack:
+            now = wall()  # an earlier time only makes more entries uncertain, or too old
             database, metadata = medium.open(identity.address)
-            try:
-                run = _start(medium, database, metadata, identity, wall, with_ids=with_ids, with_runs=with_runs)
-                if run is not None:
-                    return run
-                database.close()
-            except BaseException:
-                database.close()
-                raise
+            stack.callback(database.close)
+            if (header := _merge_last(medium, database, metadata, identity.address, wall)) is not None:
+                read = None if with_ids else database.query
+                entries = database.query(partial(LedgerEntries, header=header, with_runs=with_runs, read=read))
+                identity = attrs.evolve(identity, options={**identity.options, "ledger": header.name, "at": now})
+                run, started = _record_start(database, identity, entries, now)
+                medium.on_started(header, run)
+                database.compact()
+                writer = JournalWriter(database, started, identity, "known", created=True, wall=wall)
+                stack.pop_all()
+                return LedgerRun(medium, database, entries, run, writer, wall)
 
 
-def _start(
-    medium: LedgerMedium,
-    database: Database,
-    metadata: Mapping[str, Any],
-    identity: Identity,
-    wall: Callable[[], float],
-    *,
-    with_ids: bool,
-    with_runs: bool,
-) -> LedgerRun | None:
-    facts, runs = Facts.from_metadata(metadata), database.query(read_runs)
-    if facts.address != identity.address:
+def _merge_last(
+    medium: LedgerMedium, database: Database, metadata: Mapping[str, Any], address: str | None, wall: Callable[[], float]
+) -> LedgerHeader | None:
+    """Merge the last run if it was not merged. Return what the ledger knows; `None` if it must be opened again."""
+    header, runs = LedgerHeader.from_metadata(metadata), database.query(read_runs)
+    if header.address != address:
         raise InvalidRequest(
-            f"ledger: {medium.name} belongs to the service at {facts.address}, not to that at {identity.address};"
+            f"ledger: {medium.name} belongs to the service at {header.address}, not to that at {address};"
             " pass a ledger of its own for each service"
         )
-    medium.require_newest(database, facts)
-    if runs and runs[-1].number > facts.merged:
-        database.query(partial(require_entries, facts=facts))
-        merged = _merge(medium, database, runs[-1], wall(), Ended(find_possibly_sent(metadata)))
-        if merged is None:
-            return None
-        facts = merged
-    number = facts.merged + 1
-    entries = database.query(partial(LedgerEntries, facts=facts, with_runs=with_runs, read=None if with_ids else database.query))
-    now = wall()
-    options = {**identity.options, "ledger": facts.name, "at": now}
-    identity = attrs.evolve(identity, options=options)
+    medium.require_newest(header, runs)
+    if not runs or runs[-1].number <= header.merged:
+        return header
+    database.query(partial(require_entries, header=header))
+    return _merge(medium, database, runs[-1], wall, Ended(find_possibly_sent(metadata)))
+
+
+def _record_start(database: Database, identity: Identity, entries: LedgerEntries, now: float) -> tuple[Run, Mapping[str, Any]]:
+    """Record that a run starts, in place of the last one. Return it and its metadata."""
+    options, started = identity.options, create_metadata(identity, "known")
     request = {name: options[name] for name in ("duplicates", "strict_validation")}
-    run = Run(number, now, token_hex(8), {}, request, options["repeats"])
-    started = create_metadata(identity, "known")
+    run = Run(entries.header.merged + 1, now, token_hex(8), {}, request, options["repeats"])
+    target = Target(identity.workspace, options.get("campaign"))
+    entries.targets.setdefault(target, max(entries.targets.values(), default=0) + 1)
     with database.mark_transaction() as transaction:
         transaction.run(clear_run)
         for name, value in {**started, "names": []}.items():
             transaction.set_metadata(name, value)
-        transaction.insert("run", number, run.at, run.stamp, "{}", to_json(request), run.repeats)
-        _add_default_target(transaction, identity, entries)
-    medium.confirm(facts, number, run.stamp)
-    database.compact()
-    writer = JournalWriter(database, started, identity, "known", created=True)
-    return LedgerRun(medium, database, entries, run, writer, wall)
+        transaction.insert("run", run.number, now, run.stamp, "{}", to_json(request), run.repeats)
+        transaction.insert("target", entries.targets[target], *target)
+    return run, started
 
 
-def _add_default_target(transaction: Transaction, identity: Identity, entries: LedgerEntries) -> None:
-    target = Target(identity.workspace, identity.options.get("campaign"))
-    number = entries.targets.setdefault(target, max(entries.targets.values(), default=0) + 1)
-    transaction.insert("target", number, *target)
-
-
-def _merge(medium: LedgerMedium, database: Database, run: Run, now: float, ended: Ended) -> Facts | None:
+def _merge(medium: LedgerMedium, database: Database, run: Run, wall: Callable[[], float], ended: Ended) -> LedgerHeader | None:
     """Merge a run. Return what the ledger then knows; `None` if the database cannot be used for the next run."""
     metadata = database.query(read_metadata)
     # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
     doubt = HEARTBEAT_INTERVAL + (metadata["identity"]["options"].get("timeout") or math.inf) + _ALLOWANCE
     sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
-    ended = attrs.evolve(ended, settles_at=now + min(doubt, LONGEST_DOUBT), counts={**sent, **ended.counts})
+    ended = attrs.evolve(ended, settles_at=wall() + min(doubt, LONGEST_DOUBT), counts={**sent, **ended.counts})
     with database.mark_transaction() as transaction:
-        facts = transaction.run(partial(merge, metadata=metadata, run=run, facts=Facts.from_metadata(metadata), ended=ended))
-    return facts if medium.publish(database, run.number) else None
+        header = transaction.run(
+            partial(merge, metadata=metadata, run=run, header=LedgerHeader.from_metadata(metadata), ended=ended)
+        )
+    return header if medium.publish(database, run.number) else None
 
 
 @contextmanager
@@ -150,10 +140,7 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
     except (JournalInUseError, JournalExistsError):
         raise InvalidRequest(f"ledger: another run is using {name}; wait until that run ends") from None
     except (DamagedJournalError, EmptyJournalError) as error:
-        raise JournalError(
-            f"ledger {name} is damaged: {_problem_of(error)}; restore a copy with its own -wal file, if it has one, or"
-            f" {OTHER_LEDGER}"
-        ) from error
+        raise _damaged(name, error) from error
     except TakenOverError as error:
         raise TakenOverError(
             f"ledger {name}: another run has taken over the ledger, and this run sends nothing more; run again when that run has"
@@ -176,6 +163,14 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
                 " to"
             ) from error
         raise JournalError(f"ledger {name}: {error.strerror or error}; {_RUN_AGAIN}") from error
+
+
+def _damaged(name: str, error: OutreachError) -> JournalError:
+    reason = str(error).rpartition("; restore ")[0].removeprefix("journal: ").removeprefix(f"journal {name} is damaged: ")
+    remedy = f"restore a copy with its own -wal file, if it has one, or {OTHER_LEDGER}"
+    if is_url(name):
+        remedy = "restore the object, or pass another URL, which starts a new ledger and sends every row again"
+    return JournalError(f"ledger {name} is damaged: {reason}; {remedy}")
 
 
 def _problem_of(error: OutreachError) -> str:

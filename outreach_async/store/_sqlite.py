@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from errno import EIO
@@ -278,12 +277,7 @@ LOG_SUFFIXES: Final = ("-wal", "-shm")
 
 
 def open_file(
-    path: str | Path,
-    identity: Identity,
-    *,
-    resume: bool,
-    earlier: Earlier = "known",
-    wall: Callable[[], float] = time.time,
+    path: str | Path, identity: Identity, *, resume: bool, earlier: Earlier, wall: Callable[[], float]
 ) -> JournalWriter:
     """Open a journal in a file for writing: create it, or resume its run. The file is locked until the writer is closed."""
     path = str(path)
@@ -309,7 +303,7 @@ def open_file(
     if metadata is None:
         metadata = create_metadata(identity, earlier)
         with translate_os_errors(path):
-            create_journal(path, metadata)
+            create_journal(path, metadata, wall())
         lock = JournalLock.acquire(path, resume=True)
     with ExitStack() as stack:
         stack.callback(lock.release)
@@ -325,7 +319,7 @@ def open_ledger_file(path: str, metadata: Mapping[str, Any]) -> tuple[FileDataba
     if not os.path.lexists(path):
         _refuse_orphaned_log(path)
         with suppress(FileExistsError):  # another process was faster
-            create_journal(path, metadata, kind="ledger")
+            create_journal(path, metadata, None)
     lock = JournalLock.acquire(path, resume=True)
     with ExitStack() as stack:
         stack.callback(lock.release)
@@ -359,10 +353,7 @@ def _read_checked_metadata(path: str, header: bytes, kind: Kind) -> Mapping[str,
 
 
 def create_journal(
-    path: str,
-    metadata: Mapping[str, Any],
-    link: Callable[[str, str], None] | None = None,
-    kind: Kind = "journal",
+    path: str, metadata: Mapping[str, Any], at: float | None, link: Callable[[str, str], None] | None = None
 ) -> None:
     """Create a store that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
@@ -371,7 +362,7 @@ def create_journal(
     try:
         # Unlike a rename, a link never replaces a file: if two runs create the journal, one of them fails. The draft is synced
         # first, so that a power failure cannot leave the final name with an incomplete file.
-        write_tables(draft, metadata, kind)
+        write_tables(draft, metadata, at)
         sync(draft)
         (link or os.link)(draft, path)
     except sqlite3.Error as error:
@@ -382,17 +373,18 @@ def create_journal(
     sync(folder)
 
 
-def write_tables(draft: str, metadata: Mapping[str, Any], kind: Kind) -> None:
+def write_tables(draft: str, metadata: Mapping[str, Any], at: float | None) -> None:
+    """Write the tables of a journal, whose run starts at the Unix time `at`, or those of a ledger."""
     with closing(reader.connect(draft, "mode=rw")) as db:
         db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
         db.execute("BEGIN IMMEDIATE")
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID if kind == 'journal' else LEDGER_ID}")
+        db.execute(f"PRAGMA application_id = {LEDGER_ID if at is None else APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         for statement in (*TABLES, *VIEWS):
             db.execute(statement)
-        if kind == "journal":  # a ledger has a row for each of its runs
-            run = [1, time.time(), "", "{}", "{}", ""]
+        if at is not None:  # a ledger has a row for each of its runs
+            run = [1, at, "", "{}", "{}", ""]
             db.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (*run, records.checksum(run)))
         db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
         db.execute("COMMIT")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,8 +21,8 @@ from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
-from outreach_async.store._entries import Facts, LedgerEntries
-from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, new_ledger
+from outreach_async.store._entries import load_entries
+from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger
 from outreach_async.store._objects import ObjectLog, boot_time, open_log, read_log, translate_errors
 from outreach_async.store._reader import (
     RunQuery,
@@ -37,7 +36,7 @@ from outreach_async.store._reader import (
 )
 from outreach_async.store._records import Earlier, Identity, JournalReport
 from outreach_async.store._runs import translate_ledger_errors
-from outreach_async.store._schema import TABLES, Kind
+from outreach_async.store._schema import Kind
 from outreach_async.store._sqlite import open_file
 from outreach_async.store._writer import JournalWriter, WriterThread
 
@@ -210,7 +209,7 @@ class Store:
             ```
         """
         if is_url(self.location):
-            with closing(self._medium()) as medium, translate_ledger_errors(self._name):
+            with closing(self.medium()) as medium, translate_ledger_errors(self._name):
                 return medium.exists()
         return read_kind(self.path) == "ledger"
 
@@ -224,25 +223,29 @@ class Store:
         """Open a journal for a run, and return its writer. With `resume`, a run that exists is resumed."""
         # With `earlier="unknown"`, every row without an outcome counts as possibly sent, and a damaged journal is set aside and
         # replaced.
+        wall = partial(read_clock, self)
         if self.objects is None:
-            return open_file(self.path, identity, resume=resume, earlier=earlier, wall=self.wall)
-        return open_log(self.objects, self._name, self.clock, identity, resume=resume, earlier=earlier)
+            return open_file(self.path, identity, resume=resume, earlier=earlier, wall=wall)
+        return open_log(self.objects, self._name, self.clock, identity, resume=resume, earlier=earlier, wall=wall)
 
     def writer_thread(self) -> WriterThread:
         return WriterThread(inline=self.inline)
 
-    def _snapshot(self) -> AbstractContextManager[RunQuery]:
+    @contextmanager
+    def _snapshot(self) -> Iterator[RunQuery]:
         """Provide a function that runs queries on the last run."""
-        if self.objects is not None:
-            log = ObjectLog(self.objects, self._name)
-            with translate_errors(self._name):
-                is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
-            if is_ledger:
-                with closing(ObjectLedger(self._name, self.clock)) as medium:
-                    log = medium.last_log()
-            return read_log(log, self.clock)
-        kind: Kind = "ledger" if self.is_ledger() else "journal"
-        return _provide(lambda query: query_journal(self.path.resolve(), query, kind)[0])
+        if self.objects is None:
+            kind: Kind = "ledger" if self.is_ledger() else "journal"
+            yield lambda query: query_journal(self.path.resolve(), query, kind)[0]
+            return
+        log = ObjectLog(self.objects, self._name)
+        with translate_errors(self._name):
+            is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
+        if is_ledger:
+            with closing(ObjectLedger(self._name, self.clock)) as medium:
+                log = medium.open_log(medium.last_run())
+        with read_log(log, self.clock) as run_query:
+            yield run_query
 
     def outcomes(self) -> Iterator[ContactOutcome]:
         """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
@@ -314,6 +317,10 @@ class Store:
 
     # A ledger
 
+    def medium(self) -> LedgerMedium:
+        """Return where the store is as a ledger."""
+        return ObjectLedger(self._name, self.clock) if is_url(self.location) else FileLedger(self.path)
+
     def contacts(self) -> LedgerReport:
         """Return what a ledger knows of its contacts. A run that is under way, or that was killed, is not included.
 
@@ -327,27 +334,13 @@ class Store:
             print(Store("contacts.ledger").contacts().contacts)  # -> 1
             ```
         """
-        with closing(self._medium()) as medium, translate_ledger_errors(self._name):
-            with medium.reading() as run_query:
-                opened = run_query(_load_entries)
+        with closing(self.medium()) as medium, translate_ledger_errors(self._name):
+            opened = medium.query(load_entries)
             uncertain, gone, targets = opened.count_entries()
-            merged = [run for run in opened.runs if run.number <= opened.facts.merged]
+            header, merged = opened.header, [run for run in opened.runs if run.number <= opened.header.merged]
             runs = tuple((run.number, datetime.fromtimestamp(run.at, UTC), run.counts) for run in reversed(merged))
-            pending = len(merged) < len(opened.runs) or medium.has_later_run(opened.facts.merged)
-            return LedgerReport(opened.count, uncertain, gone, runs, opened.facts.address, targets, pending)
-
-    def _medium(self) -> LedgerMedium:
-        return ObjectLedger(self._name, self.clock) if is_url(self.location) else FileLedger(self.path)
-
-
-@contextmanager
-def _provide(run_query: RunQuery) -> Iterator[RunQuery]:
-    yield run_query
-
-
-def _load_entries(db: sqlite3.Connection) -> LedgerEntries:
-    """Load the entries of a ledger, with everything that is known of them."""
-    return LedgerEntries(db, Facts.from_metadata(read_metadata(db)), with_runs=True)
+            pending = medium.last_run(opened.runs) > header.merged
+            return LedgerReport(opened.count, uncertain, gone, runs, header.address, targets, pending)
 
 
 def read_clock(store: Store) -> float:
@@ -359,27 +352,6 @@ def read_clock(store: Store) -> float:
             f"wall: expected the Unix time in seconds, from 0 to {_LAST_TIME}, got {got}; pass a function such as time.time"
         )
     return float(now)
-
-
-def open_medium(store: Store) -> LedgerMedium:
-    """Return where a store is as a ledger."""
-    return store._medium()  # noqa: SLF001 - not a method for users
-
-
-@contextmanager
-def open_entries(store: Store) -> Iterator[LedgerEntries]:
-    """Open a ledger for reading; a ledger that does not exist is empty."""
-    name = os.fspath(store.location)
-    with closing(open_medium(store)) as medium, translate_ledger_errors(name):
-        if medium.exists():
-            with medium.reading() as run_query:
-                opened = run_query(_load_entries)
-        else:
-            with closing(sqlite3.connect(":memory:")) as db:
-                for table in TABLES:
-                    db.execute(table)
-                opened = LedgerEntries(db, Facts.from_metadata(new_ledger(None)), with_runs=True)
-    yield opened
 
 
 def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -258,7 +257,7 @@ class JournalWriter:
         damage: Mapping[str, Any] | None = None,
         *,
         created: bool,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float],
     ) -> None:
         with ExitStack() as stack:
             stack.callback(database.close)

@@ -57,8 +57,7 @@ def test_webassembly_without_links_processes_and_threads_runs_the_fake() -> None
 import outreach_async
 from outreach_async import InvalidRequest, OutreachClient
 from outreach_async.audit import audit
-from outreach_async.store import Identity
-from outreach_async.store._sqlite import open_file
+from outreach_async.store import Identity, Store
 from outreach_async.fake import FakeService, FakeTransport
 
 ENDS = ("__main__", ".dask", "conftest", "test_conformance")
@@ -78,7 +77,7 @@ async def main():
 
 anyio.run(main)
 try:
-    open_file("run.db", Identity("space_1", {}), resume=False)
+    Store("run.db").writer(Identity("space_1", {}), resume=False)
 except InvalidRequest as error:
     print(error)
 """,

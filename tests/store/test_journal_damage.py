@@ -363,7 +363,7 @@ def test_a_temporary_error_is_not_damage(path: Path, code: int) -> None:
 class TestCreation:
     """A journal is created completely or not at all."""
 
-    FACTS: ClassVar[dict[str, str]] = {"state": "running"}
+    METADATA: ClassVar[dict[str, str]] = {"state": "running"}
 
     def test_a_draft_that_cannot_be_linked_leaves_nothing_behind(self, path: Path) -> None:
         seen: list[str] = []
@@ -376,24 +376,24 @@ class TestCreation:
             raise OSError(errno.EPERM, "not here")
 
         with pytest.raises(OSError, match="not here"):
-            create_journal(str(path), self.FACTS, refuse)
+            create_journal(str(path), self.METADATA, 0.0, refuse)
         assert (len(seen), names(path.parent)) == (1, set())
 
     def test_a_file_created_meanwhile_is_not_replaced(self, path: Path) -> None:
         path.write_bytes(b"mine")
         with pytest.raises(FileExistsError):
-            create_journal(str(path), self.FACTS)
+            create_journal(str(path), self.METADATA, 0.0)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
 
     def test_a_draft_that_cannot_be_written_leaves_nothing_behind(self, path: Path) -> None:
-        facts: Any = {("no", "name"): "running"}
+        metadata: Any = {("no", "name"): "running"}
         with pytest.raises(OSError, match="type 'tuple' is not supported"):
-            create_journal(str(path), facts)
+            create_journal(str(path), metadata, 0.0)
         assert names(path.parent) == set()
 
     def test_a_journal_that_cannot_be_started_is_released(self, path: Path) -> None:
-        with pytest.raises(ZeroDivisionError):
-            open_journal(path, wall=lambda: 1 // 0)
+        with pytest.raises(StopIteration):
+            open_journal(path, wall=iter([0.0]).__next__)
         with writing(path) as writer:
             assert writer.resumed
 

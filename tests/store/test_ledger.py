@@ -760,16 +760,16 @@ class DiesBeforeMerging:
 class Unmerged(Store):
     """A ledger whose process ends before it has merged its rows."""
 
-    def _medium(self) -> Any:
-        store: Any = super()._medium()
-        opens = store.open
+    def medium(self) -> Any:
+        medium: Any = super().medium()
+        opens = medium.open
 
         def open_dying(address: Any) -> Any:
             database, metadata = opens(address)
             return DiesBeforeMerging(database), metadata
 
-        store.open = open_dying
-        return store
+        medium.open = open_dying
+        return medium
 
 
 @pytest.mark.parametrize(("damage", "message"), [
@@ -933,7 +933,7 @@ async def test_other_programs_read_the_runs_rows_and_entries_of_a_file(fake: Fak
     assert select(tmp_path / "run.db", "SELECT row, status, workspace FROM rows") == [(0, "skipped", SPACE)]
 
 
-@pytest.mark.parametrize("damage", ["content", "missing part", "manifest"])
+@pytest.mark.parametrize("damage", ["content", "missing part", "manifest", "log"])
 async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, damage: str) -> None:
     ledger = Store((tmp_path / "contacts").as_uri(), inline=True)
     await run(fake, ledger, [ANN])
@@ -943,10 +943,15 @@ async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, dama
         part.write_bytes(b"x" + part.read_bytes()[1:])
     elif damage == "missing part":
         part.unlink()
-    else:
+    elif damage == "manifest":
         manifest.write_bytes(b"{}")
-    with pytest.raises(JournalError, match="is damaged"):
+    else:
+        with pytest.raises(JournalError, match="killed"):
+            await run(fake, Unmerged(ledger.location, inline=True), [BO])
+        (tmp_path / "contacts" / "run-000002" / "0000-0000000001").write_bytes(b"OAOJ")
+    with pytest.raises(JournalError, match=r"^ledger file:.* is damaged: .*; restore the object, or pass another URL") as caught:
         await run(fake, ledger, [ANN])
+    assert not re.search("resume|earlier|-wal|move", str(caught.value))
 
 
 async def test_other_files_are_refused_and_unchanged(fake: FakeService, tmp_path: Path) -> None:

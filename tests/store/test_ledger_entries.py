@@ -15,7 +15,7 @@ from support.scenarios import SPACE
 from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-from outreach_async.store._entries import CAMPAIGN_BITS, Facts, LedgerEntries, RowChange, Run
+from outreach_async.store._entries import CAMPAIGN_BITS, LedgerEntries, LedgerHeader, RowChange, Run
 from outreach_async.store._merging import Effect, Ended, merge
 from outreach_async.store._reader import JournalExistsError
 from outreach_async.store._records import CorruptContentError, checksum, encode_batch, to_json
@@ -75,13 +75,13 @@ class Book:
             self.db.execute(table)
         for number, target in TARGETS.items():
             self.db.execute(STATEMENTS["target"], (number, *target, checksum([number, *target])))
-        self.facts = Facts(None, b"k" * 32)
+        self.header = LedgerHeader(None, b"k" * 32)
 
     def __del__(self) -> None:
         self.db.close()  # Python 3.13 warns of a connection that is not closed
 
     def load(self) -> LedgerEntries:
-        return LedgerEntries(self.db, self.facts, with_runs=True)
+        return LedgerEntries(self.db, self.header, with_runs=True)
 
     def merge(
         self,
@@ -93,7 +93,7 @@ class Book:
         compared: Iterable[Target] = (),
     ) -> int | None:
         """Merge a run with these rows, of which some have no outcome. Return the number of entries that are gone."""
-        opened, number = self.load(), self.facts.merged + 1
+        opened, number = self.load(), self.header.merged + 1
         for table in RUN_TABLES:
             self.db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of the package
         run = [number, at, "stamp", "{}", "{}", "serial"]
@@ -110,7 +110,7 @@ class Book:
         metadata = {"marked": len(rows), "totals": {"rows": len(outcomes)}}
         ended = Ended(PossiblySent.of(unanswered), {}, *changes)
         self.db.execute("BEGIN")
-        self.facts = merge(self.db, metadata, Run(number, at, "stamp", {}, {}, "serial"), self.facts, ended)
+        self.header = merge(self.db, metadata, Run(number, at, "stamp", {}, {}, "serial"), self.header, ended)
         self.db.execute("COMMIT")
         return None if gone is None else len(gone)
 
@@ -159,10 +159,10 @@ def test_a_ledger_has_the_rows_that_the_service_rejected_last(runs: list[tuple[l
             if row.effect in {Effect.APPLIED, Effect.RETRIED}:
                 known.pop(row.key, None)
         known |= {row.key: today for row in rows if row.effect in {Effect.REJECTED, Effect.REJECTED_LAST}}
-        seen = bytearray(book.facts.entries) if is_whole else None
+        seen = bytearray(book.header.entries) if is_whole else None
         book.merge(rows, seen=seen, compared=TARGETS.values(), at=2e9 + today * 86400)
         opened = book.load()
-        assert book.facts.rejects == len(known)
+        assert book.header.rejects == len(known)
         assert all(map(opened.was_rejected, known))
         assert not any(opened.was_rejected(key + 1) for key in known)
 
@@ -204,7 +204,7 @@ def test_the_id_of_an_entry_is_found_loaded_or_not(id_: str | None) -> None:
     book.merge([Row(7, 1, 1, Effect.APPLIED, id_)])
     assert (
         book.load().id_at(0)
-        == LedgerEntries(book.db, book.facts, with_runs=False, read=lambda query: query(book.db)).id_at(0)
+        == LedgerEntries(book.db, book.header, with_runs=False, read=lambda query: query(book.db)).id_at(0)
         == id_
     )
 
@@ -220,7 +220,7 @@ def test_an_entry_takes_60_bytes_and_less(tmp_path: Path) -> None:
     for table in RUN_TABLES:
         book.db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of the package
     (free,) = book.db.execute("PRAGMA freelist_count").fetchone()
-    assert path.stat().st_size - free * 4096 - empty < 60 * book.facts.entries
+    assert path.stat().st_size - free * 4096 - empty < 60 * book.header.entries
 
 
 def test_an_entry_of_another_campaign_with_the_same_key_is_not_used() -> None:

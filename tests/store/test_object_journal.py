@@ -154,6 +154,12 @@ class TestDamage:
         assert (event, details["kept"]) == ("damaged", "generation 0000")
         assert "is damaged: object" in details["reason"]
 
+    def test_events_have_the_time_of_the_wall_clock(self) -> None:
+        journal = journal_in(DictObjects(), wall=lambda: 7.0)
+        for resume in (False, True):
+            journal.writer(IDENTITY, resume=resume).close()
+        assert [*journal.events()] == [(7.0, "resumed", {"after": "running"})]
+
     def test_a_changed_last_object_is_damage(self) -> None:
         for kind in CHANGED:
             objects = killed(12)

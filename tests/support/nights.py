@@ -258,15 +258,15 @@ class MortalDatabase:
             raise JournalError("the disk is full")
 
 
-class MortalStore:
-    """The storage of a ledger, whose calls are points of a process."""
+class MortalMedium:
+    """The medium of a ledger, whose calls are points of a process."""
 
-    def __init__(self, store: LedgerMedium, process: Process) -> None:
-        self._store = store
+    def __init__(self, medium: LedgerMedium, process: Process) -> None:
+        self._medium = medium
         self._process = process
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
+        found = getattr(self._medium, name)
         return partial(self._call, name, found) if callable(found) else found
 
     def _call(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -276,7 +276,7 @@ class MortalStore:
         return done
 
     def open(self, address: str | None) -> Any:
-        database, metadata = self._call("open", self._store.open, address)
+        database, metadata = self._call("open", self._medium.open, address)
         self._process.writers.append(database)
         return MortalDatabase(database, self._process), metadata
 
@@ -287,8 +287,8 @@ class MortalLedger(Store):
 
     process: Process = attrs.field(kw_only=True)
 
-    def _medium(self) -> Any:
-        return MortalStore(super()._medium(), self.process)
+    def medium(self) -> Any:
+        return MortalMedium(super().medium(), self.process)
 
 
 class Nights:

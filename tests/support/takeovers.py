@@ -281,8 +281,8 @@ class _PassingLedger(Store):
 
     takeover: Any = attrs.field(kw_only=True)
 
-    def _medium(self) -> Any:
-        medium: Any = super()._medium()
+    def medium(self) -> Any:
+        medium: Any = super().medium()
 
         def open_log(run: int) -> ObjectLog:
             url = f"{self.location}/run-{run:06}"

@@ -62,7 +62,7 @@ def recorded_identity(journal: Store) -> Identity:
 
 
 def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
-    return open_file(path, identity, resume=resume, **{"wall": lambda: 0.0, **options})
+    return open_file(path, identity, resume=resume, **{"earlier": "known", "wall": lambda: 0.0, **options})
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:
