@@ -23,7 +23,7 @@ print(Store("may.db").report().state, Store("contacts.ledger").contacts().contac
 Files
 -----
 A path is one SQLite file on a local disk, which is locked during a run. Use a file unless the machine may be lost. Any program
-that reads SQLite can read it, such as `sqlite3`, DuckDB and Datasette. These views are part of the format:
+that reads SQLite can read it, such as `sqlite3` and Datasette. These views are part of the format:
 
     runs     the run of a journal, or all runs of a ledger
              run, at (UTC), state (finished, suspended, stopped, interrupted; running if the process was killed), counts (JSON)
@@ -35,6 +35,11 @@ that reads SQLite can read it, such as `sqlite3`, DuckDB and Datasette. These vi
              workspace, campaign, run (that has sent it last), at (UTC), gone (from the last whole input), digest, domain
 
     sqlite3 contacts.ledger "SELECT state, count(*) FROM entries GROUP BY state"
+
+DuckDB cannot run these views itself. Its function `sqlite_query` lets SQLite run them, and returns all columns as texts:
+
+    ATTACH 'contacts.ledger' AS ledger (TYPE sqlite, READ_ONLY);
+    SELECT state, count(*) FROM sqlite_query('ledger', 'SELECT * FROM entries') GROUP BY state;
 
 A file has no e-mails, unless the rows were spooled: `key` is a keyed hash of the e-mail and its target, `domain` one of the
 domain, and `digest` one of the request. The key of the hashes is in the file. Read a copy, or open the file only for reading:

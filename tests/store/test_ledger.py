@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import random
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from datetime import date, timedelta
@@ -931,6 +934,47 @@ async def test_other_programs_read_the_runs_rows_and_entries_of_a_file(fake: Fak
     await client(fake).contacts.create_many([BO], journal=tmp_path / "run.db")
     assert select(tmp_path / "run.db", "SELECT run, state FROM runs") == [(1, "finished")]
     assert select(tmp_path / "run.db", "SELECT row, status, workspace FROM rows") == [(0, "skipped", SPACE)]
+
+
+DUCKDB = """
+import duckdb, importlib.util, json, pathlib, sys
+package = importlib.util.find_spec("duckdb_extension_sqlite_scanner")
+place = next(pathlib.Path(package.origin).parent.rglob("*.duckdb_extension")) if package else "sqlite"
+db = duckdb.connect()
+try:
+    db.execute(f"LOAD '{place}'")
+except duckdb.Error:
+    sys.exit("missing")
+db.execute(f"ATTACH '{sys.argv[1]}' AS ledger (TYPE sqlite, READ_ONLY)")
+views = ("runs", "rows", "entries")
+print(json.dumps([db.sql(f"FROM sqlite_query('ledger', 'SELECT * FROM {view} ORDER BY 1')").fetchall() for view in views]))
+"""
+
+
+def read_with_duckdb(path: Path) -> Any:
+    """Return the rows of the views, as texts."""
+    command = [os.environ.get("OUTREACH_TEST_DUCKDB", sys.executable), "-c", DUCKDB, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.stderr.startswith("missing"):
+        pytest.skip(
+            "DuckDB lacks its extension; name in OUTREACH_TEST_DUCKDB the Python of an environment that has duckdb==1.5.5 and"
+            " duckdb-extension-sqlite-scanner==1.5.5"
+        )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.thorough
+async def test_duckdb_reads_the_views_of_a_file(fake: FakeService, file: Store) -> None:
+    rows, path = [ANN, {**BO, "campaign": fake.add_campaign(SPACE)}, {"email": "@"}], Path(file.location)
+    await run(fake, file, rows)
+    await run(fake, file, [*rows, {**ANN, "email": "cy@a.example"}])
+    content = read(path)
+    found = read_with_duckdb(path)
+    views = [select(path, f"SELECT * FROM {view} ORDER BY 1") for view in ("runs", "rows", "entries")]  # noqa: S608 - our names
+    assert found == [[[None if cell is None else str(cell) for cell in row] for row in view] for view in views]
+    assert read(path) == content
+    (*_, last), _ = await run(fake, file, [*rows, {**ANN, "email": "cy@a.example"}])
+    assert last.status is Outcome.UNCHANGED
 
 
 @pytest.mark.parametrize("damage", ["content", "missing part", "manifest", "log"])
