@@ -383,7 +383,7 @@ class Contacts(_Resource):
             ```
         """
         from outreach_async.bulk._run import BulkRun, create_plan
-        from outreach_async.store._choice import StoreOptions, choose_store
+        from outreach_async.store._recorder import StoreOptions, choose_store
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)

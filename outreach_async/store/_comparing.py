@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -32,8 +33,8 @@ from outreach_async.store._entries import (
     load_entries,
     no_entries,
 )
-from outreach_async.store._repeats import NO_DIGEST, EmailCounter, PreparedRows, RepeatPlan
-from outreach_async.store._runs import translate_ledger_errors
+from outreach_async.store._ledgers import translate_ledger_errors
+from outreach_async.store._repeats import BUCKETS, NO_DIGEST, PreparedRows, RepeatPlan, find_repeated
 from outreach_async.store._schema import DIGEST_BITS
 from outreach_async.store._store import Comparison, Store, read_clock
 
@@ -119,12 +120,13 @@ class Comparer:
 
     def plan_repeats(self, policy: Repeats, read: Callable[[], Iterable[Any]]) -> Iterator[ListingNeeded | None]:
         """Read the input, so that rows of one contact are compared together. Yield after each batch, and for each listing."""
-        emails, parser, first = EmailCounter(), self._parser.without_history(), 0
+        # The hashes of the e-mails take eight bytes for each row. A few of those that are found may have different e-mails.
+        hashes, parser, first = [array("q") for _ in range(BUCKETS)], self._parser.without_history(), 0
         for batch in _batches(read()):
-            emails.add(_emails_of(batch))
+            for value in map(hash_contact, filter(None, _emails_of(batch))):
+                hashes[value % BUCKETS].append(value)
             yield None
-        repeated = emails.find_repeated()
-        plan = RepeatPlan(policy)
+        repeated, plan = find_repeated(hashes), RepeatPlan(policy)
         for batch in _batches(read()) if repeated else ():
             chosen = [at for at, email in enumerate(_emails_of(batch)) if email and hash_contact(email) in repeated]
             while chosen:
@@ -270,7 +272,7 @@ class Comparer:
         key, change = rows.keys[position], RowChange.NEW
         if place >= 0:
             change = self._entries.judge(place, digest, self._entries.targets.get(target), self._fresh)
-        mark = rows.mark(position)
+        mark = rows.marks.get(position, digest)
         if change is RowChange.UNCHANGED and self._has_replaced(key, mark):
             change = RowChange.CHANGED
         if change is RowChange.CHANGED and self._ignores_changes:

@@ -25,7 +25,6 @@ from outreach_async.store import _records as records
 from outreach_async.store._reader import (
     DamagedJournalError,
     ForeignJournalError,
-    JournalExistsError,
     RunQuery,
     read_metadata,
     require_intact,
@@ -347,7 +346,7 @@ def open_log(
     with translate_errors(name):
         if log.find():
             if not resume and earlier == "known":
-                raise JournalExistsError(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
+                raise InvalidRequest(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
             try:
                 return _start(log, clock, identity, earlier, created=False, wall=wall)
             except DamagedJournalError as error:

@@ -182,10 +182,6 @@ class DamagedJournalError(JournalError):
     """The journal is damaged. Any other JournalError may be temporary."""
 
 
-class JournalExistsError(InvalidRequest):
-    """A new run found a journal, which another run may have just created."""
-
-
 class ForeignJournalError(InvalidRequest):
     """What is at the journal's place is not a journal."""
 

@@ -1,30 +1,36 @@
-"""Record the outcomes of a run in its store. They are committed in batches before they are delivered.
+"""Choose the store of a run by the options of `create_many`, and record its outcomes there.
 
-With a ledger, only rows that are new, changed or uncertain are sent, marked and recorded.
+They are committed in batches before they are delivered. With a ledger, only rows that are new, changed or uncertain are sent,
+marked and recorded.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final, get_args
 
 import anyio
 import attrs
 from anyio.lowlevel import checkpoint
 
+from outreach_async._core.arguments import require_choice, type_name
+from outreach_async._files.objects import is_url, open_objects
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, Revision, UnsentRows, revise
-from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, RunContext
-from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent, Repeats
-from outreach_async.errors import JournalError
+from outreach_async.bulk._pipeline import Plan
+from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, RunContext
+from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, ParsedRow, PossiblySent, Repeats, require_fitting
+from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.store._comparing import BATCH_SIZE, Comparer
 from outreach_async.store._feed import WindowedFeed
+from outreach_async.store._ledgers import LedgerRun, start, translate_ledger_errors
 from outreach_async.store._records import Earlier, Identity, MarkedWindow
 from outreach_async.store._repeats import PreparedRows
-from outreach_async.store._runs import LedgerRun, start, translate_ledger_errors
-from outreach_async.store._store import Comparison, Store, read_clock
+from outreach_async.store._store import Changed, Comparison, Store, read_clock
 from outreach_async.store._writer import JournalWriter, WriterThread
+from outreach_async.transport._urls import service_address
 
 _BATCH_SIZE: Final = 512  # number of queued outcomes that are committed at once, without waiting for `linger`
 
@@ -51,6 +57,7 @@ class JournalRecorder:
         self._flush_lock = anyio.Lock(fast_acquire=True)
         self._not_empty, self._batch_full = anyio.Event(), anyio.Event()
         self._ended = self._write_failed = self._closed = False
+        self._release: Callable[[], None] = writer.close
 
     @property
     def heartbeat_due(self) -> float | None:
@@ -127,26 +134,6 @@ class JournalRecorder:
 
     def _end(self, state: EndState, possibly_sent: PossiblySent) -> None:
         self._writer.end(state, possibly_sent)
-
-    def _release(self) -> None:
-        self._writer.close()
-
-
-async def open_journal(
-    journal: Store,
-    identity: Identity,
-    context: RunContext,
-    *,
-    resume: bool,
-    earlier: Earlier,
-    spool: bool,
-    repeats: Repeats,
-) -> JournalRecorder:
-    """Open the journal of a run for writing, in the thread of its writer."""
-    thread = journal.writer_thread()
-    writer = await thread.run_opening(partial(journal.writer, identity, resume=resume, earlier=earlier))
-    feed = WindowedFeed(writer, thread, context, repeats=repeats, spool=spool)
-    return JournalRecorder(journal, writer, thread, feed, context)
 
 
 _MAX_COMPARED: Final = 4 * MAX_WINDOW_SIZE
@@ -239,6 +226,7 @@ class LedgerRecorder(JournalRecorder):
     def __init__(self, store: Store, run: LedgerRun, thread: WriterThread, feed: LedgerFeed, context: RunContext) -> None:
         super().__init__(store, run.writer, thread, feed, context)
         self._run = run
+        self._release = run.close
         self.ledger = feed.comparer.counts
 
     def _commit(self) -> None:
@@ -258,11 +246,79 @@ class LedgerRecorder(JournalRecorder):
         seen = comparer.seen if state == "finished" else None
         comparer.counts.gone = self._run.merge(numbers, counts, seen, comparer.compared_targets)
 
-    def _release(self) -> None:
-        self._run.close()
+
+@attrs.frozen(kw_only=True)
+class StoreOptions:
+    """The options of a run that are about its store; `create_many` documents them."""
+
+    journal: str | os.PathLike[str] | Store | None
+    ledger: str | os.PathLike[str] | Store | None
+    max_age: float | timedelta | None
+    changed: Changed
+    resume: bool
+    earlier: Earlier
+    spool: bool
 
 
-async def open_ledger(ledger: Store, identity: Identity, comparison: Comparison, context: RunContext) -> LedgerRecorder:
+def choose_store(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
+    """Validate the options. Return what opens the store of a run whose requests have the options `request`."""
+    require_choice("earlier", options.earlier, get_args(Earlier))
+    require_choice("changed", options.changed, get_args(Changed))
+    ledger = _choose_ledger(options, plan, request)
+    require_fitting(**attrs.asdict(options, recurse=False), repeats=plan.repeats, duplicates=plan.duplicates)
+    return ledger or _choose_journal(options, plan, request)
+
+
+def _identify(plan: Plan, options: Mapping[str, Any], **known: Any) -> Identity:
+    address = service_address(plan.engine.transport)
+    return Identity(str(plan.parser.targets.default.workspace), options, address=address, **known)
+
+
+def _to_store(given: str | os.PathLike[str] | Store, field: str) -> Store:
+    if isinstance(given, Store):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidRequest(f"{field}: expected a path, URL or Store, got {type_name(given)}; pass the path of a file")
+    if is_url(given):
+        open_objects(str(given), field)  # refuses an unusable URL, and names the field; no request is sent
+    return Store(given)
+
+
+def _choose_journal(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
+    if options.journal is None:
+        return None
+    journal = _to_store(options.journal, "journal")
+    recorded = {**request, "repeats": plan.repeats, "spool": options.spool}
+    recorded |= {"blank": "clear"} if plan.blank == "clear" else {}
+    known = {name: getattr(journal, name) for name in ("source", "fingerprint", "mapping")}
+    identity = _identify(plan, recorded, **known)
+
+    async def open_journal(context: RunContext) -> JournalRecorder:
+        thread = journal.writer_thread()
+        opens = partial(journal.writer, identity, resume=options.resume, earlier=options.earlier)
+        writer = await thread.run_opening(opens)
+        feed = WindowedFeed(writer, thread, context, repeats=plan.repeats, spool=options.spool)
+        return JournalRecorder(journal, writer, thread, feed, context)
+
+    return open_journal
+
+
+def _choose_ledger(options: StoreOptions, plan: Plan, request: Mapping[str, Any]) -> OpenRecorder | None:
+    if options.ledger is None:
+        return None
+    ledger = _to_store(options.ledger, "ledger")
+    fields = {name: value for name, value in request.items() if name != "campaign"}
+    comparison = Comparison(plan.repeats, fields, options.max_age, ignore_changes=options.changed == "ignore")
+    if plan.repeats in WHOLE_INPUT and plan.source.read_again is None:
+        raise InvalidRequest(
+            f"repeats: with a ledger, {plan.repeats!r} needs rows that can be read twice, got an iterator or a stream; pass a"
+            ' list or a data frame, or "serial"'
+        )
+    recorded = {**request, "repeats": plan.repeats, "timeout": plan.call_options.timeout}
+    return partial(_open_ledger, ledger, _identify(plan, recorded), comparison)
+
+
+async def _open_ledger(ledger: Store, identity: Identity, comparison: Comparison, context: RunContext) -> LedgerRecorder:
     """Open the ledger of a run, in a thread. An earlier run that was not merged is merged first."""
     name = os.fspath(ledger.location)
 

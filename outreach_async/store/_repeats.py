@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from outreach_async._wire_words import Outcome
-from outreach_async.bulk._contact_keys import contact_key, hash_contact
+from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats
 from outreach_async.models import Target
@@ -25,7 +25,7 @@ from outreach_async.store._schema import DIGEST_BITS
 Parse: TypeAlias = Callable[[int, object], ParsedRow | ContactOutcome]  # parses the row with an index
 
 NO_DIGEST: Final = -1  # of a row that cannot be sent: no entry has it
-_BUCKETS: Final = 256
+BUCKETS: Final = 256
 _HASH_SIZE: Final = 8
 
 
@@ -44,27 +44,14 @@ class PreparedRows:
     marks: dict[int, int] = attrs.field(factory=dict)
     """The digest with which a row is marked if it is sent, by its position, if that is another one."""
 
-    def mark(self, position: int) -> int:
-        return self.marks.get(position, self.digests[position])
 
-
-class EmailCounter:
-    """Finds the e-mails that occur more than once. It takes eight bytes for each row."""
-
-    def __init__(self) -> None:
-        self._buckets = [array("q") for _ in range(_BUCKETS)]
-
-    def add(self, emails: Iterable[str | None]) -> None:
-        for value in map(hash_contact, filter(None, emails)):
-            self._buckets[value % _BUCKETS].append(value)
-
-    def find_repeated(self) -> set[int]:
-        """Return the hashes of these e-mails, and perhaps of a few others."""
-        found = set[int]()
-        for bucket in self._buckets:
-            seen = set[int]()
-            found.update(value for value in bucket if value in seen or seen.add(value))  # type: ignore[func-returns-value]
-        return found
+def find_repeated(buckets: Iterable[array[int]]) -> set[int]:
+    """Return the numbers that occur more than once, of which each bucket has all that are equal."""
+    found = set[int]()
+    for bucket in buckets:
+        seen = set[int]()
+        found.update(value for value in bucket if value in seen or seen.add(value))  # type: ignore[func-returns-value]
+    return found
 
 
 class _Sequence:
@@ -89,12 +76,6 @@ class _Sequence:
             self.digest = int.from_bytes(blake2b(content, digest_size=_HASH_SIZE).digest()) >> 8 * _HASH_SIZE - DIGEST_BITS
         self._last = digest
         self.length += 1
-
-    def extend_known(self, digest: int, known: Collection[int]) -> None:
-        """Add a row of the plan. `known` has the digests of the contact's entries."""
-        self.extend(digest)
-        if self.digest in known:
-            self.done, self.done_digest = self.length, self.digest
 
 
 @attrs.define
@@ -145,7 +126,9 @@ class RepeatPlan:
                 known[contact] = find_known(contact)
             sequence = self._sequences[contact]
             if not self._chooses or index == group.chosen:
-                sequence.extend_known(digest, known[contact])
+                sequence.extend(digest)
+                if sequence.digest in known[contact]:
+                    sequence.done, sequence.done_digest = sequence.length, sequence.digest
         self._sendable.clear()
         for sequence in self._sequences.values():
             sequence.restart()

@@ -118,7 +118,7 @@ class JournalLock:
             if (status.st_dev, status.st_ino) in _LOCKED_FILES:
                 raise _in_use_error(path)
             if not resume:
-                raise reader.JournalExistsError(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
+                raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
             descriptor = locked = os.open(path, _OPEN_FLAGS)
             descriptors.callback(os.close, descriptor)
             if beside:
@@ -259,9 +259,6 @@ class FileDatabase(Database):
                     db.execute("VACUUM")
         self._copy_log("FULL")
         self._state = self._lock.state()
-
-    def heartbeat(self, due: float) -> None:
-        """Do nothing: a lock prevents a takeover, so no heartbeat is due."""
 
     def close(self) -> None:
         """Close the connection, which removes the log unless a reader uses it. Later calls raise JournalError."""

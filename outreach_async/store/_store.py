@@ -22,7 +22,7 @@ from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
 from outreach_async.store._entries import load_entries
-from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger
+from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, translate_ledger_errors
 from outreach_async.store._objects import ObjectLog, boot_time, open_log, read_log, translate_errors
 from outreach_async.store._reader import (
     RunQuery,
@@ -35,7 +35,6 @@ from outreach_async.store._reader import (
     read_report,
 )
 from outreach_async.store._records import Earlier, Identity, JournalReport
-from outreach_async.store._runs import translate_ledger_errors
 from outreach_async.store._schema import Kind
 from outreach_async.store._sqlite import open_file
 from outreach_async.store._writer import JournalWriter, WriterThread

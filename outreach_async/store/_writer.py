@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from secrets import token_hex
 from threading import Lock, RLock
 from types import MappingProxyType
-from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -188,8 +188,7 @@ class Database(ABC):
         """The current time on the writer's clock, if a heartbeat is due before the next row is sent; otherwise `None`."""
         return None
 
-    @abstractmethod
-    def heartbeat(self, due: float) -> None:
+    def heartbeat(self, due: float) -> None:  # noqa: B027 - a lock prevents a takeover, so none is due
         """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
 
     def close(self) -> None:
@@ -203,16 +202,12 @@ _PAGE_SIZE: Final = 200
 """Number of rows with the same e-mail that are read at once for merging."""
 
 
-_SELECT_ROWS: Final = """
-    SELECT json_group_array(json_array(seq, key, payload, crc, seq, seq)) FROM spool WHERE seq >= ? AND seq < ?
-"""
-_SELECT_KEYED_ROWS: Final = """
-    SELECT json_group_array(json_array(
-        seq, key, payload, crc,
-        coalesce((SELECT min(seq) FROM spool AS other WHERE other.key = spool.key), seq),
-        coalesce((SELECT max(seq) FROM spool AS other WHERE other.key = spool.key), seq)
-    )) FROM spool WHERE seq >= ? AND seq < ?
-"""
+_SPOOLED: Final = """
+    SELECT json_group_array(json_array(seq, key, payload, crc, {}, {})) FROM spool WHERE seq >= ? AND seq < ?
+""".format
+_SAME_KEY: Final = "coalesce((SELECT {}(seq) FROM spool AS other WHERE other.key = spool.key), seq)".format
+_SELECT_ROWS: Final = _SPOOLED("seq", "seq")
+_SELECT_KEYED_ROWS: Final = _SPOOLED(_SAME_KEY("min"), _SAME_KEY("max"))
 _FIND_END: Final = """
     SELECT coalesce(max(seq) + 1, 0) FROM (
         SELECT seq, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM spool WHERE seq >= ? AND seq < ?
@@ -545,13 +540,6 @@ def _is_blank(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=_Closable)
-
-
 class WriterThread:
     """Runs the calls of a journal's writer in a thread, one at a time."""
 
@@ -584,17 +572,18 @@ class WriterThread:
                     raise
         return result
 
-    async def run_opening(self, call: Callable[[], Opened]) -> Opened:
+    async def run_opening(self, call: Callable[[], T]) -> T:
         """Run a call that opens something. Close what it has opened if its caller is cancelled meanwhile."""
         # Whatever was opened must not stay open without an owner: its lock would refuse every later run of this process.
-        opened: list[Opened] = []
+        opened: list[Any] = []
         try:
             await self.run(lambda: opened.append(call()))
         except BaseException:
             for each in opened:  # asyncio's own Task.cancel may arrive although the call has succeeded
                 each.close()
             raise
-        return opened[0]
+        result: T = opened[0]
+        return result
 
     async def _execute(self, job: Callable[[], Any]) -> Any:
         with self._errors():

@@ -16,11 +16,11 @@ from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store._entries import CAMPAIGN_BITS, LedgerEntries, LedgerHeader, RowChange, Run
+from outreach_async.store._ledgers import translate_ledger_errors
 from outreach_async.store._merging import Effect, Ended, merge
-from outreach_async.store._reader import JournalExistsError
 from outreach_async.store._records import CorruptContentError, checksum, encode_batch, to_json
-from outreach_async.store._runs import translate_ledger_errors
 from outreach_async.store._schema import RUN_TABLES, TABLES
+from outreach_async.store._sqlite import JournalInUseError
 from outreach_async.store._writer import STATEMENTS
 
 IDS = ("contact_0123456789abcdef01234567", "contact_00", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
@@ -264,7 +264,7 @@ def test_a_changed_text_of_an_id_is_damage() -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (JournalExistsError("journal: p; q exists; resume its run"), "ledger: another run is using l; wait until that run ends"),
+        (JournalInUseError("journal: p; q is in use; wait"), "ledger: another run is using l; wait until that run ends"),
         (InvalidRequest("journal: p was written by a newer version; use it"), "ledger: p was written by a newer version; use it"),
         (
             JournalError("journal p; q cannot be read: EIO; resume"),
