@@ -26,8 +26,8 @@ _ROWS: Final[Mapping[str, Sequence[str]]] = {
     "httpx (default)": ("HttpxTransport", "create_many", "OutreachClient", "OutreachClient, prefetch=4"),
     "httpx2": ("HttpxTransport, httpx2", "create_many, httpx2", "OutreachClient, httpx2", "OutreachClient, httpx2, prefetch=4"),
     "aiohttp": ("AiohttpTransport", "create_many, aiohttp", "OutreachClient, aiohttp", "OutreachClient, aiohttp, prefetch=4"),
-    "httptools": (
-        "HttptoolsTransport",
+    "sockets, httptools": (
+        "SocketTransport, httptools",
         "create_many, httptools",
         "OutreachClient, httptools",
         "OutreachClient, httptools, prefetch=4",

@@ -16,6 +16,9 @@ from benchmarks.results import Table
 MIN_RUNS: Final = 3
 """Number of runs from which a range may be published."""
 
+_RENAMED: Final = ('"HttptoolsTransport"', '"SocketTransport, httptools"')
+"""The name of a row in the runs before 2026-11-29, and its name since."""
+
 Cell = tuple[str, str]
 """A row and a column of a table."""
 
@@ -70,7 +73,7 @@ def load_runs(folder: Path) -> list[Run]:
     """Return the runs in a folder, the oldest first."""
     runs = []
     for path in sorted(folder.glob("*.json")):
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8").replace(*_RENAMED))
         tables = {name: [Table(**table) for table in each] for name, each in values.pop("tables").items()}
         runs.append(Run(**values, tables=tables))
     return runs

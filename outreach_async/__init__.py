@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from outreach_async.rates._redis import RedisRate
     from outreach_async.store import Store
     from outreach_async.transport._aiohttp import AiohttpTransport
-    from outreach_async.transport._httptools import HttptoolsTransport
     from outreach_async.transport._httpx import HttpxTransport
+    from outreach_async.transport._sockets import SocketTransport
     from outreach_async.transport._wire import Progress, Request, Response, Transport
 
     __version__: str
@@ -111,7 +111,6 @@ __all__ = [
     "Excluded",
     "FieldList",
     "Forbidden",
-    "HttptoolsTransport",
     "HttpxTransport",
     "InvalidRequest",
     "JournalError",
@@ -134,6 +133,7 @@ __all__ = [
     "ResponseInfo",
     "RetryPolicy",
     "SharedRate",
+    "SocketTransport",
     "StatusError",
     "Step",
     "Store",
@@ -165,8 +165,8 @@ _EXPORTS: Final = {
     "_core.limits": "Rate RateShare RateUsage",
     "store": "Store",
     "transport._aiohttp": "AiohttpTransport",
-    "transport._httptools": "HttptoolsTransport",
     "transport._httpx": "HttpxTransport",
+    "transport._sockets": "SocketTransport",
     "transport._wire": "Progress Request Response Transport",
     "_wire_words": "UNSET ContactFields ContactRow DuplicatePolicy Outcome",
 }

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-_REQUIRED_MODULES: Final = frozenset({"click", "h11", "rich"})
+_REQUIRED_MODULES: Final = frozenset({"click", "rich"})
 _EXIT_USAGE: Final = 2
 _EXIT_INTERRUPTED: Final = 130
 

@@ -39,7 +39,7 @@ class OutreachClient:
         owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
         workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`. Whitespace around an id or a key is removed.
         transport: The transport that sends the requests, instead of a `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `HttptoolsTransport(...)`, `FakeTransport(...)` or your own. Closing the client closes the transport.
+            `SocketTransport(...)`, `FakeTransport(...)` or your own. Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
         deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.

@@ -63,6 +63,7 @@ BULKS: Final[Mapping[str, tuple[str, Maker, int]]] = {
     "create_many, httpx2, journal": ("httpx2", partial(_ours, "httpx2", journal=True), 1500),
     "create_many, aiohttp": ("aiohttp", partial(_ours, "aiohttp"), 4000),
     "create_many, aiohttp, journal": ("aiohttp", partial(_ours, "aiohttp", journal=True), 4000),
+    "create_many, sockets": ("", partial(_ours, "sockets"), 4000),
     "create_many, httptools": ("httptools", partial(_ours, "httptools"), 8000),
     "create_many, httptools, journal": ("httptools", partial(_ours, "httptools", journal=True), 8000),
     "create_many, null transport": ("", partial(_ours, "null"), 8000),

@@ -28,7 +28,7 @@ FETCHES: Final = {
     "HttpxTransport": ("", partial(ours.fetch, "httpx", _TARGET)),
     "HttpxTransport, httpx2": ("httpx2", partial(ours.fetch, "httpx2", _TARGET)),
     "AiohttpTransport": ("aiohttp", partial(ours.fetch, "aiohttp", _TARGET)),
-    "HttptoolsTransport": ("httptools", partial(ours.fetch, "httptools", _TARGET)),
+    "SocketTransport, httptools": ("httptools", partial(ours.fetch, "httptools", _TARGET)),
     RAW: ("", partial(raw.fetch, _TARGET)),
 }
 

@@ -145,7 +145,7 @@ def measure(row: str, url: str, files: list[str], backend: Any) -> Figures:
     os.environ["OUTREACH_OWNER_KEY"] = FAKE_KEY
     with urlopen(Request(f"{url}/_fake/reset", method="POST")) as answer:  # noqa: S310 - our own server
         answer.read()
-    connection = Connection(base_url=url, workspace=FAKE_WORKSPACE, backend=backend)
+    connection = Connection(base_url=url, workspace=FAKE_WORKSPACE, backend=ours.CHOICES.get(backend, backend))
     warm_up, made = (plan(paths, strict_validation=False) for paths in (files[:1], files[1:]))
     with TemporaryDirectory() as folder:
         figures = _RUNS[row](Path(folder), warm_up, made, connection)
@@ -196,7 +196,7 @@ def measure_workers(url: str, backend: Any, workers: int, rows: int) -> Figures:
     """Measure workers that import a part each. Runs in the worker process, which may use all cores."""
     unpin()
     os.environ["OUTREACH_OWNER_KEY"] = OWNER_KEY
-    connection = Connection(base_url=url, workspace=WORKSPACE, backend=backend, rate=_UNREACHED)
+    connection = Connection(base_url=url, workspace=WORKSPACE, backend=ours.CHOICES.get(backend, backend), rate=_UNREACHED)
     spawn = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as folder, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
         paths = _write(Path(folder), workers * rows, warm_ups=workers, parts=workers)

@@ -46,7 +46,8 @@ POSTS: Final[Mapping[str, Peer]] = {
     "HttpxTransport": Peer(partial(ours.post, "httpx"), by_workers, 1200, on_trio=True),
     "HttpxTransport, httpx2": Peer(partial(ours.post, "httpx2"), by_workers, 1200, "httpx2"),
     "AiohttpTransport": Peer(partial(ours.post, "aiohttp"), by_workers, 3000, "aiohttp"),
-    "HttptoolsTransport": Peer(partial(ours.post, "httptools"), by_workers, 6000, "httptools", on_trio=True),
+    "SocketTransport": Peer(partial(ours.post, "sockets"), by_workers, 4000, on_trio=True),
+    "SocketTransport, httptools": Peer(partial(ours.post, "httptools"), by_workers, 6000, "httptools", on_trio=True),
     RAW: Peer(raw.post, by_workers, 8000),
 }
 

@@ -16,7 +16,6 @@ from benchmarks.peers.nothing import NullTransport
 from benchmarks.workload import BODY, FIELDS, OWNER_KEY, WORKSPACE, email
 from outreach_async import (
     AiohttpTransport,
-    HttptoolsTransport,
     HttpxTransport,
     NewContact,
     Outcome,
@@ -24,27 +23,46 @@ from outreach_async import (
     Progress,
     Rate,
     Request,
+    SocketTransport,
     Target,
     Transport,
 )
 from outreach_async.fake import FakeService, FakeTransport
+from outreach_async.transport._socket_reader import HeadParser, parse_by_h11
 
 Rows = Callable[[int], Iterable[Mapping[str, str] | NewContact | tuple[NewContact, Target]]]
+
+
+class _WithoutExtra(SocketTransport):
+    """`SocketTransport` as without the extra `httptools`."""
+
+    def _choose_parser(self) -> HeadParser:
+        return parse_by_h11
 
 
 TRANSPORTS: Final[Mapping[str, Callable[[str, int], Transport]]] = {
     "httpx": lambda url, most: HttpxTransport(url, max_in_flight=most),
     "httpx2": lambda url, most: HttpxTransport(url, family="httpx2", max_in_flight=most),
     "aiohttp": lambda url, most: AiohttpTransport(url, max_in_flight=most),
-    "httptools": lambda url, most: HttptoolsTransport(url, max_in_flight=most),
+    "sockets": lambda url, most: _WithoutExtra(url, max_in_flight=most),
+    "httptools": lambda url, most: SocketTransport(url, max_in_flight=most),
     "httpx client": lambda url, most: HttpxTransport(import_module("httpx").AsyncClient(base_url=url), max_in_flight=most),
     "fake": lambda _url, _most: FakeTransport(stocked_fake()),
     "null": lambda _url, _most: NullTransport(),
 }
 """Transports by name, made from a base URL and a number of concurrent requests. Every group takes any of them."""
 
-BACKENDS: Final[Mapping[str, str]] = {"httpx": "", "httpx2": "httpx2", "aiohttp": "aiohttp", "httptools": "httptools"}
+BACKENDS: Final[Mapping[str, str]] = {
+    "sockets": "",
+    "httpx": "",
+    "httpx2": "httpx2",
+    "aiohttp": "aiohttp",
+    "httptools": "httptools",
+}
 """The transports that use a socket, by the module that must be installed; empty for none."""
+
+CHOICES: Final[Mapping[str, Any]] = {"httptools": "sockets"}
+"""The names of transports that `--backend` calls otherwise."""
 
 _STORED: Final = {"first_name": "Ann", "last_name": "Example", "company_name": "Company", "title": "Head of Sales"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outreach_async import Transport
+from outreach_async import SocketTransport, Transport
 from outreach_async._cli.values import FAKE, MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import Secret, configure_logging, create_transport, require_id
 from outreach_async.client import OutreachClient
@@ -72,6 +73,7 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
         transport, owner_key = FakeTransport(create_demo_world()), options.owner_key or OWNER_KEY
     else:
         transport = create_transport(_require_base_url(options), options.backend, max_in_flight)
+        logging.getLogger("outreach_async").debug("backend: %s, %s", repr(transport), _explain_backend(options, transport))
         owner_key = find_owner_key(options, space) if writes else options.owner_key
     return {
         "transport": transport,
@@ -82,6 +84,14 @@ def _client_arguments(options: Options, workspace: str | None, max_in_flight: in
         "rate": options.own_rates.get(space or "", options.rate),
         "max_in_flight": max_in_flight,
     }
+
+
+def _explain_backend(options: Options, transport: Transport) -> str:
+    if options.backend != "auto":
+        return f"from {options.sources['backend']}"
+    if isinstance(transport, SocketTransport):
+        return "because the environment sets no proxy for this address"
+    return "because the environment sets a proxy for this address"
 
 
 def require_credentials(options: Options) -> None:

@@ -271,7 +271,9 @@ SHARED: Final[dict[str, Callable[[Any], Any]]] = {
     ),
     "as_json": _output("--json", "as_json", is_flag=True, help="Print the result as one JSON object on the last line of stdout."),
     "backend": _connection(
-        "--backend", type=Choice(["httpx", "httpx2", "aiohttp", "httptools"]), help="HTTP library to use.  [default: httpx]"
+        "--backend",
+        type=Choice(["auto", "sockets", "httpx", "httpx2", "aiohttp"]),
+        help="How to connect; 'auto' uses 'sockets', or 'httpx' if the environment sets a proxy.  [default: auto]",
     ),
     "timeout": _connection("--timeout", type=float, metavar="SECONDS", help="Timeout of each request attempt.  [default: 30]"),
     "rate": _connection("--rate", type=float, metavar="REQUESTS", help="Maximum number of requests per second. [OUTREACH_RATE]"),

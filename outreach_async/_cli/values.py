@@ -62,7 +62,7 @@ class Options:
         found = {
             "base_url": _first(config, "base_url", values.get("base_url"), address),
             "owner_key": _first(config, "owner_key", values.get("owner_key"), trim(outside.get("OUTREACH_OWNER_KEY"))),
-            "backend": _first(config, "backend", values.get("backend"), default="httpx"),
+            "backend": _first(config, "backend", values.get("backend"), default="auto"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
             "rate": _first(config, "rate", values.get("rate"), given_rate),
             "workspace": _first(config, "workspace", values.get("workspaces"), trim(outside.get("OUTREACH_WORKSPACE"))),

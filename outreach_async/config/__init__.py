@@ -76,6 +76,8 @@ For each value: the option of the command or the argument in Python, then the en
 `OUTREACH_OWNER_KEY`, `OUTREACH_RATE`, `OUTREACH_WORKSPACE`; for commands also `OUTREACH_PROFILE`), then the workspace, the
 profile and the file. `outreach-async config show` prints each value and where it comes from.
 
+Without `backend`, a command connects as with `auto`, and a client in Python over httpx: see `outreach_async.transport`.
+
 A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values of the file. If it has its own `base_url`, it
 inherits only `backend` and `timeout`: keys, rates and workspaces belong to the service at the other address. Its `workspaces`
 replace all others.

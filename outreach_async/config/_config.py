@@ -155,8 +155,8 @@ class Config:
     Attributes:
         path: Path of the file.
         profile: Name of the profile; `None` for none.
-        base_url, backend, rate, timeout, owner_key: Address of the service, HTTP library, requests per second, seconds, and where
-            the key is stored; `None` for what the file does not set.
+        base_url, backend, rate, timeout, owner_key: Address of the service, how to connect to it, requests per second, seconds,
+            and where the key is stored; `None` for what the file does not set.
         workspace: Names, ids and groups that are selected by default.
         workspaces: The workspaces, in the order of the file.
         from_profile: Names of the values that the profile sets.

@@ -29,7 +29,8 @@ The package needs Python 3.11 or newer. It is typed, and its models are immutabl
 client, over httpx. Extras add the rest, and `all` adds everything:
 
     cli, html                      the command `outreach-async`, with HTML reports; only the reports
-    httpx2, aiohttp, httptools     further HTTP libraries
+    httpx2, aiohttp                further HTTP libraries
+    httptools                      a faster parser for `SocketTransport` and the command
     xlsx, parquet, validate        workbooks; Parquet files and data frames; checks of e-mail addresses and phone numbers
     lake, dask, redis              files and journals in object stores; imports on a Dask cluster; one rate for several hosts
     otel, prometheus, mcp          OpenTelemetry spans and metrics; audit metrics for Prometheus; tools for assistants

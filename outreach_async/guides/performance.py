@@ -9,7 +9,7 @@ cell is the range of several runs, most of them on a machine that was busy with 
     | httpx (default) | 0.20 to 0.36 | 0.20 to 0.28 | 0.41 to 0.78 | 0.43 to 0.57 |
     | httpx2 | 0.21 to 0.38 | 0.22 to 0.29 | 0.37 to 0.78 | 0.36 to 0.48 |
     | aiohttp | 0.061 to 0.079 | 0.095 to 0.12 | 0.41 to 0.67 | 0.39 to 0.51 |
-    | httptools | 0.011 to 0.014 | 0.030 to 0.036 | 0.39 to 0.64 | 0.36 to 0.45 |
+    | sockets, httptools | 0.011 to 0.014 | 0.030 to 0.036 | 0.39 to 0.64 | 0.36 to 0.45 |
     | a client each | 0.28 to 0.49 | 0.31 to 0.33 |  |  |
     | aiohttp loop | 0.045 to 0.061 | 0.048 to 0.061 | 0.63 to 0.90 | 0.91 to 1.1 |
     | openapi-python-client |  | 0.69 to 1.00 | 1.1 to 2.1 | 1.1 to 1.5 |
@@ -23,9 +23,10 @@ request; paced, it also waits busily for as long per request as `create_many` co
 every client of this speed. `python -m benchmarks` (group `bench`) measures these ratios on your machine. The runs, their machines
 and versions are in `benchmarks/results` in the repository.
 
-With httptools and a journal, ten million contacts take 19 minutes of CPU time, compared with almost 6 hours for the loop
-(extrapolated). Decoding a page into models takes at most 1.4 times as long as msgspec alone, and a mailbox takes less than 1 kB.
-In bulk runs, neither memory nor the cost per row grows with the number of rows.
+"Sockets" is `SocketTransport`, here with the extra `httptools`. Without it, a POST takes about twice the CPU time, which is still
+a sixth of that of the default. With httptools and a journal, ten million contacts take 19 minutes of CPU time, compared with
+almost 6 hours for the loop (extrapolated). Decoding a page into models takes at most 1.4 times as long as msgspec alone, and a
+mailbox takes less than 1 kB. In bulk runs, neither memory nor the cost per row grows with the number of rows.
 
 A row that a ledger knows costs 1.1 to 1.4 times as much as a plain SQLite lookup if the run is awaited, and 2.1 to 2.6 times if
 its outcomes are iterated (a lookup takes 5 to 9 us of CPU). The file takes 52 bytes for each contact, and until the next run
@@ -37,15 +38,18 @@ of the time from the scheduled start of a row to its response stays at 25 ms, be
 that arrives one by one (from an async generator) cannot be marked before it arrives, so it waits for these commits: 237 instead
 of 23 ms on the slow disk, and 33 ms on a quick one.
 
-An `httpx.AsyncClient` of your own costs four to five times as much as the default transport at 64 requests in flight. To choose
-another transport for many requests, pass it to the client; on the command line, pass `--backend httptools`:
+The command uses `SocketTransport` unless the environment sets a proxy for the address (`--backend auto`; with `--verbose`, it
+says which one it uses). In Python, a client uses httpx, because respx and pytest-httpx replace it. This line chooses the faster
+one:
 
 ```python
-from outreach_async import HttptoolsTransport, OutreachClient
+from outreach_async import SocketTransport, OutreachClient
 
-client = OutreachClient(transport=HttptoolsTransport("https://api.example"))
-print(client)  # -> <OutreachClient <HttptoolsTransport to https://api.example> workspace=...
+client = OutreachClient(transport=SocketTransport("https://api.example"))
+print(client)  # -> <OutreachClient <SocketTransport to https://api.example> workspace=...
 ```
+
+An `httpx.AsyncClient` of your own costs four to five times as much as the default transport at 64 requests in flight.
 
 `import outreach_async` costs a tenth of `import httpx`, because names are imported on first use, and
 `from outreach_async import OutreachClient` costs less than a third; creating the first client imports the rest. Clients share one

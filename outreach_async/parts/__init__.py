@@ -51,7 +51,7 @@ Dask; half of that with aiohttp) and 100 MB of memory, for any number of rows. W
 When the service is not the limit, workers of a process pool with journals in files create this many contacts per second (the
 range of three runs on two CPUs, which the service shares; eight workers are computed from the CPU time of a row):
 
-    workers              httpx            aiohttp          httptools
+    workers              httpx            aiohttp  sockets, httptools
     1                   850 to 980    1,900 to 2,800    7,000 to 10,000
     2               1,400 to 2,200    3,600 to 6,000   11,000 to 13,000
     8 on 8 CPUs     6,500 to 9,700  17,000 to 27,000   56,000 to 64,000

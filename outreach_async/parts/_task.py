@@ -216,7 +216,7 @@ class Connection:
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
-        backend: The HTTP library, by the name that `--backend` of the command takes.
+        backend: How to connect, by the name that `--backend` of the command takes.
         concurrency: Maximum number of requests in flight per part.
         rate: Maximum number of requests per second of each part; `None` to learn the rate.
         timeout: Timeout per attempt, in seconds; `None` for no limit.

@@ -143,7 +143,7 @@ class HttpxPool(ConnectionPool):
 def warn_of_unknown_state(family: str) -> None:
     """Warn, once for each library, that its connections cannot be checked, and are therefore not reused."""
     text = f"the installed {family} or httpcore is too new to check its connections, so each request opens a connection"
-    warnings.warn(f"{text}; use HttptoolsTransport or AiohttpTransport, or an earlier version", RuntimeWarning, stacklevel=1)
+    warnings.warn(f"{text}; use SocketTransport or AiohttpTransport, or an earlier version", RuntimeWarning, stacklevel=1)
 
 
 class _HttpxConnection:

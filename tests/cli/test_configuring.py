@@ -88,7 +88,7 @@ def test_a_flag_beats_the_environment_which_beats_profile_and_file(shell: Shell,
         """,
     )
     flags = ["--base-url", "https://flag.example", "--owner-key", "key_flag", "--rate", "4", "--workspace", "space_flag"]
-    flags += ["--backend", "httptools", "--timeout", "14"]
+    flags += ["--backend", "sockets", "--timeout", "14"]
     variables = {"OUTREACH_BASE_URL": "https://env.example", "OUTREACH_OWNER_KEY": "key_env", "OUTREACH_RATE": "3"}
     variables |= {"OUTREACH_WORKSPACE": "space_env"}
     expected: dict[str, list[object]] = {
@@ -96,7 +96,7 @@ def test_a_flag_beats_the_environment_which_beats_profile_and_file(shell: Shell,
         "owner_key": ["***", "***", *["environment variable FILE_KEY"] * 2],  # the file only refers to a key
         "rate": [4, 3, 2, 1],
         "workspace": ["space_flag", "space_env", "own", "file"],
-        "backend": ["httptools", "aiohttp", "aiohttp", "httpx2"],
+        "backend": ["sockets", "aiohttp", "aiohttp", "httpx2"],
         "timeout": [14, 12, 12, 11],
     }
     sources = [f"--{name.replace('_', '-')}", f"OUTREACH_{name.upper()}", "profile own in outreach.toml", "outreach.toml"]

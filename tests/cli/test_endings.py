@@ -16,7 +16,7 @@ from support.cli import COMMAND, KEY, Served, Shell, run, save_contacts, start_c
 
 FAKE = ("--base-url", "fake:")
 HAS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
-BACKENDS = ("httpx", "httpx2", "aiohttp", "httptools")
+BACKENDS = ("auto", "sockets", "httpx", "httpx2", "aiohttp")
 
 
 # Options.
@@ -33,13 +33,32 @@ def test_every_backend_reaches_the_service(served: Served, backend: str) -> None
     assert served.json("fields", "--backend", backend, *served.options)[1]["count"] == 37
 
 
+@pytest.mark.parametrize(
+    ("proxied", "transport"), [(False, "<SocketTransport to {url}>"), (True, "<HttpxTransport to {url} by httpx>")]
+)
+def test_the_automatic_backend_is_logged_with_its_reason(
+    served: Served, proxied: bool, transport: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = served.options[1]
+    if proxied:
+        monkeypatch.setenv("http_proxy", url)
+    with caplog.at_level("DEBUG", "outreach_async"):  # as with --verbose
+        served("fields", *served.options)
+    reason = f"because the environment sets {'a' if proxied else 'no'} proxy for this address"
+    assert f"backend: {transport.format(url=url)}, {reason}" in caplog.messages
+
+
+def test_a_backend_of_an_option_is_logged_with_the_option(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", "outreach_async"):
+        served("fields", "--backend", "aiohttp", *served.options)
+    assert f"backend: <AiohttpTransport to {served.options[1]}>, from --backend" in caplog.messages
+
+
 def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://user:secret@proxy.example")
-    done = shell("fields", "--backend", "httptools", "--base-url", "https://api.example", "--workspace", "space_1")
-    assert (
-        "got a proxy, which httptools does not support; pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
-        in " ".join(done.err.split())
-    )
+    done = shell("fields", "--backend", "sockets", "--base-url", "https://api.example", "--workspace", "space_1")
+    remedy = "pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
+    assert f"got a proxy, which SocketTransport does not support; {remedy}" in " ".join(done.err.split())
     assert "secret" not in done.err
 
 

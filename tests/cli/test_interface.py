@@ -343,7 +343,7 @@ def test_bash_inserts_a_name_as_one_word_in_any_quotes(tmp_path: Path, monkeypat
         (["import", "--duplicates", ""], list(get_args(DuplicatePolicy))),
         (["audit", "--fail-on", "w"], ["warning"]),
         (["audit", "--format", "h"], ["html"]),
-        (["--backend", "h"], ["httpx", "httpx2", "httptools"]),
+        (["--backend", "h"], ["httpx", "httpx2"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
     ],
     ids=" ".join,

@@ -48,7 +48,7 @@ from outreach_async.errors import (
 )
 from outreach_async.transport._base import build_failure
 
-BACKENDS = ("httpx", "httpx2", "aiohttp", "httptools")
+BACKENDS = ("auto", "sockets", "httpx", "httpx2", "aiohttp")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

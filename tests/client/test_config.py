@@ -74,7 +74,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
         }
         for place, name in enumerate(names)
     }
-    optional = {"backend": st.sampled_from(["httpx", "httpx2", "aiohttp", "httptools"]), "timeout": RATES}
+    optional = {"backend": st.sampled_from(["auto", "sockets", "httpx", "httpx2", "aiohttp"]), "timeout": RATES}
     optional |= {"workspace": st.lists(st.sampled_from([*names, "space_other"]), unique=True)} if names else {}
     values = draw(st.fixed_dictionaries({}, optional=optional))
     return {"base_url": "https://api.example", **values, **draw(OWN), "workspaces": spaces}
@@ -141,7 +141,7 @@ def test_a_profile_of_the_same_service_inherits_what_it_does_not_replace() -> No
         ("base_url = 3", 'base_url: expected a string, got int; write base_url = "https://api.example"'),
         ("base_url = 'ftp://x'", "base_url: expected a URL with a host and one of the schemes http, https"),
         ("base_url = 'https://u:hunter2@x.example'", "expected a URL without user and password, got one with them"),
-        ("backend = 'http'", "backend: expected one of httpx, httpx2, aiohttp, httptools, got 'http'; write one of them"),
+        ("backend = 'http'", "backend: expected one of auto, sockets, httpx, httpx2, aiohttp, got 'http'; write one of them"),
         ("rate = 0", "rate: expected a finite number of requests per second greater than 0, got 0"),
         ("timeout = -1", "timeout: expected more than 0 seconds"),
         ("owner_key = 'key_hunter2'", "expected a reference to a key, got a key; remove it from the file, and write {"),
@@ -372,9 +372,9 @@ async def test_a_client_that_only_reads_needs_no_key() -> None:
 
 @pytest.mark.usefixtures("keys")
 async def test_arguments_beat_the_environment_which_beats_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    write(BASE + CLIENTS.replace("timeout", 'backend = "httptools"\nworkspace = "two"\nrate = 4\ntimeout'))
+    write(BASE + CLIENTS.replace("timeout", 'backend = "sockets"\nworkspace = "two"\nrate = 4\ntimeout'))
     config = load_config()
-    assert repr(config.client()) == "<OutreachClient <HttptoolsTransport to https://api.example> workspace='space_2'>"
+    assert repr(config.client()) == "<OutreachClient <SocketTransport to https://api.example> workspace='space_2'>"
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://env.example")
     monkeypatch.setenv("OUTREACH_WORKSPACE", "three")
     assert "to https://env.example> workspace='space_3'" in repr(config.client(read_only=True))

@@ -219,7 +219,7 @@ def test_an_ambiguous_base_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     def check(text: str) -> None:
         with pytest.raises(InvalidRequest):
             OutreachClient(text, owner_key=KEY)
-        for name in ("httpx", "httpx2", "aiohttp", "httptools"):
+        for name in ("httpx", "httpx2", "aiohttp", "sockets"):
             with pytest.raises(InvalidRequest):
                 MAKERS[name](text)
 

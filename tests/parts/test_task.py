@@ -232,7 +232,7 @@ def test_no_argument_result_error_log_or_file_contains_the_key(
         ({"base_url": "https://user:hidden@api.example"}, "base_url: expected a URL without user and password"),
         ({"base_url": "api.example"}, "base_url: expected a URL with a host"),
         ({"workspace": "x"}, "workspace: "),
-        ({"backend": "curl"}, "backend: expected one of 'httpx', 'httpx2', 'aiohttp', 'httptools'"),
+        ({"backend": "curl"}, "backend: expected one of 'auto', 'sockets', 'httpx', 'httpx2', 'aiohttp'"),
         ({"concurrency": 0}, "concurrency: expected at least 1"),
         ({"stop_after_rejects": 0}, "stop_after_rejects: expected at least 1"),
         ({"stop_after_rejects": None, "timeout": 0}, "timeout: expected more than 0 seconds"),
@@ -247,7 +247,7 @@ def test_a_connection_checks_its_values(values: dict[str, Any], message: str) ->
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("backend", ["httpx", "httpx2", "aiohttp", "httptools"])
+@pytest.mark.parametrize("backend", ["auto", "httpx2", "aiohttp", "sockets"])
 def test_a_part_is_imported_over_every_backend(
     backend: Any, made: ImportPlan, connection: Connection, service: KillingService, tmp_path: Path
 ) -> None:

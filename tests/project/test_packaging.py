@@ -124,7 +124,6 @@ anyio.run(main)
     ("make", "extra"),
     [
         ("AiohttpTransport('http://127.0.0.1:9')", "aiohttp"),
-        ("HttptoolsTransport('http://127.0.0.1:9')", "httptools"),
         ("HttpxTransport('http://127.0.0.1:9', family='httpx2')", "httpx2"),
         ("RedisRate('redis://127.0.0.1', key='k')", "redis"),
         ("import_module('outreach_async.otel')", "otel"),

@@ -63,7 +63,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         ("OutreachClient", ["attrs", "cattrs", "httpx", "httpx2", "aiohttp", "anyio", "trio", "asyncio", "logging"]),
         ("RedisRate", ["redis", "httpx"]),
         ("HttpxTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
-        ("HttptoolsTransport", ["cattrs", "httptools", "httpx", "httpx2", "aiohttp", "asyncio", "trio"]),
+        ("SocketTransport", ["cattrs", "h11", "httptools", "httpx", "httpx2", "aiohttp", "asyncio", "trio"]),
         ("AiohttpTransport", ["cattrs", "httpx", "httpx2", "aiohttp", "trio"]),
     ],
 )

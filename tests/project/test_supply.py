@@ -28,6 +28,7 @@ from tools.supply import (
 
 from outreach_async._plumbing import Backend
 from outreach_async.transport._backends import BACKENDS
+from outreach_async.transport._socket_reader import LEAST_HTTPTOOLS
 
 CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT: dict[str, Any] = CONFIGURATION["project"]
@@ -119,14 +120,19 @@ def test_the_supported_systems_and_python_versions_are_the_tested_ones() -> None
 
 
 def test_the_table_of_backends_has_each_name_and_the_required_versions() -> None:
-    required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in BACKENDS}
-    accepted = {name: f">={one.least}" + (f",<{one.below}" if one.below else "") for name, one in BACKENDS.items()}
+    libraries = {one.package or name: one for name, one in BACKENDS.items()}
+    required = {one.name: one.specifier for one in map(Requirement, REQUIREMENTS) if one.name in libraries}
+    accepted = {name: f">={one.least}" + (f",<{one.below}" if one.below else "") for name, one in libraries.items()}
     assert required == {name: SpecifierSet(text) for name, text in accepted.items()}
-    assert tuple(BACKENDS) == get_args(Backend)
+    assert ("auto", *BACKENDS) == get_args(Backend)
+
+
+def test_the_faster_parser_has_the_version_of_its_extra() -> None:
+    assert f"httptools>={'.'.join(map(str, LEAST_HTTPTOOLS))}" in EXTRAS
 
 
 def test_every_dependency_of_users_has_a_minimum_version() -> None:
-    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 19
+    assert len(floors(PROJECT)) == len(PROJECT["dependencies"]) + 18
     with pytest.raises(ValueError, match="certifi has no lowest version"):
         floors({"dependencies": ["certifi"], "optional-dependencies": {}})
 

@@ -16,8 +16,9 @@ import httpx2
 import pytest
 from support.listener import Behaviour, Listener
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Request, Transport
+from outreach_async import AiohttpTransport, HttpxTransport, Progress, Request, SocketTransport, Transport
 from outreach_async.errors import TransportError
+from outreach_async.transport._socket_reader import HeadParser, parse_by_h11
 
 Make = Callable[..., Transport]
 _Made = TypeVar("_Made", bound=Transport)
@@ -50,11 +51,19 @@ def _over_client(
     return adapt(client, **options)
 
 
+class H11Transport(SocketTransport):
+    """`SocketTransport` as without the extra `httptools`."""
+
+    def _choose_parser(self) -> HeadParser:
+        return parse_by_h11
+
+
 MAKERS: Final[dict[str, Make]] = {
     "httpx": lambda url, tls=None, **options: HttpxTransport(url, ssl_context=tls, **options),
     "httpx2": lambda url, tls=None, **options: HttpxTransport(url, family="httpx2", ssl_context=tls, **options),
     "aiohttp": lambda url, tls=None, **options: AiohttpTransport(url, ssl_context=tls, **options),
-    "httptools": lambda url, tls=None, **options: HttptoolsTransport(url, ssl_context=tls, **options),
+    "sockets": lambda url, tls=None, **options: SocketTransport(url, ssl_context=tls, **options),
+    "sockets_h11": lambda url, tls=None, **options: H11Transport(url, ssl_context=tls, **options),
     **{name: partial(_over_client, name) for name in CLIENTS},
 }
 """Functions that create a transport to a URL. Call them in a running event loop."""
@@ -62,7 +71,10 @@ MAKERS: Final[dict[str, Make]] = {
 PROXYING: Final = ("httpx", "httpx2", "aiohttp")
 """Transports created from a URL that support proxies."""
 
-OWN: Final = (*PROXYING, "httptools")
+SOCKETS: Final = ("sockets", "sockets_h11")
+"""`SocketTransport` with each parser."""
+
+OWN: Final = (*PROXYING, *SOCKETS)
 """Transports created from a URL. They can prove that nothing was sent."""
 
 ALL: Final = (*OWN, *CLIENTS)

@@ -32,7 +32,7 @@ import anyio
 from support.listener import Gone, Listener, Peer
 from support.scenarios import KEY, SPACE
 
-from outreach_async import BulkError, HttptoolsTransport, OutreachClient, Progress, Request, Response, RetryPolicy
+from outreach_async import BulkError, OutreachClient, Progress, Request, Response, RetryPolicy, SocketTransport
 from outreach_async.errors import JournalError
 from outreach_async.store import Store
 
@@ -65,7 +65,7 @@ class _WatchedProgress(Progress):
         self._progress.sent = value
 
 
-class _WatchedTransport(HttptoolsTransport):
+class _WatchedTransport(SocketTransport):
     """Writes a request in the step that looks at the clock. Other transports take one step more, which a stop may hit."""
 
     def __init__(self, url: str, looks: Any) -> None:

@@ -17,9 +17,25 @@ import httpx2
 import pytest
 import trio
 from support.listener import OK, Listener, hang_after, refused_port, serve
-from support.transports import ALL, CLIENTS, GET, LOOPS, MAKERS, NOWHERE, OWN, POST, Make, connected, over, own_client, pairs
+from support.transports import (
+    ALL,
+    CLIENTS,
+    GET,
+    LOOPS,
+    MAKERS,
+    NOWHERE,
+    OWN,
+    POST,
+    SOCKETS,
+    Make,
+    connected,
+    over,
+    own_client,
+    pairs,
+)
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, InvalidRequest, Progress, Request, TransportError
+from outreach_async import AiohttpTransport, HttpxTransport, InvalidRequest, Progress, Request, SocketTransport, TransportError
+from outreach_async._plumbing import create_transport
 
 CLOSING: Final = OK.replace(b"content", b"connection: close\r\ncontent", 1)
 
@@ -39,9 +55,9 @@ def run(code: str) -> None:
 
 def test_neither_importing_nor_creating_one_imports_a_library() -> None:
     run(
-        "import sys; from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport; url = 'https://api.example';"
-        "AiohttpTransport(url), HttptoolsTransport(url), HttpxTransport(url), HttpxTransport(url, family='httpx2');"
-        "assert not {'aiohttp', 'yarl', 'httptools', 'httpx', 'httpx2', 'httpcore'} & set(sys.modules)"
+        "import sys; from outreach_async import AiohttpTransport, SocketTransport, HttpxTransport; url = 'https://api.example';"
+        "AiohttpTransport(url), SocketTransport(url), HttpxTransport(url), HttpxTransport(url, family='httpx2');"
+        "assert not {'aiohttp', 'yarl', 'httptools', 'h11', 'httpx', 'httpx2', 'httpcore'} & set(sys.modules)"
     )
 
 
@@ -72,9 +88,9 @@ def test_only_a_url_or_a_client_of_the_library_is_accepted(make: Callable[[], ob
 
 
 @pytest.mark.parametrize("service", [None, b"https://api.example"])
-def test_httptools_accepts_only_a_url(service: Any) -> None:
+def test_the_socket_transport_accepts_only_a_url(service: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: expected a base URL such as .*, got "):
-        HttptoolsTransport(service)
+        SocketTransport(service)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +103,7 @@ def test_httptools_accepts_only_a_url(service: Any) -> None:
         (["httpx"], {"proxy": "socks5://proxy.example"}, r"socksio is not installed; run: pip install 'httpx\[socks\]'"),
         (["aiohttp"], {"proxy": "socks5://user:secret@proxy"}, "proxy: expected a URL .* schemes http, https;"),
         (["httpx", "aiohttp"], {"proxy": object()}, "proxy: expected a URL as a string, got object; pass a URL such as "),
-        (["httptools"], {"proxy": "socks5://user:secret@proxy"}, "proxy: expected None, .* not support; use HttpxTransport"),
+        (SOCKETS, {"proxy": "socks5://user:secret@proxy"}, "proxy: expected None, .* not support; use HttpxTransport"),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(names: tuple[str, ...], options: dict[str, Any], message: str) -> None:
@@ -113,15 +129,36 @@ async def test_options_that_belong_to_a_client_are_refused_with_one(name: str, o
     await adapt(client).aclose()
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, SocketTransport),
+        ({"http_proxy": "http://proxy.example"}, SocketTransport),  # of the other scheme
+        ({"https_proxy": "http://user:secret@proxy.example"}, HttpxTransport),
+        ({"ALL_PROXY": "proxy.example:3128"}, HttpxTransport),
+        ({"HTTPS_PROXY": "http://proxy.example", "NO_PROXY": "other.example, api.example"}, SocketTransport),
+    ],
+)
+def test_the_automatic_backend_is_httpx_only_for_a_proxy(
+    variables: dict[str, str], expected: type[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    transport = create_transport("https://api.example", "auto", 8)
+    assert (type(transport), transport.max_in_flight) == (expected, 8)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("variable", "scheme"), [("https_proxy", "http"), ("HTTPS_PROXY", "http"), ("all_proxy", "socks5h")])
-def test_httptools_refuses_a_proxy_of_the_environment(variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_socket_transport_refuses_a_proxy_of_the_environment(
+    variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, f"{scheme}://user:secret@proxy.example")
     with pytest.raises(InvalidRequest, match=r"^HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: .*; use HttpxTr.*NO_PROXY$") as caught:
-        HttptoolsTransport("https://api.example")
+        SocketTransport("https://api.example")
     assert "secret" not in str(caught.value)
-    HttptoolsTransport("https://api.example", trust_env=False)
+    SocketTransport("https://api.example", trust_env=False)
     monkeypatch.setenv("no_proxy", "api.example")
-    HttptoolsTransport("https://api.example")
+    SocketTransport("https://api.example")
 
 
 @over(*ALL)
@@ -331,7 +368,7 @@ def test_a_client_used_in_another_event_loop_is_refused_and_closed(name: str) ->
 # Event loops.
 
 
-@pytest.mark.parametrize("name", ["httpx", "httptools"])
+@pytest.mark.parametrize("name", ["httpx", *SOCKETS])
 def test_a_run_of_trio_inside_a_loop_of_asyncio_has_its_own_connections(name: str) -> None:
     with Listener(serve(CLOSING)) as listener:
         transport = MAKERS[name](listener.url)

@@ -21,7 +21,22 @@ from support.certificates import certificates
 from support.flaky_server import ADDED, SKIPPED
 from support.listener import OK, Behaviour, Listener, Peer, answer_once, drip, hang, hang_after, in_order, serve, tunnel
 from support.time import MOVABLE, jump
-from support.transports import ALL, EVERY_LOOP, GET, MAKERS, OWN, POST, Loops, Make, connected, fail, over, pairs, runs_on
+from support.transports import (
+    ALL,
+    EVERY_LOOP,
+    GET,
+    MAKERS,
+    OWN,
+    POST,
+    SOCKETS,
+    Loops,
+    Make,
+    connected,
+    fail,
+    over,
+    pairs,
+    runs_on,
+)
 
 from outreach_async import (
     BulkSuspended,
@@ -53,7 +68,7 @@ Verdict: TypeAlias = frozenset[bool] | Literal["proved"]
 ANSWERED: Final[Verdict] = frozenset()  # there is no error
 UNSENT: Final[Verdict] = frozenset({False})  # the library's own error classes show that there was no connection
 PROVED: Final[Verdict] = (
-    "proved"  # False for httptools, and for a body from any transport made from a URL; otherwise True (conservative)
+    "proved"  # False for sockets, and for a body from any transport made from a URL; otherwise True (conservative)
 )
 CAREFUL: Final[Verdict] = frozenset({True})  # conservative: nothing arrived, but the client cannot determine this
 RACE: Final[Verdict] = frozenset({False, True})  # depending on timing; False only if nothing arrived
@@ -79,7 +94,7 @@ class Fault:
         """Return the allowed values of `maybe_sent` for a transport and a method; empty if no error is allowed."""
         verdict = self.session if self.session and name == "aiohttp_session" else self.verdict
         if isinstance(verdict, str):  # PROVED
-            return frozenset({name != "httptools" and (method == "GET" or name not in OWN)})
+            return frozenset({name not in SOCKETS and (method == "GET" or name not in OWN)})
         return verdict
 
 
@@ -255,7 +270,7 @@ def matrix(cells: Iterable[Cell], *, loops: Loops = EVERY_LOOP) -> pytest.MarkDe
     known = [
         pytest.param(fault, name, loops[loop], id=f"{fault}-{name}-{loop}")
         for fault, name, loop in cells
-        if f"{name}-{loop}" not in FAULTS[fault].forgotten and (name != "httptools" or FAULTS[fault].proxy is None)
+        if f"{name}-{loop}" not in FAULTS[fault].forgotten and (name not in SOCKETS or FAULTS[fault].proxy is None)
     ]
     return pytest.mark.parametrize(("fault", "name", "anyio_backend"), known, indirect=["anyio_backend"])
 
@@ -375,7 +390,7 @@ def ended_by_the_clock() -> Iterator[Cell]:
     """Yield each fault that only a timeout ends: three backends run on every loop with a movable clock, the others on asyncio."""
     for fault in (fault for fault in FAULTS if FAULTS[fault].clock):
         for name in ALL:
-            for loop in MOVABLE if name in {"httpx", "aiohttp", "httptools"} else ("asyncio",):
+            for loop in MOVABLE if name in {"httpx", "aiohttp", *SOCKETS} else ("asyncio",):
                 if runs_on(name, loop):
                     yield fault, name, loop
 
@@ -424,7 +439,7 @@ async def test_a_request_is_not_sent_if_its_progress_refuses(make: Make) -> None
 
 @pytest.mark.thorough
 @pytest.mark.covers
-@over("httpx", "aiohttp", "httptools")
+@over("httpx", "aiohttp", *SOCKETS)
 async def test_a_refused_connection_proves_that_nothing_was_sent(make: Make) -> None:
     dead = OutreachClient(
         transport=make("http://127.0.0.1:1"), owner_key="key_1", workspace="space_1", retry=RetryPolicy(attempts=2)

@@ -16,7 +16,7 @@ from support.examples import scaled
 from support.fuzz import bodies, client_of, ending, good_answers, grows_by_at_most, mutated, operations
 from support.listener import Behaviour, Listener, Peer, answer_once
 from support.transport import Script
-from support.transports import ALL, GET, LOOPS, MAKERS, OWN, POST, Make, pairs
+from support.transports import ALL, GET, LOOPS, MAKERS, OWN, POST, SOCKETS, Make, pairs
 from support.wire import unhurried
 
 from outreach_async import Progress, Response
@@ -33,7 +33,7 @@ CHUNKED: Final = FIRST + b"transfer-encoding: chunked\r\n"
 
 def places(*names: str) -> pytest.MarkDecorator:
     """Run a test with each of these transports on asyncio, and with two of them on trio."""
-    chosen = [(name, loop) for name, loop in pairs(*names) if loop == "asyncio" or name in {"httpx", "httptools"}]
+    chosen = [(name, loop) for name, loop in pairs(*names) if loop == "asyncio" or name in {"httpx", *SOCKETS}]
     cells = [pytest.param(MAKERS[name], LOOPS[loop], id=f"{name}-{loop}") for name, loop in chosen]
     return pytest.mark.parametrize(("make", "anyio_backend"), cells, indirect=["anyio_backend"])
 
@@ -189,7 +189,7 @@ ENDLESS: Final = {
     [
         pytest.param(kind, MAKERS[name], LOOPS[loop], id=f"{kind}-{name}-{loop}")
         for kind, loop in zip(ENDLESS, ("asyncio", "trio", "asyncio"), strict=True)
-        for name, loop in (("httpx", loop), ("aiohttp", "asyncio"), ("httptools", loop))
+        for name, loop in (("httpx", loop), ("aiohttp", "asyncio"), *((each, loop) for each in SOCKETS))
     ],
     indirect=["anyio_backend"],
 )

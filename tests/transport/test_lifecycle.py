@@ -16,7 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.listener import OK, PATIENCE, Listener, Peer, serve
-from support.transports import EVERY_LOOP, POST, Make, connected, over
+from support.transports import EVERY_LOOP, POST, SOCKETS, Make, connected, over
 
 from outreach_async import Progress, Response
 from outreach_async.errors import InvalidRequest, TransportError
@@ -164,7 +164,7 @@ async def pooled(make: Make, count: int) -> AsyncIterator[Pool]:
         yield pool
 
 
-@over("httpx", "httptools", loops=EVERY_LOOP)
+@over("httpx", *SOCKETS, loops=EVERY_LOOP)
 async def test_the_most_recently_used_connection_is_used_first(make: Make) -> None:
     async with pooled(make, 3) as pool:
         last = await pool.send()
@@ -172,7 +172,7 @@ async def test_the_most_recently_used_connection_is_used_first(make: Make) -> No
         await pool.wait_until_left(3)
 
 
-@over("httpx", "httptools", loops=EVERY_LOOP)
+@over("httpx", *SOCKETS, loops=EVERY_LOOP)
 async def test_connections_idle_too_long_are_closed_at_the_next_request(make: Make) -> None:
     async with pooled(make, 3) as pool:
         pool.now += KEEPALIVE_EXPIRY / 2
@@ -185,7 +185,7 @@ async def test_connections_idle_too_long_are_closed_at_the_next_request(make: Ma
         await pool.wait_until_left(1)
 
 
-@over("httpx", "httptools", loops=EVERY_LOOP)
+@over("httpx", *SOCKETS, loops=EVERY_LOOP)
 async def test_the_next_request_or_the_end_closes_dropped_connections(make: Make) -> None:
     async with pooled(make, 2) as pool:
         pool._transport.drop_idle()

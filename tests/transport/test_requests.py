@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Request, Response
+from outreach_async import AiohttpTransport, HttpxTransport, Progress, Request, Response, SocketTransport
 from outreach_async._plumbing import parse_base_url
 from outreach_async.errors import InvalidRequest
 from outreach_async.transport._backends import require_library
@@ -135,7 +135,7 @@ def test_a_proxy_passed_by_the_user_takes_precedence(monkeypatch: pytest.MonkeyP
         ("httpx>=0.28,<1", "0.27.2", lambda: HttpxTransport(httpx.AsyncClient(base_url=NOWHERE))),
         ("httpx2>=2.16", "2.9", lambda: HttpxTransport(NOWHERE, family="httpx2")),
         ("aiohttp>=3.13.4,<4", "4.0.0a1", lambda: AiohttpTransport(NOWHERE)),
-        ("httptools>=0.7", "unknown", lambda: HttptoolsTransport(NOWHERE)),
+        ("h11>=0.16,<1", "0.15.9", lambda: SocketTransport(NOWHERE)),
     ],
 )
 def test_an_unsupported_version_is_named_when_the_transport_is_made(
@@ -152,10 +152,10 @@ def test_an_unsupported_version_is_named_when_the_transport_is_made(
 
 
 def test_a_library_without_a_known_version_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "httptools.py").touch()
+    (tmp_path / "h11.py").touch()
     with monkeypatch.context() as patch:
         patch.setattr("sys.path", [str(tmp_path)])
-        require_library("httptools")
+        require_library("sockets")
 
 
 def test_short_secrets_are_not_masked_and_a_user_without_password_is_a_key() -> None:

@@ -14,9 +14,9 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from support.listener import Listener, serve
-from support.transports import MAKERS, OWN, POST
+from support.transports import MAKERS, OWN, POST, SOCKETS
 
-from outreach_async import AiohttpTransport, HttptoolsTransport, HttpxTransport, Progress, Transport
+from outreach_async import AiohttpTransport, HttpxTransport, Progress, SocketTransport, Transport
 
 ROUNDS: Final = 5
 PATIENCE: Final = 10
@@ -74,7 +74,7 @@ class OtherLoop:
         self._thread.join(PATIENCE)
 
 
-@pytest.mark.parametrize("name", ["httpx", "httptools"])
+@pytest.mark.parametrize("name", ["httpx", *SOCKETS])
 def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> None:
     with Listener(serve()) as listener:
         transport = anyio.run(make, name, listener.url)
@@ -93,6 +93,6 @@ def test_closing_closes_the_connections_of_loops_in_other_threads(name: str) -> 
 # Values of each loop.
 
 
-@pytest.mark.parametrize("kind", [HttpxTransport, AiohttpTransport, HttptoolsTransport])
+@pytest.mark.parametrize("kind", [HttpxTransport, AiohttpTransport, SocketTransport])
 async def test_a_transport_without_connections_has_none_to_drop(kind: Any) -> None:
     kind("http://127.0.0.1:9").drop_idle()

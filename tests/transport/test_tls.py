@@ -5,20 +5,34 @@ from __future__ import annotations
 import hashlib
 import ssl
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from cryptography import x509
 from support.certificates import certificates, mutual
 from support.listener import Listener, over_tls, refused_port, serve, tunnel
-from support.transports import ALL, LOOPS, MAKERS, NOWHERE, OWN, POST, PROXYING, Make, connected, fail, over, own_client, pairs
+from support.transports import (
+    ALL,
+    LOOPS,
+    MAKERS,
+    NOWHERE,
+    OWN,
+    POST,
+    PROXYING,
+    Make,
+    connected,
+    fail,
+    over,
+    own_client,
+    pairs,
+)
 
 from outreach_async import Progress
 from outreach_async._plumbing import Backend
 from outreach_async.errors import InvalidRequest
+from outreach_async.transport._backends import BACKENDS
 from outreach_async.transport._base import load_context
 
-LIBRARIES = get_args(Backend)
+LIBRARIES = [*BACKENDS]
 
 
 @pytest.fixture
@@ -119,7 +133,7 @@ async def test_a_context_passed_by_the_user_takes_precedence(make: Make, monkeyp
         assert (await transport.send(POST, Progress())).status == 200
 
 
-@pytest.mark.parametrize("library", ["aiohttp", "httptools"])
+@pytest.mark.parametrize("library", ["aiohttp", "sockets"])
 def test_others_trust_what_httpx_trusts(library: Backend) -> None:
     names: tuple[Backend, Backend] = (library, "httpx")
     by_other, by_httpx = (load_context(name, None, None).get_ca_certs(binary_form=True) for name in names)

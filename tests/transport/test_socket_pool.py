@@ -1,4 +1,4 @@
-"""Connections that are read with httptools: callbacks of the event loop, slots of their pool, and several addresses."""
+"""Connections of the socket transport: callbacks of the event loop, slots of their pool, and several addresses."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from support.listener import Listener, hang, serve
 from support.time import virtual_time
 from support.transports import POST, connected
 
-from outreach_async import HttptoolsTransport, Progress, Response
+from outreach_async import Progress, Response, SocketTransport
 from outreach_async.errors import TransportError
-from outreach_async.transport._httptools_pool import (
+from outreach_async.transport._socket_pool import (
     Origin,
     ProtocolConnection,
     ProtocolPool,
     connect_first,
     interleave_families,
 )
+from outreach_async.transport._socket_reader import parse_by_h11
 
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 RESPONSE: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -55,7 +56,7 @@ class Stage:
     def __init__(self, *, has_socket: bool = True) -> None:
         self.sockets = socket.socketpair()
         self.wire = Wire(self.sockets[0] if has_socket else None)
-        self.connection = ProtocolConnection(asyncio.get_running_loop(), 1_000, set(), memoryview(bytearray(1_000)))
+        self.connection = ProtocolConnection(asyncio.get_running_loop(), 1_000, parse_by_h11, set(), memoryview(bytearray(1_000)))
         self.connection.connection_made(self.wire)
 
     async def exchange(self) -> asyncio.Task[Response]:
@@ -155,7 +156,7 @@ async def test_a_connection_reset_as_soon_as_it_was_made_has_no_socket() -> None
 
 @on_asyncio
 async def test_a_slot_handed_to_a_cancelled_request_is_free_again() -> None:
-    async with connected(HttptoolsTransport, serve(), max_in_flight=1) as (transport, listener):
+    async with connected(SocketTransport, serve(), max_in_flight=1) as (transport, listener):
         slots = transport._senders.get()._slots
         for cancels_first in (True, False):
             slots.acquire_nowait()  # the slot of another exchange
@@ -190,7 +191,7 @@ async def test_requests_of_tasks_that_resume_together_are_sent_in_a_row() -> Non
         log.append(name)
         await transport.send(POST, LoggedProgress(log))
 
-    async with connected(HttptoolsTransport, serve(), max_in_flight=3) as (transport, _):
+    async with connected(SocketTransport, serve(), max_in_flight=3) as (transport, _):
         for names in ("abc", "def"):
             await asyncio.gather(*map(work, names))
     # The first exchange never waits for the others. In the second round, the connections are already open.
@@ -211,7 +212,7 @@ class LatePool(ProtocolPool):
 @on_asyncio
 async def test_closing_when_a_connection_has_just_been_made_sends_nothing() -> None:
     with Listener(hang) as listener:
-        pool = LatePool(Origin("localhost", listener.port, None), 1, 1_000)
+        pool = LatePool(Origin("localhost", listener.port, None), 1, 1_000, parse_by_h11)
         progress = Progress()
         progress.sent = False
         with pytest.raises(TransportError, match="was closed while the request was in flight") as caught:

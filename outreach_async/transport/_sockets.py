@@ -1,13 +1,13 @@
-"""Send requests with httptools. This transport is the fastest, but does not support proxies.
+"""Send requests over connections of our own. This transport is the fastest, but does not support proxies.
 
-httptools is not imported before the first request.
+No parser is imported before the first request.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -19,6 +19,9 @@ from outreach_async.transport._sending import METHODS_WITH_BODY, describe_cause,
 from outreach_async.transport._urls import DEFAULT_PORTS, encode_host, parse_base_url
 from outreach_async.transport._wire import Progress, Request, Response
 
+if TYPE_CHECKING:
+    from outreach_async.transport._socket_reader import HeadParser
+
 _CONNECTION_ERRORS: Final = (
     OSError,  # includes ssl.SSLError
     UnicodeError,  # raised for a host name that is too long for DNS
@@ -28,11 +31,11 @@ _CONNECTION_ERRORS: Final = (
 )
 
 
-class HttptoolsTransport(BaseTransport):
-    """Sends requests over its own connections, and reads responses with httptools, the HTTP parser of uvicorn.
+class SocketTransport(BaseTransport):
+    """Sends requests over its own connections on asyncio, uvloop and trio, and takes the least CPU time of all transports.
 
-    This transport costs the least CPU time on asyncio, uvloop and trio. It does not support proxies, and accepts only a base URL:
-    use `HttpxTransport` for proxies, for your own client, and for mocks such as respx.
+    It does not support proxies, and accepts only a base URL: use `HttpxTransport` for proxies, for your own client, and for mocks
+    such as respx. h11 parses the responses; with the extra `httptools`, llhttp does, in less time and with the same results.
 
     If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
     5 seconds after its last response; a later request closes it.
@@ -49,12 +52,12 @@ class HttptoolsTransport(BaseTransport):
         max_in_flight, base_url, secrets: As of `HttpxTransport`.
 
     Raises:
-        InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or httptools is not installed.
+        InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or h11 is not installed.
 
     Example:
         ```python
-        transport = HttptoolsTransport("https://api.example/v1", max_in_flight=16)
-        print(transport)  # -> <HttptoolsTransport to https://api.example/v1>
+        transport = SocketTransport("https://api.example/v1", max_in_flight=16)
+        print(transport)  # -> <SocketTransport to https://api.example/v1>
         ```
     """
 
@@ -80,10 +83,10 @@ class HttptoolsTransport(BaseTransport):
             raise InvalidRequest(f"base_url: expected {expected}, got {type(url).__name__}; pass a URL")
         # Requests that bypass a proxy may be forbidden, or may fail.
         remedy = "use HttpxTransport or AiohttpTransport (on the command line: --backend httpx or --backend aiohttp)"
-        got = f"got a proxy, which httptools does not support; {remedy}"
+        got = f"got a proxy, which SocketTransport does not support; {remedy}"
         if proxy is not None:
             raise InvalidRequest(f"proxy: expected None, {got}")
-        super().__init__("httptools", url, max_in_flight, ssl_context, None, trust_env=trust_env, max_answer=max_answer)
+        super().__init__("sockets", url, max_in_flight, ssl_context, None, trust_env=trust_env, max_answer=max_answer)
         if self._proxy is not None:
             expected = f"expected no proxy for {self.base_url}"
             raise InvalidRequest(f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: {expected}, {got}, or name the host in NO_PROXY")
@@ -94,11 +97,18 @@ class HttptoolsTransport(BaseTransport):
         self._last_head: tuple[str, str, Mapping[str, str], bytes] = ("", "", {}, b"")
 
     def _open(self) -> Any:
-        # A separate module, because it imports httptools and asyncio.
-        from outreach_async.transport._httptools_pool import Origin, open_pool
+        # Separate modules, because they import a parser and asyncio.
+        from outreach_async.transport._socket_pool import Origin, open_pool
 
         port = self._origin.port or DEFAULT_PORTS[self._origin.scheme]
-        return open_pool(Origin(self._host, port, self._get_context()), self.max_in_flight, self._max_answer)
+        return open_pool(
+            Origin(self._host, port, self._get_context()), self.max_in_flight, self._max_answer, self._choose_parser()
+        )
+
+    def _choose_parser(self) -> HeadParser:
+        from outreach_async.transport._socket_reader import choose_parser
+
+        return choose_parser()
 
     def _encode(self, request: Request) -> bytes:
         # All requests of a bulk run have the same head.

@@ -1,4 +1,4 @@
-"""The connections and connection pools of the httptools transport. Importing this module imports httptools.
+"""The connections and connection pools of the socket transport. Importing this module imports asyncio and h11.
 
 On asyncio, `ProtocolPool` uses an asyncio protocol for each connection, and creates no scope, task or event per request. On trio,
 `StreamPool` uses an anyio byte stream for each connection. Both pools send a whole request, with its body, in one call, and set
@@ -25,10 +25,10 @@ from anyio.lowlevel import current_token
 from anyio.streams.tls import TLSAttribute
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.transport._httptools_reader import ResponseReader
 from outreach_async.transport._leftovers import SocketProbe, build_unexpected_bytes_error, peek_decrypted
 from outreach_async.transport._lifecycle import KEEPALIVE_EXPIRY, ConnectionPool
 from outreach_async.transport._sending import build_transport_error
+from outreach_async.transport._socket_reader import HeadParser, ResponseReader
 from outreach_async.transport._wire import Progress, Response
 
 A = TypeVar("A")
@@ -66,7 +66,8 @@ def interleave_families(found: Iterable[tuple[Any, ...]]) -> list[str]:
 async def connect_first(addresses: Sequence[A], connect: Callable[[A], Awaitable[C]], close: Callable[[C], object]) -> C:
     """Try to connect to several addresses, and return the first connection (RFC 8305, "Happy Eyeballs")."""
     # An attempt starts when the previous attempt has failed or has lasted `CONNECTION_ATTEMPT_DELAY` seconds. The first attempt
-    # that succeeds ends all others. asyncio implements RFC 8305 itself, but uvloop does not.
+    # that succeeds ends all others. asyncio's own implementation leaves a socket open if it is cancelled at the wrong moment, and
+    # uvloop has none.
     made: list[C] = []
     errors: list[OSError] = []
 
@@ -104,10 +105,16 @@ class ProtocolConnection(asyncio.BufferedProtocol):
     # is then closed at once. A blocked event loop calls these methods late, so `is_silent` checks the socket itself.
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limit: int, connections: set[ProtocolConnection], buffer: memoryview
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limit: int,
+        parse: HeadParser,
+        connections: set[ProtocolConnection],
+        buffer: memoryview,
     ) -> None:
         self._loop = loop
         self._limit = limit
+        self._parse = parse
         self._connections = connections
         self._buffer = buffer
         self._transport: asyncio.Transport | None = None
@@ -141,7 +148,7 @@ class ProtocolConnection(asyncio.BufferedProtocol):
         progress.sent = True  # before any change, because it may raise an error
         self._exchanges += 1
         self.is_reusable = False
-        self._reader = self._last_reader = ResponseReader(method, self._limit)
+        self._reader = self._last_reader = ResponseReader(method, self._limit, self._parse)
         waiter = self._waiter = self._loop.create_future()
         transport.write(message)
         return waiter
@@ -245,9 +252,10 @@ def _yield() -> Generator[None, None, None]:
 class ProtocolPool:
     """A bounded pool of connections in one event loop of asyncio or uvloop. The most recently used connection is reused first."""
 
-    def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
+    def __init__(self, origin: Origin, limit: int, max_answer: int, parse: HeadParser) -> None:
         self._origin = origin
         self._max_answer = max_answer
+        self._parse = parse
         self._clock = time.monotonic
         self._loop = asyncio.get_running_loop()
         self._backend = current_token().backend_class  # the functions of anyio would look it up for every request
@@ -336,7 +344,7 @@ class ProtocolPool:
         return connection
 
     async def _open_to(self, address: str) -> ProtocolConnection:
-        connection = ProtocolConnection(self._loop, self._max_answer, self._connections, self._buffer)
+        connection = ProtocolConnection(self._loop, self._max_answer, self._parse, self._connections, self._buffer)
         try:
             await self._loop.create_connection(lambda: connection, address, self._origin.port)
         except BaseException:
@@ -360,9 +368,10 @@ class ProtocolPool:
 class StreamConnection:
     """A connection over an anyio byte stream. The first exchange opens the connection."""
 
-    def __init__(self, origin: Origin, limit: int) -> None:
+    def __init__(self, origin: Origin, limit: int, parse: HeadParser) -> None:
         self._origin = origin
         self._limit = limit
+        self._parse = parse
         self._stream: ByteStream | None = None
         self._is_reusable = False
         self._exchanges = 0
@@ -379,7 +388,7 @@ class StreamConnection:
         progress.sent = True  # before any change, because it may raise an error
         self._exchanges += 1
         self._is_reusable = False
-        reader = ResponseReader(method, self._limit)
+        reader = ResponseReader(method, self._limit, self._parse)
         await self._stream.send(message)
         response = None
         while response is None:
@@ -429,15 +438,15 @@ class StreamConnection:
 class StreamPool(ConnectionPool):
     """A bounded pool of connections over anyio byte streams, in one event loop."""
 
-    def __init__(self, origin: Origin, limit: int, max_answer: int) -> None:
-        super().__init__(limit, partial(StreamConnection, origin, max_answer))
+    def __init__(self, origin: Origin, limit: int, max_answer: int, parse: HeadParser) -> None:
+        super().__init__(limit, partial(StreamConnection, origin, max_answer, parse))
 
     def send(self, message: bytes, method: str, progress: Progress) -> Coroutine[Any, Any, Response]:
         """Send a request and return the response; see `ProtocolPool.send`."""
         return self.run_on_connection(lambda connection: connection.exchange(message, method, progress), progress)
 
 
-def open_pool(origin: Origin, limit: int, max_answer: int) -> ProtocolPool | StreamPool:
+def open_pool(origin: Origin, limit: int, max_answer: int, parse: HeadParser) -> ProtocolPool | StreamPool:
     # Not `asyncio.get_running_loop`, which also succeeds if trio runs as a guest of asyncio.
     is_asyncio = isinstance(current_token().native_token, asyncio.AbstractEventLoop)
-    return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer)
+    return (ProtocolPool if is_asyncio else StreamPool)(origin, limit, max_answer, parse)

@@ -1,4 +1,4 @@
-"""The transport for httptools: its arguments, the bytes it sends, and its connections."""
+"""The socket transport: its arguments, the bytes it sends, and its connections."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import anyio.to_thread
 import pytest
 from support.certificates import certificates
 from support.listener import OK, PATIENCE, Listener, Peer, answer_once, ignore_greeting, in_order, serve
-from support.transports import EVERY_LOOP, GET, POST, Make, connected, fail, over
+from support.transports import EVERY_LOOP, GET, POST, SOCKETS, Make, connected, fail, over
 
-from outreach_async import HttptoolsTransport, Progress, Request
+from outreach_async import Progress, Request, SocketTransport
 from outreach_async.errors import TransportError
 
-everywhere = over("httptools", loops=EVERY_LOOP)
+everywhere = over(*SOCKETS, loops=EVERY_LOOP)
 on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 
 
@@ -34,7 +34,7 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True
     ],
 )
 def test_the_host_field_names_the_origin(url: str, host: str) -> None:
-    assert HttptoolsTransport(url)._encode(GET).split(b"\r\n")[1] == f"host: {host}".encode()
+    assert SocketTransport(url)._encode(GET).split(b"\r\n")[1] == f"host: {host}".encode()
 
 
 @everywhere
@@ -156,7 +156,7 @@ async def test_closing_that_is_cancelled_is_no_error_in_the_event_loop(tls: bool
     errors: list[dict[str, Any]] = []
     keys = certificates()
     with Listener(serve(), tls=keys.server if tls else None) as listener:
-        transport = HttptoolsTransport(listener.url, ssl_context=keys.client)
+        transport = SocketTransport(listener.url, ssl_context=keys.client)
         await transport.send(POST, Progress())
         loop.set_exception_handler(lambda _, context: errors.append(context))
         with anyio.CancelScope() as scope:
