@@ -1,8 +1,9 @@
-"""The command `import --dask`: check files, and import them in parts on a Dask cluster."""
+"""The commands `import --processes` and `import --dask`: check files, and import them in parts."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -29,9 +30,9 @@ from outreach_async._cli.figures import (
 from outreach_async._cli.files import RunState, open_output, settled
 from outreach_async._cli.importing import end_dry_run, input_opener, mapping_options, require_files, saved_mapping
 from outreach_async._cli.output import Screen, show_progress
-from outreach_async._cli.process import exit_code_of_rows, run_async
+from outreach_async._cli.process import DRAIN_TIMEOUT, exit_code_of_rows, run_async
 from outreach_async._cli.values import FAKE, Options
-from outreach_async._plumbing import Targets, is_url, require_module
+from outreach_async._plumbing import Secret, Targets, is_url, require_module
 from outreach_async.errors import format_count
 from outreach_async.importer import (
     FailedRows,
@@ -58,53 +59,72 @@ if TYPE_CHECKING:
     from outreach_async._cli.settings import ImportSettings
 
 _LOCAL: Final = "local"
+_PARTS_PER_WORKER: Final = 4  # so that none waits long for the last one
+_PART_SIZE: Final = 1 << 20  # bytes of a part of a file, on a cluster that may have any number of workers
 _ListCampaigns = Callable[[str], Iterable[Campaign]]
 
 
-def import_in_parts(options: Options, files: Path | str, scheduler: str, settings: ImportSettings) -> int:
-    file_options = input_opener(settings).keywords
-    require_module("distributed", "outreach_async[dask]")
+def import_in_parts(options: Options, files: Path | str, settings: ImportSettings) -> int:
+    file_options, scheduler = input_opener(settings).keywords, settings["dask"]
+    if scheduler is not None:
+        require_module("distributed", "outreach_async[dask]")
     connection = _require_fitting(options, settings)
-    if connection is not None and scheduler == _LOCAL:
+    key = None
+    if connection is not None and scheduler in {None, _LOCAL}:
         key = find_owner_key(options, options.workspace)
         if key is None:
             raise click.UsageError("--owner-key: missing; pass --owner-key KEY, or set OUTREACH_OWNER_KEY.")
-        os.environ["OUTREACH_OWNER_KEY"] = key.reveal()
     locations = find_files(str(files))
-    require_files([Path(location) for location in locations if not is_url(location)], settings)
+    # The folder of the journals may exist; no other file is one of its files.
+    require_files([Path(location) for location in locations if not is_url(location)], {**settings, "journal": None})
     list_campaigns = partial(_list_campaigns, options) if options.base_url is not None else None
     made = _plan(options, locations, list_campaigns, file_options, settings)
+    if (settings["processes"] or 1) > 1 and len(made.pieces) == 1 < made.rows:
+        kinds = "a workbook, a compressed file, UTF-16 text and a Parquet file with one row group are not divided"
+        remedy = "save it as CSV in UTF-8, or omit --processes"
+        raise click.UsageError(f"--processes: {files} is one part for one process ({kinds}); {remedy}.")
     run = _PartsRun(options.screen(), made, settings)
     run.print_plan()
     run_async(partial(run.check, options.workspace, list_campaigns))
     if connection is None:
         return run.end_dry_run()
-    with run.written(), _open_cluster(scheduler) as cluster:
-        report = run.send(cluster, connection, options.own_rates.get(connection.workspace, options.rate))
+    rate = options.own_rates.get(connection.workspace, options.rate)
+    with run.written():
+        report = run.send_to_cluster(connection, rate, key) if scheduler else run.send_with_processes(connection, rate, key)
     return run.end(report)
 
 
 def _require_fitting(options: Options, settings: ImportSettings) -> Connection | None:
     """Check that every option has a meaning for parts, and return how workers connect; `None` for a dry run."""
-    dry_run = settings["dry_run"]
+    dry_run, journal = settings["dry_run"], settings["journal"]
+    flag, workers = ("--dask", "workers") if settings["dask"] else ("--processes", "processes")
     faults = {
+        "--processes: conflicts with --dask, whose workers are processes; remove one of the options": (
+            settings["dask"] is not None and settings["processes"] is not None
+        ),
         **{
-            f"--{name.replace('_', '-')}: conflicts with --dask; one process compares millions of rows, so omit --dask": given
+            f"--{name.replace('_', '-')}: conflicts with {flag}; one process compares millions of rows, so omit {flag}": given
             for name, given in {
                 "ledger": settings["ledger"] is not None,
                 "max_age": settings["max_age"] is not None,
                 "changed": settings["changed"] == "ignore",
             }.items()
         },
-        "--header: conflicts with --dask, because Dask tasks must not contain secrets; remove one of the options": (
+        f"--header: conflicts with {flag}, because tasks must not contain secrets; remove one of the options": (
             options.headers and not dry_run
         ),
-        "--base-url: with --dask, expected a URL that all workers can reach; pass --base-url URL": (
+        f"--base-url: with {flag}, expected a URL that all {workers} can reach; pass --base-url URL": (
             not dry_run and options.base_url in {None, FAKE}
         ),
         "--workspace: missing; pass --workspace ID, or set OUTREACH_WORKSPACE": not dry_run and options.workspace is None,
         "--journal: with --dask, expected a URL that all workers can reach; pass s3://bucket/prefix or file:///folder": (
-            not dry_run and not is_url(settings["journal"])
+            settings["dask"] is not None and not dry_run and not is_url(journal)
+        ),
+        "--journal: with --processes, expected a folder, in which each part has a journal; pass --journal FOLDER": (
+            not dry_run and (journal is None or (isinstance(journal, Path) and journal.is_file()))
+        ),
+        "--concurrency: expected at least one request for each process; pass a greater --concurrency or fewer --processes": (
+            settings["concurrency"] < (settings["processes"] or 1)
         ),
     }
     for text in (text for text, found in faults.items() if found):
@@ -144,6 +164,8 @@ def _plan(
             campaign=_find_campaign(options, settings["campaign"]),
             repeats=settings["repeats"],
             blank=settings["blank"] or "keep",
+            parts=_count_parts(locations, settings),
+            journal=settings["journal"],
             **file_options,
         )
         save(made.save_mapping)
@@ -213,18 +235,41 @@ class _PartsRun:
         written = self.settings["rejects"], self.settings["findings"]
         return end_dry_run(self.screen, self.failed, mapping, self.started_at, written)
 
-    def send(self, cluster: Any, connection: Connection, rate: float | None) -> ImportReport:
+    def send_to_cluster(self, connection: Connection, rate: float | None, key: Secret | None) -> ImportReport:
         from outreach_async.parts.dask import DaskImport  # imported on demand: it takes time
 
-        journal, earlier = str(self.settings["journal"]), self.settings["earlier"]
-        run = DaskImport(cluster, self.made, connection, journal=journal, rate=rate, earlier=earlier)
-        with show_progress(self.screen, "Importing", self.made.rows) as show, run:
-            for report in run:
-                self.reports.append(report)
-                rows, parts = sum(each.rows for each in self.reports), len(self.made.parts)
-                again = f", {run.resubmitted:,} resubmitted" if run.resubmitted else ""
-                show(rows, f"{rows:,} of {self.made.rows:,} rows, {len(self.reports):,} of {parts:,} parts{again}")
+        with _open_cluster(str(self.settings["dask"]), key) as cluster:
+            run = DaskImport(cluster, self.made, connection, rate=rate, **self._common())
+            with show_progress(self.screen, "Importing", self.made.rows) as show, run:
+                for report in run:
+                    self.reports.append(report)
+                    again = f", {run.resubmitted:,} resubmitted" if run.resubmitted else ""
+                    self._show(show, run.report.rows, again)
         return run.report
+
+    def send_with_processes(self, connection: Connection, rate: float | None, key: Secret | None) -> ImportReport:
+        from outreach_async.parts.processes import ProcessImport  # as above
+
+        given = {"processes": self.settings["processes"], "owner_key": key and key.reveal(), **self._common()}
+        with show_progress(self.screen, "Importing", self.made.rows) as show, _handled_termination():
+            run = ProcessImport(self.made, connection, rate=rate, on_progress=lambda rows: self._show(show, rows), **given)
+            with run:
+                try:
+                    self.reports.extend(run)
+                except KeyboardInterrupt:
+                    self.screen.warn(
+                        f"waiting up to {DRAIN_TIMEOUT:.0f} s for requests in flight; press Ctrl-C again to cancel them;"
+                        " run the same command again to resume"
+                    )
+                    raise
+        return run.report
+
+    def _common(self) -> dict[str, Any]:
+        return {"journal": str(self.settings["journal"]), "earlier": self.settings["earlier"]}
+
+    def _show(self, show: Callable[[int, str], object], rows: int, again: str = "") -> None:
+        done, parts = len(self.reports), len(self.made.parts)
+        show(rows, f"{rows:,} of {self.made.rows:,} rows, {done:,} of {parts:,} parts{again}")
 
     @contextmanager
     def written(self) -> Iterator[None]:
@@ -289,7 +334,30 @@ def _list_campaigns(options: Options, workspace: str) -> list[Campaign]:
 
 
 @contextmanager
-def _open_cluster(scheduler: str) -> Iterator[Any]:
+def _handled_termination() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _count_parts(locations: list[str], settings: ImportSettings) -> int:
+    """Return the number of parts to plan. Objects of a store are not divided, because planning would read them twice."""
+    workers = settings["processes"] or (os.cpu_count() if settings["dask"] == _LOCAL else None)
+    if workers is not None:
+        return _PARTS_PER_WORKER * workers
+    files = [Path(location) for location in locations if not is_url(location)]
+    return max(1, sum(file.stat().st_size for file in files if file.is_file()) // _PART_SIZE)
+
+
+@contextmanager
+def _open_cluster(scheduler: str, key: Secret | None) -> Iterator[Any]:
     """Yield the Dask cluster to use: a new one if `scheduler` is `local`, otherwise the address `scheduler`."""
     # A new cluster has one worker per CPU. Its workers inherit the environment variable with the owner key.
     if scheduler != _LOCAL:
@@ -298,6 +366,8 @@ def _open_cluster(scheduler: str) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
+    if key is not None:
+        os.environ["OUTREACH_OWNER_KEY"] = key.reveal()
     with (
         # By default, a cluster permanently drops a worker that needs more than 15 seconds to restart. The profiler would use CPU
         # time that the import needs.

@@ -104,7 +104,8 @@ def input_opener(settings: ImportSettings) -> files.OpenInput:
     settings["campaign"] = read_campaign(settings["campaign"])
     require_fitting(blank=settings["blank"], duplicates=settings["duplicates"])
     if settings["dry_run"] and settings["ledger"] is None and settings["results"] is not None:
-        remedy = "omit --results" if settings["dask"] else "pass --ledger, or omit --results"
+        in_parts = settings["dask"] or settings["processes"]
+        remedy = "omit --results" if in_parts else "pass --ledger, or omit --results"
         raise click.UsageError(f"--results: with --dry-run, the only results are those of a ledger; {remedy}.")
     return files.input_opener(settings)
 

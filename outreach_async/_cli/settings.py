@@ -55,6 +55,7 @@ class ImportSettings(FileSettings):
     findings: Path | None
     save_mapping: Path | None
     dask: str | None
+    processes: int | None
 
 
 class AuditSettings(TypedDict):

@@ -43,8 +43,12 @@ unknown columns, but not ambiguous ones. `--campaign "Spring launch"` adds the c
 With `--ledger`, the same command sends what changed, every night: see `outreach_async.guides.nightly`. If a file repeats e-mails,
 `--repeats` says which of their rows count, and the summary names the policy and the number of such rows. With `--journal`, a
 file is sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged
-or lost, add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`; for an import in parts (`--dask`,
-see `outreach_async.parts`), `report` accepts the folder, and adds up its journals.
+or lost, add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`.
+
+If the service permits more than one CPU can send, `--processes 4 --journal journals` imports a file with four processes. They
+share `--rate` and `--concurrency`, and the folder `journals` has a journal for each part of the file. After a crash, a kill,
+Ctrl-C or exit code 75, the same command continues, without `--resume`. A ledger needs one process. For several machines, see
+`outreach_async.parts`; `report` accepts the folder of an import in parts, and adds up its journals.
 
 Findings of the checks, failed rows and excluded rows are grouped by reason: a thousand rows with one problem are one line with
 their number and three examples. On a terminal, an import prints at most 40 lines, whatever the file; `--verbose` prints every

@@ -168,7 +168,7 @@ from outreach_async.importer._results import (
     spooled_rejects,
 )
 from outreach_async.importer._rows import Row, RowFinding
-from outreach_async.importer._source import InputChanged, StoredFile
+from outreach_async.importer._source import InputChanged, Span, StoredFile
 from outreach_async.importer._table import File
 
 __all__ = [
@@ -188,6 +188,7 @@ __all__ = [
     "RowFinding",
     "RowGroup",
     "RowOutcome",
+    "Span",
     "StoredFile",
     "UnmappedColumns",
     "columns_for",

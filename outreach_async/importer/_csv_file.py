@@ -13,12 +13,12 @@ import attrs
 
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._mapping import is_address
-from outreach_async.importer._rows import PLAIN, Block, Oddity, Record, cut_text, group_records
+from outreach_async.importer._rows import PLAIN, Oddity, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
 from outreach_async.importer._table import (
     MAX_COLUMNS,
     MAX_TITLE,
-    File,
+    TextFile,
     count_reason_columns,
     title_error,
     trim_cells,
@@ -208,11 +208,10 @@ class _LineFinder:
 
 
 @attrs.frozen(kw_only=True)
-class CsvFile(File):
+class CsvFile(TextFile):
     """A CSV file with a header. A line with the delimiter for Excel, such as `sep=;`, may precede the header."""
 
     dialect: Dialect
-    encoding: str
     _above: int
     """Lines above the header."""
 
@@ -240,18 +239,25 @@ class CsvFile(File):
         selection = f"above {above}" if above else ""
         above += dialect.skip
         bare = cls(source=source, dialect=dialect, encoding=codec, above=above, pads=pads, selection=selection)
-        header = next((cells for _, cells, _, _ in bare._read_records()), ())
+        with closing(read_lines(source, codec)) as lines:
+            header = next((cells for _, cells, _, _ in bare._read_records(lines)), ())
         if header_row is None and delimiter is None and not dialect.skip:
             require_header(source.name, sample, dialect)
         return with_header(bare, header, *encoding_notes, *dialect.notes)
 
-    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
-        return group_records(islice(self._read_records(), 1, None), size, max_length)
+    def _parse(self, lines: Iterator[str]) -> Iterator[Record]:
+        records = self._read_records(lines)
+        return islice(records, 1, None) if self.has_header else records
 
-    def _read_records(self) -> Iterator[Record]:
-        """Yield the header and the records below it."""
-        reader = self.dialect.parse(islice(read_lines(self.source, self.encoding), self._above, None))
-        end = above = self._above
+    def _find_records(self, lines: Iterator[str]) -> Iterator[object]:
+        return self._parse(lines)
+
+    def _read_records(self, lines: Iterator[str]) -> Iterator[Record]:
+        """Yield the records, and before them the header, if the lines have one."""
+        if self.has_header:
+            lines = islice(lines, self._above, None)
+        end = above = self._above if self.has_header else self.lines_above
+        reader = self.dialect.parse(lines)
         with closing(read_lines(self.source, self.encoding)) as again:
             find_text = _LineFinder(again).find
             for record in parse_records(reader):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -89,6 +89,7 @@ def open_file(
     delimiter: str | None = None,
     short_rows: str | None = None,
     hidden: str | None = None,
+    keys: Sequence[str] = (),
 ) -> File:
     r"""Open a file of rows and read its header.
 
@@ -106,6 +107,7 @@ def open_file(
             at the end of a row, but a line break within a cell without quotes also makes a row short.
         hidden: What becomes of the hidden rows of a workbook, such as those that a filter hides: `"send"`, the default, or
             `"skip"`, which needs XLSX or XLSM.
+        keys: The keys of a JSON Lines file, if they are known. Otherwise, the whole file is read to collect them.
 
     Raises:
         InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.
@@ -134,7 +136,7 @@ def open_file(
             raise InvalidRequest(f"{name}: expected {expected}, got {source.name}, which is read as {chosen}; omit --{flag}")
     if header_row is not None:
         require_number("header_row", header_row, least=1)
-    file = _open_as(source, chosen, {**given, "encoding": encoding})
+    file = _open_as(source, chosen, {**given, "encoding": encoding, "keys": keys})
     return attrs.evolve(file, notes=(*notes, *file.notes))
 
 
@@ -144,7 +146,7 @@ def _open_as(source: ByteSource, chosen: str, options: Mapping[str, Any]) -> Fil
         pads = options["short_rows"] == "pad"
         return CsvFile.of(source, options["encoding"], options["header_row"], delimiter, pads=pads)
     if chosen == "jsonl":
-        return JsonLinesFile.of(source, options["encoding"])
+        return JsonLinesFile.of(source, options["encoding"], options["keys"])
     if source.is_gzip:
         raise InvalidRequest(f"{source.name}: expected csv or jsonl in a gzip file, got {chosen}; unpack the file first")
     if chosen == "parquet":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
@@ -12,26 +12,26 @@ import attrs
 
 from outreach_async._plumbing import Change
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer._rows import PLAIN, Block, CellChange, Oddity, Record, cut_text, group_records
+from outreach_async.importer._rows import PLAIN, CellChange, Oddity, Record, cut_text
 from outreach_async.importer._source import ByteSource, open_text, read_lines
-from outreach_async.importer._table import MAX_COLUMNS, File, with_header
+from outreach_async.importer._table import MAX_COLUMNS, TextFile, with_header
 from outreach_async.importer._workbook_reader import MAX_CELL_LENGTH, MAX_ROW_SIZE
 
 _Members: TypeAlias = tuple[tuple[str, Any], ...]
 
 
 @attrs.frozen(kw_only=True)
-class JsonLinesFile(File):
-    encoding: str
-    _keys: tuple[str, ...]
-
+class JsonLinesFile(TextFile):
     @classmethod
-    def of(cls, source: ByteSource, encoding: str | None = None) -> JsonLinesFile:
-        """Open a file, and read the whole file once to collect its keys."""
+    def of(cls, source: ByteSource, encoding: str | None = None, known: Sequence[str] = ()) -> JsonLinesFile:
+        """Open a file, and read the whole file once to collect its keys, unless they are known."""
         source, codec, notes = open_text(source, encoding)
+        if known:
+            return with_header(cls(source=source, encoding=codec, keys=tuple(known)), tuple(known), *notes)
         keys: dict[str, None] = {}  # in the order of their first occurrence
         first, count = None, 0
-        with closing(_read_objects(source, codec)) as objects:
+        with closing(read_lines(source, codec)) as text:
+            objects = _read_objects(source, text)
             for line, _, members in objects:
                 first, count = first or members, count + 1
                 if not isinstance(members, str):
@@ -49,12 +49,12 @@ class JsonLinesFile(File):
             raise _layout_error(source, "one object with an object for each key", ".[]")
         return with_header(cls(source=source, encoding=codec, keys=tuple(keys)), tuple(keys), *notes)
 
-    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
-        return group_records(self._read_records(), size, max_length)
+    def _find_records(self, lines: Iterator[str]) -> Iterator[object]:
+        return _read_texts(self.source, lines)
 
-    def _read_records(self) -> Iterator[Record]:
-        places = {name: at for at, name in enumerate(self._keys)}
-        for line, text, members in _read_objects(self.source, self.encoding):
+    def _parse(self, lines: Iterator[str]) -> Iterator[Record]:
+        places = {name: at for at, name in enumerate(self.keys)}
+        for line, text, members in _read_objects(self.source, lines, self.lines_above):
             if isinstance(members, str):
                 yield line, (), Oddity(members, text=cut_text(text)), 0
             else:
@@ -77,10 +77,19 @@ def _find_list(members: _Members | str | None) -> str | None:
     return next((key for key, value in pairs if isinstance(value, list) and value and isinstance(value[0], _Object)), None)
 
 
-def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, str, _Members | str]]:
-    """Yield the number and the text of each line that is not blank, and its keys and values, or an error message."""
-    is_first = True
-    for number, line in enumerate(read_lines(source, codec), 1):
+def _read_objects(source: ByteSource, lines: Iterator[str], above: int = 0) -> Iterator[tuple[int, str, _Members | str]]:
+    """Yield the number and the text of each line with an object, and its keys and values, or an error message."""
+    for number, text in _read_texts(source, lines, above):
+        if len(text) > MAX_ROW_SIZE:
+            yield number, text, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
+        else:
+            yield number, text, _parse_members(text)
+
+
+def _read_texts(source: ByteSource, lines: Iterator[str], above: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line that is not blank."""
+    is_first = not above
+    for number, line in enumerate(lines, above + 1):
         if not (text := line.strip()):
             continue
         if is_first and text.startswith("[") and text != "[":
@@ -88,11 +97,7 @@ def _read_objects(source: ByteSource, codec: str) -> Generator[tuple[int, str, _
         is_first = False
         if text in {"[", "]"}:  # of an array with an object per line
             continue
-        text = text[:-1] if text.endswith("},") else text
-        if len(text) > MAX_ROW_SIZE:
-            yield number, text, f"the line is longer than {MAX_ROW_SIZE:,} characters; shorten its values"
-        else:
-            yield number, text, _parse_members(text)
+        yield number, text[:-1] if text.endswith("},") else text
 
 
 def _parse_members(text: str) -> _Members | str:

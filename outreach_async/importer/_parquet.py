@@ -94,8 +94,9 @@ class ParquetFile(File):
             return super().column(at)
         return (cell for batch in self._read_batches([self._names[at]]) for cell in _to_cells(batch.column(0)))
 
-    def split(self) -> tuple[File, ...]:
+    def split(self, parts: int = 1) -> tuple[File, ...]:
         """Return one `ParquetFile` for each row group. Each one reads only its own group."""
+        del parts
         return tuple(attrs.evolve(self, group=group) for group in range(len(self.group_sizes)))
 
     def _read_batches(self, names: Sequence[str]) -> Iterator[Any]:

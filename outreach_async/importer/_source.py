@@ -246,10 +246,11 @@ class ByteSource:
             yield file
 
     @contextmanager
-    def open_unpacked(self) -> Iterator[BinaryIO]:
+    def open_unpacked(self, offset: int = 0) -> Iterator[BinaryIO]:
         with self.open_raw() as file, gzip.GzipFile(fileobj=file) if self.is_gzip else nullcontext(file) as unpacked:
             whole = cast("BinaryIO", unpacked)
-            yield whole if self._end is None else cast("BinaryIO", io.BufferedReader(_FileStart(whole, self._end)))
+            whole.seek(offset)
+            yield whole if self._end is None else cast("BinaryIO", io.BufferedReader(_FileStart(whole, self._end - offset)))
 
     @contextmanager
     def lend_descriptor(self) -> Iterator[int]:
@@ -392,11 +393,12 @@ _FAULT: Final = re.compile("[\udc00-\udcff]")
 codecs.register_error(_MARK_FAULTS, lambda error: (chr(0xDC00 + error.object[error.start]), error.end))  # type: ignore[attr-defined]  # of decoding
 
 
-def read_lines(source: ByteSource, codec: str) -> Generator[str]:
+def read_lines(source: ByteSource, codec: str, span: Span | None = None) -> Generator[str]:
     """Yield the lines with their line endings, which may be LF, CR LF, or CR (classic Mac OS)."""
-    number = 0
+    number, offset = (0, 0) if span is None else (span.lines, span.offset)
+    codec = codec.removesuffix("-sig") if offset else codec  # a mark within the text belongs to it
     try:
-        with source.open_unpacked() as file, TextIOWrapper(file, encoding=codec, newline="") as text:
+        with source.open_unpacked(offset) as file, TextIOWrapper(file, encoding=codec, newline="") as text:
             while line := text.readline(MAX_LINE_LENGTH):
                 number += 1
                 if number == 1:
@@ -407,6 +409,59 @@ def read_lines(source: ByteSource, codec: str) -> Generator[str]:
                 yield line
     except UnicodeError:
         raise undecodable_error(source, codec) from None
+
+
+# Spans: a text is divided where a row begins.
+
+
+@attrs.frozen
+class Span:
+    r"""Consecutive rows of a text file, which can be read without the rows before them.
+
+    Attributes:
+        offset: Number of bytes before the first row.
+        lines: Number of lines before the first row.
+        rows: Number of rows.
+
+    Example:
+        ```python
+        Path("people.csv").write_text("E-mail\nann@company.example\nbo@acme.example\n")
+        print([part.span for part in open_file("people.csv").split(2)][1])  # -> Span(offset=27, lines=2, rows=1)
+        ```
+    """
+
+    offset: int
+    lines: int
+    rows: int
+
+
+class CountedLines(Iterator[str]):
+    """The lines of a text. It counts the lines that were read, and their bytes."""
+
+    def __init__(self, source: ByteSource, codec: str) -> None:
+        self.count, self.offset = 0, 0
+        with source.open_unpacked() as file:
+            while codec == UTF_8 and file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:  # which `read_lines` removes
+                self.offset += len(codecs.BOM_UTF8)
+        self._lines = read_lines(source, codec)
+        self._is_utf_8 = codec == UTF_8
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.count += 1
+        self.offset += len(line.encode()) if self._is_utf_8 and not line.isascii() else len(line)
+        return line
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+def can_divide(source: ByteSource, codec: str) -> bool:
+    """Return whether a text can be read from the begin of any line, because a character is always the same bytes."""
+    if source.is_gzip:
+        return False
+    every = bytes(range(1 << 8)).decode(codec, "replace")  # UTF-8, or an encoding with one byte per character
+    return len(every) == 1 << 8 and every.startswith(_ASCII.decode())
 
 
 # Encodings.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from hashlib import blake2b
 from itertools import count, islice, zip_longest
 from pathlib import Path
@@ -17,8 +19,19 @@ from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
 from outreach_async.importer._mapping import is_address
-from outreach_async.importer._rows import PLAIN, Block, Oddity, Row, RowFinding, RowReader, describe_misfit, join_cells
-from outreach_async.importer._source import ByteSource
+from outreach_async.importer._rows import (
+    PLAIN,
+    Block,
+    Oddity,
+    Record,
+    Row,
+    RowFinding,
+    RowReader,
+    describe_misfit,
+    group_records,
+    join_cells,
+)
+from outreach_async.importer._source import ByteSource, CountedLines, Span, can_divide, read_lines
 
 _SAMPLE_SIZE: Final = 100  # rows that are searched for sample cells
 MAX_COLUMNS: Final = 1000  # a file with more columns probably has data, such as e-mails, as column names
@@ -47,6 +60,8 @@ class File(ABC):
         headers: Column names. No name occurs twice, except blank names.
         notes: Notes about the file, to be shown to the user.
         unit: What the number of a row counts: `"line"`, or `"record"` if the rows are numbered by their position.
+        span: The rows of a text file to which this file is limited; `None` for all rows.
+        keys: The keys of a JSON Lines file; empty for other formats.
 
     Example:
         ```python
@@ -60,6 +75,8 @@ class File(ABC):
     headers: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unit: Literal["line", "record"] = "line"
+    span: Span | None = None
+    keys: tuple[str, ...] = ()
     _added: int = 0
     _has_text: bool = False
     """Whether the last of the added columns is `_text`."""
@@ -217,17 +234,20 @@ class File(ABC):
             found = [old or cell.strip() for old, cell in zip_longest(found, cells[: len(found)], fillvalue="")]
         return tuple(found)
 
-    def split(self) -> tuple[File, ...]:
+    def split(self, parts: int = 1) -> tuple[File, ...]:
         r"""Return files that together contain the rows of this file, in order.
 
-        A Parquet file is split into its row groups. A file of any other format can only be read from its start, and is not split.
+        A Parquet file is split into its row groups. A CSV or JSON Lines file is split into at most `parts` files of about the
+        same size, and is read once to find them. A workbook, a compressed file, and text in an encoding such as UTF-16 can only
+        be read from the start, and are not split.
 
         Example:
             ```python
-            Path("people.csv").write_text("E-mail\nann@company.example\n")
-            print(len(open_file("people.csv").split()))  # -> 1
+            Path("people.csv").write_text("E-mail\nann@company.example\nbo@acme.example\n")
+            print([part.count() for part in open_file("people.csv").split(2)])  # -> [1, 1]
             ```
         """
+        del parts
         return (self,)
 
     @abstractmethod
@@ -259,6 +279,54 @@ class File(ABC):
                     # The file does not have these cells: they are not blank, and clear no field.
                     block.odd[at] = Oddity(absent=range(len(cells), kept))
             yield block
+
+
+@attrs.frozen(kw_only=True)
+class TextFile(File):
+    """A CSV or JSON Lines file, of which a span of rows can be read alone."""
+
+    encoding: str
+
+    @property
+    def lines_above(self) -> int:
+        """Number of lines before the first one that is read."""
+        return 0 if self.span is None else self.span.lines
+
+    @property
+    def has_header(self) -> bool:
+        return not self.lines_above
+
+    @abstractmethod
+    def _parse(self, lines: Iterator[str]) -> Iterator[Record]:
+        """Yield the records of the lines of the file, or of its span."""
+
+    @abstractmethod
+    def _find_records(self, lines: Iterator[str]) -> Iterator[object]:
+        """Yield something for each record of the file when its lines, and no others, have been read."""
+
+    def _read_blocks(self, size: int, max_length: int) -> Iterator[Block]:
+        records = self._parse(read_lines(self.source, self.encoding, self.span))
+        return group_records(records if self.span is None else islice(records, self.span.rows), size, max_length)
+
+    def split(self, parts: int = 1) -> tuple[File, ...]:
+        if parts == 1 or not can_divide(self.source, self.encoding):
+            return (self,)
+        spans = [*self._find_spans(parts)]
+        return tuple(attrs.evolve(self, span=span) for span in spans) if len(spans) > 1 else (self,)
+
+    def _find_spans(self, parts: int) -> Iterator[Span]:
+        with self.source.open_raw() as file:
+            size = file.seek(0, io.SEEK_END)
+        with closing(CountedLines(self.source, self.encoding)) as lines:
+            start, rows, end = (0, 0), 0, size / parts
+            for _ in self._find_records(lines):
+                rows += 1
+                if lines.offset >= end:
+                    yield Span(*start, rows)
+                    start, rows = (lines.offset, lines.count), 0
+                    end = (lines.offset * parts // size + 1) * size / parts
+        if rows:
+            yield Span(*start, rows)
 
 
 def read_blocks(file: File, columns: Columns, size: int) -> Iterator[Block]:

@@ -32,7 +32,7 @@ Choose the smallest tool that is enough
 ---------------------------------------
     one machine, any number of rows      `create_many` with a journal, or `outreach-async import`. One process creates about
                                          1,000 contacts per second of CPU time, and about 2,000 with aiohttp
-    one machine, more than one CPU       this package and a `ProcessPoolExecutor`, as above
+    one machine, more than one CPU       `outreach-async import --processes 4`, or `outreach_async.parts.processes`
     files on an object store             this package, with URLs of the files; one process sends hundreds of requests per second
     machines that may be lost            this package and an engine, with the journals on storage that outlives the machines
 
@@ -62,7 +62,8 @@ object store takes 19 bytes per row and 95 bytes per object, and object stores c
 
 Plan
 ----
-Each row group of a Parquet file becomes a part. Each file of any other format that `outreach_async.importer` reads is one part.
+Each row group of a Parquet file becomes a part. CSV and JSON Lines files are divided into as many `parts` as you ask for; by
+default, each file is one part, as are workbooks, compressed files and text in an encoding such as UTF-16.
 `find_files` lists those that match a pattern. Files are paths, or URLs of objects (`s3://bucket/key`, `gs://`, `az://`; extra
 `lake`; credentials come from the environment). Only S3 is tested, on a simulated server. Rows whose e-mail occurs more than
 once are moved to one more part, `repeats`, which sends them in the order of the files, one at a time per e-mail. E-mails are
@@ -77,7 +78,8 @@ client.workspaces.fields()`. To recognise a column with names of campaigns, pass
 A plan is a value without secrets, and can be pickled or stored as JSON (`to_json`, `ImportPlan.from_json`). It records the size
 of each file, and its modification time or, for an object, its entity tag. A part whose file has changed is rejected, so copies
 of a file on other machines must have the same modification time. Planning reads JSON Lines files twice, of a Parquet file only
-the e-mail column, and all other files once. Its memory grows by at most 8 bytes per row, and its temporary file by 16.
+the e-mail column, and all other files once; files that are divided are read once more. Its memory grows by at most 8 bytes per
+row, and its temporary file by 16.
 
 `check` reads all files of a plan in this process before anything is sent. It finds what the check of one file finds: rows that
 are rejected, people who must not be written to (a row of any file excludes all rows of its person), and values that are left
@@ -106,16 +108,17 @@ failed rows of each part by file and line.
 
 `results_of(part, folder)` yields what became of each row of a part, for example the ids of new contacts, from its journal and
 its files, for `ResultsFile` of `outreach_async.importer`. `RejectsTable` gives the failed rows of files with different columns
-one table. The command `import --dask` does all this with the options that `import` has on one machine: `--dry-run`, `--check`,
-`--mapping`, `--save-mapping`, `--findings`, `--rejects` and `--results`. Only a ledger has no meaning for parts. The command
-`outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed rows with their cells, for
-another import, `--results results.csv` writes the outcomes of all rows, and `--uncertain` lists the uncertain ones.
+one table. The commands `import --processes` and `import --dask` do all this with the options that `import` has on one machine:
+`--dry-run`, `--check`, `--mapping`, `--save-mapping`, `--findings`, `--rejects` and `--results`. Only a ledger has no meaning
+for parts. The command `outreach-async report FOLDER` reads the files of the plan: `--rejects rejects.csv` writes the failed
+rows with their cells, for another import, `--results results.csv` writes the outcomes of all rows, and `--uncertain` lists the
+uncertain ones.
 
 Rate and key
 ------------
 By default, each part learns the permitted rate by itself, and parts that run at the same time interfere with each other. Share
-a rate with `outreach_async.parts.dask`, or pass `rate=RedisRate(...)` to `import_part`. Or divide the limit by the number of
-parts that run at the same time, and pass the quotient as `Connection(rate=...)`.
+a rate with `outreach_async.parts.processes` or `outreach_async.parts.dask`, or pass `rate=RedisRate(...)` to `import_part`. Or
+divide the limit by the number of parts that run at the same time, and pass the quotient as `Connection(rate=...)`.
 
 The owner key is read from `OUTREACH_OWNER_KEY` in the environment of the worker, and is in no argument and no result. Set the
 variable where the worker starts. Do not use an engine's option for environment variables, such as Ray's `runtime_env` or

@@ -6,10 +6,12 @@ e-mail of every row, and moves the rows that share an e-mail to a separate part.
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -24,12 +26,16 @@ from outreach_async import DuplicatePolicy, Outcome, Target
 from outreach_async._plumbing import (
     RowIndex,
     Targets,
+    find_suspects,
+    open_place,
     order_key,
     read_value,
     require_choice,
     require_fitting,
     require_id,
+    require_number,
     require_upload_options,
+    translate_errors,
     type_name,
     unsent_outcome,
 )
@@ -45,6 +51,7 @@ from outreach_async.importer import (
     Row,
     RowFinding,
     RowOutcome,
+    Span,
     UnmappedColumns,
     open_file,
     results_of,
@@ -61,6 +68,7 @@ from outreach_async.parts._stored_files import (
 
 T = TypeVar("T")
 
+PLAN_NAME: Final = "plan.json"  # in the folder of the journals
 REPEATS_ID: Final = "repeats"  # the part with the rows whose e-mail occurs more than once
 _CHUNK_SIZE: Final = 1000  # e-mails that are compared at a time
 
@@ -77,10 +85,12 @@ class PlanOptions:
     checks: tuple[str, ...] = ()
     file_options: Mapping[str, str | int | None] = attrs.field(factory=dict)
     """As for `open_file`."""
+    parts: int = 1
+    """As for `plan`."""
 
-    def open(self, location: str, version: FileVersion) -> File:
+    def open(self, location: str, version: FileVersion, keys: tuple[str, ...] = ()) -> File:
         options: Any = self.file_options
-        return open_file(open_location(location, version), **options)
+        return open_file(open_location(location, version), **options, keys=keys)
 
 
 @attrs.frozen
@@ -92,6 +102,8 @@ class PlannedFile:
     fallbacks: tuple[tuple[int, ...], ...] = ()
     reasons: tuple[str, ...] = ()
     export: str | None = None
+    keys: tuple[str, ...] = ()
+    """Keys of a JSON Lines file, so that a part need not read the whole file to collect them."""
 
     @property
     def columns(self) -> Columns:
@@ -100,7 +112,7 @@ class PlannedFile:
 
 @attrs.frozen
 class Piece:
-    """Rows that can be read without reading the rest of their file: a row group of a Parquet file, or a whole file."""
+    """Rows that can be read without the rest of their file: a row group of a Parquet file, a span of a text, or a whole file."""
 
     file: int
     number: int
@@ -108,6 +120,7 @@ class Piece:
     repeated: int
     flags: bytes = attrs.field(repr=False)
     """A byte for each row, compressed: 1 if its e-mail occurs more than once. It is empty if there is no such row."""
+    span: Span | None = None
 
 
 @attrs.frozen
@@ -223,7 +236,9 @@ def choose_rows(part: Part, piece: Piece) -> bytes:
 
 def open_piece(part: Part, piece: Piece) -> tuple[PlannedFile, File]:
     planned = part.files[piece.file]
-    file = part.options.open(planned.location, planned.version)
+    file = part.options.open(planned.location, planned.version, planned.keys)
+    if piece.span is not None and file.headers == planned.headers:
+        return planned, attrs.evolve(file, span=piece.span)
     if file.headers != planned.headers or piece.number >= len(pieces := file.split()):
         raise changed_error(planned.location)
     return planned, pieces[piece.number]
@@ -357,6 +372,15 @@ class ImportPlan:
             raise InvalidRequest(f"plan: expected a stored plan, got other data ({error}); plan the import again") from None
 
 
+class PlanRecord(msgspec.Struct, omit_defaults=True):
+    """What the folder of the journals says about the plan."""
+
+    plan: str
+    identity: dict[str, Any]
+    version: Literal[1]
+    parts: int = 1
+
+
 class _StoredPlan(msgspec.Struct, forbid_unknown_fields=True):
     plan: ImportPlan
     version: Literal[1]
@@ -378,6 +402,8 @@ def plan(
     workspace: str | None = None,
     workspaces: Mapping[str, str] = MappingProxyType({}),
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
+    parts: int = 1,
+    journal: str | os.PathLike[str] | None = None,
     **file_options: str | int | None,
 ) -> ImportPlan:
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
@@ -395,6 +421,10 @@ def plan(
         workspaces: Ids of workspaces by the names that rows may use.
         list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
             called only if a column may have names of campaigns.
+        parts: Number of parts to make of CSV and JSON Lines files, if they have as many rows. All files together are divided into
+            parts of about the same size; each file is at least one. A compressed file, and text in an encoding such as UTF-16,
+            stays one part.
+        journal: Folder or URL of the journals. If an import has begun there, its number of `parts` is used instead.
         file_options: As for `open_file`, such as `delimiter="tab"`.
 
     Raises:
@@ -412,6 +442,7 @@ def plan(
     require_choice("repeats", repeats, get_args(Repeats))
     require_choice("blank", blank, get_args(Blank))
     require_fitting(blank=blank, duplicates=duplicates)
+    require_number("parts", parts, least=1)
     options = PlanOptions(
         duplicates=duplicates,
         strict_validation=strict_validation,
@@ -420,17 +451,19 @@ def plan(
         blank=blank,
         checks=tuple(checks),
         file_options={name: value for name, value in file_options.items() if value is not None},
+        parts=parts if journal is None else _read_parts(os.fspath(journal), parts),
     )
     policy = CheckPolicy.of(options.checks)
     targets = create_targets(options, workspace, workspaces, list_campaigns)
     given, known = {column.strip(): code for column, code in (overrides or {}).items()}, tuple[WorkspaceField, ...]()
     saved = {column: code for column, code in mapping.items() if column not in given}
     unused, notes = {*given}, [policy.note] if policy.note else []
-    planned, counted = list[PlannedFile](), list[tuple[int, int, int]]()
+    planned, counted = list[PlannedFile](), list[tuple[int, int, int, Span | None]]()
+    versions = {location: read_version(location) for location in _list_locations(files)}
+    size = sum(version.size for version in versions.values()) / options.parts
     with open_temporary_file() as keys:
         index, rows = RowIndex(keys), 0
-        for location in _list_locations(files):
-            version = read_version(location)
+        for location, version in versions.items():
             file = options.open(location, version)
             job = ImportJob(file=file, mapping={**given, **saved}, ignore_unknown=ignore_unknown, checks=policy)
             if job.needs_client:  # the fields may have to be requested
@@ -439,16 +472,15 @@ def plan(
             unused &= {*job.lacking}
             notes += (f"{file.name}: {note}" for note in file.notes)
             notes += (f"{file.name}: --mapping: the file has no column {column!r}" for column in job.lacking if column in saved)
-            for number, piece in enumerate(file.split()):
+            for number, piece in enumerate(file.split(math.ceil(version.size / size) if size else 1)):
                 emails, before = _read_emails(piece, columns), rows
                 while chunk := [*islice(emails, _CHUNK_SIZE)]:
                     # A row without an e-mail is never sent.
                     index.add((_hash_email(email), at) for at, email in enumerate(chunk, rows) if email)
                     rows += len(chunk)
-                counted.append((len(planned), number, rows - before))
-            planned.append(
-                PlannedFile(location, version, columns.headers, columns.codes, columns.fallbacks, columns.reasons, columns.export)
-            )
+                counted.append((len(planned), number, rows - before, piece.span))
+            mapped = columns.headers, columns.codes, columns.fallbacks, columns.reasons, columns.export
+            planned.append(PlannedFile(location, version, *mapped, file.keys))
             require_version(location, version)
         flags = bytearray(rows)
         for at, earlier in index.repeats():
@@ -458,6 +490,12 @@ def plan(
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options, tuple(notes))
+
+
+def _read_parts(place: str, default: int) -> int:
+    with translate_errors(place), suppress(FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(open_place(place).read(PLAN_NAME), type=PlanRecord).parts
+    return default  # if another program wrote the file, an error follows when the first part is recorded
 
 
 def create_targets(
@@ -480,9 +518,15 @@ def create_targets(
 
 def _read_emails(piece: File, columns: Columns) -> Iterator[str]:
     """Yield the e-mail of each row as it is sent; an empty string if there is none. Other columns need not be read."""
-    for cells in zip(*map(piece.column, columns.sources["email"]), strict=True):
-        sent = (read_value("email", cell)[0].strip() for cell in cells)
-        yield next(filter(None, sent), "")
+    for cells in zip(*(_read_column(piece, at) for at in columns.sources["email"]), strict=True):
+        yield next(filter(None, cells), "")
+
+
+def _read_column(piece: File, at: int) -> Iterator[str]:
+    cells = piece.column(at)
+    while chunk := [*islice(cells, _CHUNK_SIZE)]:
+        changed = {cell: read_value("email", cell)[0] for cell in find_suspects("email", {*chunk})}
+        yield from (changed.get(cell, cell).strip() for cell in chunk)
 
 
 def _hash_email(email: str) -> int:
@@ -498,12 +542,12 @@ def open_temporary_file(folder: Path | None = None) -> BinaryIO:
         raise InvalidRequest(f"files: {what}; set TMPDIR to a folder that you can write to") from None
 
 
-def _build_pieces(counted: Iterable[tuple[int, int, int]], flags: bytearray) -> Iterator[Piece]:
+def _build_pieces(counted: Iterable[tuple[int, int, int, Span | None]], flags: bytearray) -> Iterator[Piece]:
     end = 0
-    for file, number, rows in counted:
+    for file, number, rows, span in counted:
         start, end = end, end + rows
         own = bytes(flags[start:end])
-        yield Piece(file, number, rows, repeated := sum(own), zlib.compress(own) if repeated else b"")
+        yield Piece(file, number, rows, repeated := sum(own), zlib.compress(own) if repeated else b"", span)
 
 
 def _map_columns(job: ImportJob, targets: Targets, fields: tuple[WorkspaceField, ...]) -> Columns:

@@ -44,19 +44,12 @@ from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer import RowOutcome, is_reject
 from outreach_async.models import FAILED_OUTCOMES
-from outreach_async.parts._planning import Part, PlannedFile, planned_rows, require_unchanged
-from outreach_async.rates import Rate
+from outreach_async.parts._planning import PLAN_NAME, Part, PlannedFile, PlanRecord, planned_rows, require_unchanged
+from outreach_async.rates import Rate, RateCoordinator, RateShare
 from outreach_async.store import Earlier, Identity, Store
 
 _FILE_COLUMN: Final = "_file"  # of rejects, before the columns that every rejects file has
-_PLAN_NAME: Final = "plan.json"
 _MAX_FINDINGS: Final = 10  # of a part whose lines are reported
-
-
-class _PlanRecord(msgspec.Struct):
-    plan: str
-    identity: dict[str, Any]
-    version: Literal[1] = 1
 
 
 class _PartRecord(msgspec.Struct):
@@ -78,20 +71,27 @@ def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, addr
     """Record a part, its plan and its destination in the folder before the part is sent. A missing folder is created."""
     objects, place = open_place(os.fspath(folder)), os.fspath(folder)
     identity = Identity(workspace, options={}, address=address)
-    record = msgspec.json.encode(_PlanRecord(part.plan, attrs.asdict(identity, recurse=False)))
+    record = msgspec.json.encode(PlanRecord(part.plan, attrs.asdict(identity, recurse=False), 1, part.options.parts))
     with translate_errors(place):
         # The first part to start decides. An object is never replaced, so parts that start at the same time agree.
-        if (recorded := create_or_read(objects, _PLAN_NAME, record)) != record:
+        if (recorded := create_or_read(objects, PLAN_NAME, record)) != record:
             found = None
             with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                found = msgspec.json.decode(recorded, type=_PlanRecord)
+                found = msgspec.json.decode(recorded, type=PlanRecord)
             if found is None or found.plan != part.plan:
                 raise InvalidRequest(
                     f"journal: {place} belongs to another plan: the files or the options of the import differ;"
                     ' restore them, or use a new folder with earlier="unknown", because some rows may have been sent'
                 )
             require_same_run(place, identity, found.identity)
-        create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=_PLAN_NAME)
+        create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
+
+
+def stop_run(outcomes: Outcomes | None) -> RateShare:
+    """End a run, and return a share that permits no more requests."""
+    if outcomes is not None:
+        outcomes.drain()
+    return RateShare(rate=1.0, expires_in=RateCoordinator.LIFETIME, hold=RateCoordinator.LIFETIME)
 
 
 def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:

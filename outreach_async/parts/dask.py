@@ -72,7 +72,7 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
-from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports
+from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports, stop_run
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 from outreach_async.store import Earlier
 
@@ -139,7 +139,7 @@ class LeasedRate:
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Report the usage to the scheduler, and return the next share; see `Rate`."""
         if self._worker.status in _CLOSING:  # the worker has closed its connections, and waits for its tasks
-            return self._stop()
+            return stop_run(self._outcomes)
         reply: Future[Any] = Future()
         scheduler: Any = self._worker.scheduler
 
@@ -161,13 +161,7 @@ class LeasedRate:
             raise TransportError(
                 f"rate: the Dask scheduler does not respond ({type(error).__name__}); check that it is running", maybe_sent=False
             ) from None
-        return self._stop() if share is None else RateShare(**share)
-
-    def _stop(self) -> RateShare:
-        """End the run, and return a share that permits no more requests."""
-        if self._outcomes is not None:
-            self._outcomes.drain()
-        return RateShare(rate=1.0, expires_in=RateCoordinator.LIFETIME, hold=RateCoordinator.LIFETIME)
+        return stop_run(self._outcomes) if share is None else RateShare(**share)
 
 
 def run_task(part: Part, journal: str, connection: Connection, service: str, **options: Any) -> ImportReport:

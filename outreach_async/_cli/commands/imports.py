@@ -137,6 +137,7 @@ _result_options: Final = all_of(
         "outreach-async import people.csv --journal run.db --rejects rejects.csv",
         "outreach-async import people.csv --journal run.db --rejects rejects.csv --resume",
         "outreach-async import crm.csv --ledger crm.ledger --duplicates overwrite",
+        "outreach-async import people.csv --processes 4 --journal journals",
         "outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\",
         "  --dask tcp://host:8786",
     ),
@@ -203,6 +204,15 @@ _result_options: Final = all_of(
     help="Only check the file, without creating contacts. To map columns, the command may read the workspace's fields.",
 )
 @_sending(
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help=(
+        "Import with N processes of this machine, if one CPU is not enough. FILE may be a quoted pattern; --journal must be "
+        "a folder. Not with --ledger."
+    ),
+)
+@_sending(
     "--dask",
     metavar="ADDRESS",
     help=(
@@ -264,16 +274,21 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     night, and after a crash. With --dry-run, the command only counts what it would send; --results then shows what the ledger
     knows about each row, such as its contact id.
 
+    With --processes, CSV and JSON Lines files are divided into parts, and each process imports one part at a time. --rate and
+    --concurrency apply to all processes together. To resume after a crash, Ctrl-C or exit code 75, run the same command again,
+    also with another number of processes. Parquet files are divided into their row groups. A workbook, a compressed file and
+    UTF-16 text are not divided: with a single file of this kind, the command is refused.
+
     With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
     environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
     starts at 10 requests per second, and adapts to the service's limit. All files are read and checked on this machine before
     anything is sent, so --dry-run needs no workers. A row of any file excludes all rows of its person. All options mean what they
-    mean on one machine, but --ledger, --max-age and --changed are refused.
+    mean on one machine, but --concurrency applies to each worker, and --ledger, --max-age and --changed are refused.
     """
-    if settings["dask"] is not None:
+    if settings["dask"] is not None or settings["processes"] is not None:
         from outreach_async._cli import import_parts
 
-        return import_parts.import_in_parts(options, file, settings["dask"], settings)
+        return import_parts.import_in_parts(options, file, settings)
     from outreach_async._cli import importing
 
     return importing.import_(options, file, settings)
