@@ -39,9 +39,9 @@ from outreach_async.importer._rows import PLAIN, Row, RowFinding, join_cells, te
 from outreach_async.importer._table import REASONS, File, count_reason_columns, read_records
 from outreach_async.models import FAILED_OUTCOMES
 
-_OUTCOME_COLUMNS: Final = ("workspace", "campaign", "status", "certain", "possible", "attempts", "id", "error", "remedy")
+_OUTCOME_COLUMNS: Final = ("email", "workspace", "campaign", "status", "certain", "possible", "attempts", "id", "error", "remedy")
 _PLACE_COLUMNS: Final = ("file", "line", "record")
-_RESULT_COLUMNS: Final = (*_PLACE_COLUMNS, "email", *_OUTCOME_COLUMNS)
+_RESULT_COLUMNS: Final = (*_PLACE_COLUMNS, *_OUTCOME_COLUMNS)
 _FINDING_COLUMNS: Final = (*_PLACE_COLUMNS, "check", "level", "field", "column", "value", "message")
 _HEAD_SIZE: Final = 1 << 16  # of a file from which its kind is recognised
 _REMEDIES: Final[Mapping[Outcome, str]] = {
@@ -68,7 +68,7 @@ def is_reject(outcome: ContactOutcome) -> bool:
     return outcome.status in FAILED_OUTCOMES and not is_superseded
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # as `Row`
 class RowOutcome:
     """An outcome of a run, with its row in the input.
 
@@ -147,11 +147,12 @@ class RowOutcome:
                 error, _, remedy = error.rpartition("; ") if "; " in error else (error, "", remedy)
             elif isinstance(outcome.error, Forbidden | NotFound):  # a target that does not exist, or is not the caller's
                 remedy = _UNKNOWN_TARGET
+        described: dict[str, Any] = {"file": self.file} if self.file else {}
+        described[self.unit] = self.number
         certainty = (outcome.status.value, outcome.certain, sorted(outcome.possible), outcome.attempts)
-        place = {"file": self.file} if self.file else {}
-        values = (*outcome.target, *certainty, outcome.id, error or None, remedy)
-        described = dict(zip(_OUTCOME_COLUMNS, values, strict=True))
-        return {**place, self.unit: self.number, "email": self.email, **described}
+        values = (self.email, *outcome.target, *certainty, outcome.id, error or None, remedy)
+        described.update(zip(_OUTCOME_COLUMNS, values, strict=True))
+        return described
 
 
 def _locate(outcome: ContactOutcome, file: File, row: Row, find_place: FindPlace, email_at: Sequence[int] = ()) -> RowOutcome:

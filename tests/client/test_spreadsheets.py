@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from outreach_async._plumbing import escape_formula, unescape_formula
+from outreach_async._plumbing import escape_formula, open_table, unescape_formula
 
 SIGNS = "=+-@\t\n\uff1d\uff0b\uff0d\uff20"
 DELIMITERS = ",;|\t\n"
@@ -42,6 +44,21 @@ def test_a_reader_with_another_delimiter_finds_no_formula(cells: list[str], deli
 def test_an_escaped_string_has_no_control_characters_but_newlines_and_tabs(text: str) -> None:
     control_characters = [character for character in escape_formula(text) if character < " " or "\x7f" <= character < "\xa0"]
     assert set(control_characters) <= {"\n", "\t"}
+
+
+@given(st.lists(st.lists(TEXTS | st.text("a\ud800,=", max_size=4), min_size=3, max_size=3), max_size=4))
+@example([["\\x1b", "", ""]])
+@example([["a", "\x1b", "a"]])
+@example([["a", "b;=1", "a"]])
+@example([['"=1', "", ""]])
+def test_a_table_has_each_cell_as_it_is_escaped_alone(rows: list[list[str]]) -> None:
+    page = io.StringIO()
+    csv.writer(page).writerows(map(escape_formula, row) for row in [["a", "=b", "c"], *rows])
+    with TemporaryDirectory() as folder:
+        with open_table(Path(folder, "table.csv"), ["a", "=b", "c"]) as write:
+            for row in rows:
+                write(dict(zip(["a", "=b", "c"], row, strict=True)))
+        assert Path(folder, "table.csv").read_bytes() == page.getvalue().encode(errors="backslashreplace")
 
 
 @pytest.mark.parametrize(
