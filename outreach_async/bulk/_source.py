@@ -45,7 +45,7 @@ def _is_rereadable(rows: object) -> bool:
 
 
 class ReadRows(AsyncIterator[Any]):
-    """Rows that another source reads, such as that of the synchronous client, in the caller's thread."""
+    """Batches of rows that another source reads, such as that of the synchronous client, in the caller's thread."""
 
     def __init__(self, rows: Any, **options: Any) -> None:
         self.source = Source(rows, **options)

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import anyio
 from anyio.lowlevel import checkpoint
 
-from outreach_async.bulk._source import END, ReadAgain, approximate_size, freeze
+from outreach_async.bulk._source import END, ReadAgain, ReadRows, approximate_size, freeze
 from outreach_async.errors import BulkStopped
 
 MAX_BATCH_BYTES: Final = 16 * 2**20
@@ -57,6 +57,7 @@ class StreamReader:
     ) -> None:
         self.read_again = read_again
         self._stream = stream
+        self._in_batches = isinstance(stream, ReadRows)  # which has also frozen the rows
         self._freeze = freeze
         self._ahead = ahead
         self._rows: deque[Any] = deque()
@@ -136,12 +137,12 @@ class StreamReader:
 
     async def _read(self) -> None:
         while (row := await self._next()) is not END:
-            row = self._freeze(row)
-            self._rows.append(row)
-            if self._ahead:
-                self._size += approximate_size(row)
-            if self._waiting:
-                self._waiting.popleft().set()
+            for each in row if self._in_batches else (self._freeze(row),):
+                self._rows.append(each)
+                if self._ahead:
+                    self._size += approximate_size(each)
+                if self._waiting:
+                    self._waiting.popleft().set()
 
     async def _next(self) -> Any:
         """Wait until a row is wanted, and return it; `END` after the last row, or when no further row is wanted."""

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +18,11 @@ import anyio
 import polars as pl
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from outreach_async import Mailbox, NewContact, OutreachClient, Progress, Request, Response, SharedRate
+from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import BulkStopped, InvalidRequest, NotFound
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.hooks import AttemptStarted, Event
@@ -427,29 +431,141 @@ def test_an_error_that_ends_the_run_is_raised_after_its_outcomes(client: SyncCli
     assert len(seen) >= 50
 
 
-def test_a_slow_input_does_not_hold_back_rows(fake: FakeService) -> None:
-    sent, read = threading.Semaphore(0), list[object]()
+class Gate:
+    """Counts what was sent, so that an iterable can wait for it."""
 
-    def count(event: Event) -> None:
+    def __init__(self) -> None:
+        self.sent = threading.Semaphore(0)
+
+    def __call__(self, event: Event) -> None:
         if isinstance(event, AttemptStarted):
-            sent.release()
+            self.sent.release()
+
+
+@contextmanager
+def run_of(fake: FakeService, rows: CallerRows, *hooks: Any, **options: Any) -> Iterator[SyncRun]:
+    loop = ClientLoop()
+    client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=hooks)
+    with start_blocking_portal() as loop.portal:
+        yield SyncRun(client.contacts.create_many(rows, **options), rows, loop)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.03])  # with 0.03, each row takes longer than a batch may take
+def test_a_row_is_sent_while_the_iterable_waits_for_the_next_one(fake: FakeService, seconds: float) -> None:
+    gate, read = Gate(), list[object]()
 
     def rows() -> Iterator[dict[str, str]]:
         for row in emails(4):
-            assert not read or sent.acquire(timeout=30), "the row before was held back"
-            read.append(row)  # on the clock below, each row takes longer than a batch may take
+            assert not read or gate.sent.acquire(timeout=30), "the row before was held back"
+            read.append(row)
             yield row
 
-    source, loop = CallerRows(rows(), clock=lambda: 0.03 * len(read)), ClientLoop()
-    client = OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1", hooks=[count])
-    with start_blocking_portal() as loop.portal, SyncRun(client.contacts.create_many(source), source, loop) as outcomes:
+    with run_of(fake, CallerRows(rows(), clock=lambda: seconds * len(read)), gate) as run, run as outcomes:
         assert sorted(outcome.index for outcome in outcomes) == [0, 1, 2, 3]
 
 
-def test_a_fast_input_is_passed_on_in_full_batches() -> None:
-    source = CallerRows(emails(501), clock=lambda: 0.0)
-    batches = [source.read() for _ in range(2)]
-    assert list(map(len, batches)) == [500, 2]  # the last row, and the end of the rows
+def test_the_outcomes_of_slow_rows_are_returned_before_the_next_row_is_read(fake: FakeService) -> None:
+    read, seen = list[object](), list[int]()
+
+    def rows() -> Iterator[dict[str, str]]:
+        for row in emails(3):
+            assert len(seen) == len(read)
+            read.append(row)
+            yield row
+
+    with run_of(fake, CallerRows(rows(), clock=lambda: 600.0 * len(read))) as run, run as outcomes:
+        for outcome in outcomes:
+            seen.append(outcome.index)
+    assert seen == [0, 1, 2]
+
+
+class Steps:
+    """Rows that take a drawn number of seconds each, on a clock of their own, and may end with an exception."""
+
+    def __init__(self, steps: list[tuple[float, str]], error: Exception | None) -> None:
+        self._steps, self._error = steps, error
+        self.now, self.read, self.threads = 0.0, list[str](), set[int]()
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for seconds, email in self._steps:
+            self.now += seconds
+            self.read.append(email)
+            self.threads.add(threading.get_ident())
+            yield {"email": email}
+        if self._error is not None:
+            raise self._error
+
+
+def describe(outcome: ContactOutcome) -> tuple[object, ...]:
+    return outcome.index, outcome.contact, outcome.status, str(outcome.error), outcome.repeats, outcome.target
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.001, 0.03, 5.0]), st.sampled_from(["", *(row["email"] for row in emails(40))])), max_size=60
+)
+ERRORS = st.sampled_from([None, ZeroDivisionError("rows"), OSError("rows")])
+
+
+def new_service() -> FakeService:
+    service = FakeService()
+    service.add_workspace("space_1")
+    service.add_owner_key("space_1", key="key_1")
+    return service
+
+
+@given(STEPS, ERRORS, st.integers(1, 8), st.booleans())
+@example([(0.0, row["email"]) for row in emails(700)], None, 8, True)
+def test_a_run_has_the_outcomes_and_the_end_of_an_asynchronous_one(
+    steps: list[tuple[float, str]], error: Exception | None, concurrency: int, is_awaited: bool
+) -> None:
+    options: dict[str, Any] = {"concurrency": concurrency, "order": "input", "stop_after_rejects": None}
+    expected, found = list[object](), list[object]()
+
+    async def run_in_loop() -> None:
+        transport = FakeTransport(new_service())
+        async with OutreachClient(transport=transport, workspace="space_1", owner_key="key_1") as client:
+            run = client.contacts.create_many(iter(Steps(steps, error)), **options)
+            if is_awaited:
+                expected.append((await run).outcomes)
+                return
+            async with run as outcomes:
+                async for outcome in outcomes:
+                    expected.append(describe(outcome))
+
+    def run_in_thread() -> None:
+        rows = Steps(steps, error)
+        with run_of(new_service(), CallerRows(iter(rows), clock=lambda: rows.now), **options) as run:
+            if is_awaited:
+                found.append(run.wait().outcomes)
+            else:
+                with run as outcomes:
+                    found.extend(map(describe, outcomes))
+        assert rows.threads <= {threading.get_ident()}
+
+    for work, ends in ((partial(anyio.run, run_in_loop), expected), (run_in_thread, found)):
+        try:
+            work()
+        except (ZeroDivisionError, OSError) as caught:
+            ends.append(repr(caught))
+    assert found == expected
+
+
+@given(st.lists(st.integers(0, 12), max_size=12))
+def test_at_most_750_rows_wait_for_a_run_and_never_few(takes: list[int]) -> None:
+    rows, taken = Steps([(0.0, row["email"]) for row in emails(8000)], None), list[object]()
+    source = CallerRows(iter(rows), clock=lambda: rows.now)
+
+    async def take(batches: int) -> None:
+        for _ in range(batches):
+            if len(taken) < len(rows.read):
+                taken.extend(await anext(source))
+
+    with start_blocking_portal() as portal:
+        for batches in takes:
+            source.read(portal.start_task_soon)
+            assert 250 < len(rows.read) - len(taken) <= 750
+            portal.call(take, batches)
+    assert taken == [{"email": email} for email in rows.read[: len(taken)]]
 
 
 def test_a_drained_run_ends_early(client: SyncClient) -> None:
