@@ -286,6 +286,10 @@ class OutreachConverter(Converter):
         """Return whether neither a hook of the user nor a subclass is involved in building a model."""
         return kind not in self._chosen and _is_own(self._find_reader(kind))
 
+    def reads_plainly(self, kind: Any) -> bool:
+        """Return whether msgspec alone may decode a model, because no hook of the user is involved."""
+        return kind not in self._chosen and self._reader(kind) is not None
+
     # - cattrs: structures and unstructures values, and finds every fault
 
     def _make_list_hook(self, kind: Any) -> Any:

@@ -19,7 +19,7 @@ from outreach_async._core.limits import RateLimiter, RetryAfterGate
 from outreach_async._core.operations import Operation
 from outreach_async._core.retry import FailedAttempt, FailureKind, RetryDecision, RetryPolicy, maybe_applied, retry_cost
 from outreach_async.errors import DeadlineExceeded, OutreachError, TransportError, UnexpectedResponse
-from outreach_async.transport._wire import Progress
+from outreach_async.transport._wire import Progress, Request
 
 
 class Slots:
@@ -167,8 +167,17 @@ class Call(Generic[T]):
     maybe_applied_earlier = False
     _maybe_sent = False
 
-    def __init__(self, operation: Operation[T], options: CallOptions, throttle: Throttle, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        operation: Operation[T],
+        options: CallOptions,
+        throttle: Throttle,
+        now: Callable[[], float],
+        request: Request | None = None,
+    ) -> None:
+        # All rows of a run that have the same target share an operation, and each has its own request.
         self.operation = operation
+        self.request = request or operation.request
         self.options = options
         self.throttle = throttle
         self.now = now

@@ -145,9 +145,10 @@ class Engine:
                 now = call.now()  # the attempt starts without awaiting, if that is possible
                 if not (call.not_before <= now < call.deadline_at and call.throttle.try_start(now)):
                     await self._wait_to_start(call)
+                    now = call.now()
                 call.in_flight = True  # no task switch since the start: a cancelled call cannot lose it
                 try:
-                    response = await self._send_attempt(call, scope)
+                    response = await self._send_attempt(call, scope, now)
                     answer = self._parse_response(call, response)
                 except OutreachError as error:
                     response = None  # a cancelled attempt may keep this frame alive in the event loop for a while
@@ -176,16 +177,15 @@ class Engine:
             raise build_status_error(operation.name, response, operation.secrets, now=self.wall_clock())
         return operation.parse(response, AttemptInfo(call.attempts + 1, call.maybe_applied_earlier))
 
-    async def _send_attempt(self, call: Call[Any], scope: DeadlineScope) -> Response:
+    async def _send_attempt(self, call: Call[Any], scope: DeadlineScope, now: float) -> Response:
         """Send the request once. If the scope is cancelled, `call.progress` still contains the progress of the attempt."""
         result: Response | OutreachError | None = None  # stays `None` if the attempt is cancelled
         if self.observer:
             self.observer.on_attempt_started(call)
-        now = call.now()
         call.started, call.progress = now, (progress := call.throttle.create_progress())
         scope.deadline = call.attempt_deadline(now)
         try:
-            result = response = await self.transport.send(call.operation.request, progress)
+            result = response = await self.transport.send(call.request, progress)
         except Exception as error:  # noqa: BLE001 - a third-party transport may raise anything; the error is chained
             failure = error if isinstance(error, OutreachError) else _wrap_foreign_error(error, progress)
             drop_tracebacks(failure)  # frames of libraries contain keys and header fields, and masking cannot reach their locals
@@ -231,7 +231,7 @@ class Engine:
     def _on_failure(self, call: Call[Any], error: OutreachError) -> None:
         """Schedule a retry of the call after a failed attempt, or raise the error that ends the call."""
         if error.named_wait is not None:
-            error.named_wait = read_named_wait(error.body, call.operation.request.body)
+            error.named_wait = read_named_wait(error.body, call.request.body)
         failure_kind = retry.classify(error, call.operation.idempotency)
         call.record_failure(error, failure_kind)
         log_failure(call, error, failure_kind)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -11,27 +14,35 @@ from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, unsent_outcome
 from outreach_async.bulk._ports import EndState, Feed, RunContext
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent
-from outreach_async.bulk._source import END
+from outreach_async.bulk._source import END, Source
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
+_ROWS_PER_WORKER: Final = 4  # rows in the pipeline: enough to keep every worker busy while rows wait for others with the same key
+_MAX_BATCH_ROWS: Final = 64
+_BATCH_BYTES: Final = 2**18  # size of the rows that are pulled together; one row may be larger
+
 
 class DirectRecorder:
-    """Pulls each row when a worker requests the next one, delivers each outcome at once, and records nothing."""
+    """Pulls rows when a worker requests the next one, delivers each outcome at once, and records nothing."""
 
     heartbeat_due = None
     resumable = False
     again = "run again"
     ledger: LedgerCounts | None = None
 
-    def __init__(self, context: RunContext, buffer: OutcomeBuffer, *, backlog: int) -> None:
-        self.backlog = backlog
+    def __init__(self, context: RunContext, buffer: OutcomeBuffer, workers: int, clock: Callable[[], float]) -> None:
+        self.backlog = workers * _ROWS_PER_WORKER
         self.counts = OutcomeCounts()
         self._source = context.source
         self._parser = context.parser
         self._deliver = context.deliver
         self._buffer = buffer
-        self._pulled_count = 0
+        self._clock = clock
+        self._batch_size = min(workers, _MAX_BATCH_ROWS)
+        self._pulled: deque[object] = deque()  # rows that must be parsed alone
+        self._parsed: deque[ParsedRow] = deque()
+        self._count = 0
         self._stopped = False
         self._lock = anyio.Lock(fast_acquire=True)
         self._ended = anyio.Event()
@@ -44,26 +55,49 @@ class DirectRecorder:
         """Start no task: `next` pulls the rows."""
 
     async def next(self) -> ParsedRow | ContactOutcome | None:
-        """Pull and return the next row or, if the row is not sent, its outcome; `None` after the last row."""
+        """Return the next row or, if the row is not sent, its outcome; `None` after the last row."""
         # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
         # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
-        if (iterator := self._source.iterator) is None:
+        if self._source.iterator is None:
             row = END if self._stopped else await self._source.pull()
+            index = self._number()  # no task switch since the pull
         elif self._lock.locked():
             async with self._lock:
-                return await self._resolve(self._count(), END if self._stopped else next(iterator, END))
+                return await self._resolve(*self._next_pulled())
+        elif self._parsed or self._pull_batch():
+            return self._parsed.popleft()
         else:
-            row = END if self._stopped else next(iterator, END)
-        index = self._count()  # no task switch since the pull
+            index, row = self._next_pulled()
         if row is not END and not self._lock.locked():
             with suppress(ListingNeeded):
                 return self._parser.parse(index, row)
         async with self._lock:
             return await self._resolve(index, row)
 
-    def _count(self) -> int:
-        index, self._pulled_count = self._pulled_count, self._pulled_count + 1
-        return index
+    def _pull_batch(self) -> bool:
+        """Pull the next rows for all workers, if they come quickly. Return whether all of them could be parsed together."""
+        if self._pulled or self._stopped:
+            return False
+        rows = self._pull()
+        if (parsed := self._parser.parse_batch(self._count, rows)) is None:
+            self._pulled += rows
+            return False
+        self._count += len(parsed)
+        self._parsed += parsed
+        return True
+
+    def _pull(self) -> list[object]:
+        source = cast("Source", self._source)  # only an async iterable needs a `StreamReader`
+        return source.pull_quickly(self._batch_size, _BATCH_BYTES, self._clock)[0]
+
+    def _next_pulled(self) -> tuple[int, object]:
+        if not self._pulled and not self._stopped:
+            self._pulled += self._pull()
+        return self._number(), self._pulled.popleft() if self._pulled else END
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count - 1
 
     async def _resolve(self, index: int, row: object) -> ParsedRow | ContactOutcome | None:
         if row is END:

@@ -116,7 +116,6 @@ class WorkerDeadline:
             self.scope.cancel()
 
 
-_ROWS_PER_WORKER: Final = 4  # rows in the pipeline: enough to keep every worker busy while rows wait for others with the same key
 _MAX_LARGE_BYTES: Final = 32 * 2**20  # size of the large rows in the pipeline at which no other row enters
 
 
@@ -170,7 +169,7 @@ class Pipeline:
         self._large_rows: dict[int, int] = {}  # the additional slots that they take, by index
         self._waiting_by_key: dict[str, deque[ParsedRow] | None] = {}  # no deque until a row waits for its key, which is rare
         self._recent_ids = outcomes.RecentIds()
-        self._changed = anyio.Event()
+        self._changed, self._is_awaited = anyio.Event(), False
         self._workers = [_Worker() for _ in range(plan.workers)]
         self._active_workers = plan.workers
         self._possibly_sent: list[int] = []
@@ -194,7 +193,7 @@ class Pipeline:
             width=plan.source.width,
         )
         if open_recorder is None:
-            self._recorder = DirectRecorder(context, self._buffer, backlog=plan.workers * _ROWS_PER_WORKER)
+            self._recorder = DirectRecorder(context, self._buffer, plan.workers, plan.engine.clock())
         else:
             self._recorder = self._throttle.fence = await open_recorder(context)
         # Outcomes that are not recorded yet still occupy the window. Without room for this backlog, a slow disk would leave the
@@ -258,8 +257,9 @@ class Pipeline:
                 if isinstance(failure, BulkError):
                     failure.report, failure.resumable = self.report.to_dict(), self._recorder.resumable
                 raise StopAsyncIteration if failure is None else failure
-            self._changed = anyio.Event()
+            self._changed, self._is_awaited = anyio.Event(), True
             await self._changed.wait()
+            self._is_awaited = False
         outcome = self._buffer.popleft()
         self._release_slots(outcome.index)  # only when the consumer receives the outcome, so that memory stays bounded
         self._recorder.counts.add(outcome)
@@ -304,7 +304,7 @@ class Pipeline:
                 worker.done = True
                 return
             if worker.call is None:
-                worker.call = Call(row.operation, options, self._throttle, clock)
+                worker.call = Call(row.operation, options, self._throttle, clock, row.request)
                 worker.call.maybe_applied_earlier = row.maybe_sent
             outcome = await self._send(row, worker.call, deadline)
             if outcome is not None:
@@ -327,18 +327,19 @@ class Pipeline:
         """Pull rows until a row can be sent immediately, and return that row; `None` if no row is left."""
         # If another worker is sending a row with the same key, the pulled row is left to that worker.
         # This worker does not wait for a busy key: during the wait, one request fewer would be in flight.
-        while not self._pulling_ended:
+        while True:  # also after the pulling has ended: rows that were pulled have an outcome
             if not self._window_slots.try_acquire():
                 await self._window_slots.acquire()
             row = await self._recorder.feed.next()
             if row is None:
                 self._input_exhausted |= not self._pulling_ended
                 self._pulling_ended = True
+                self._window_slots.release()
                 return None
             if isinstance(row, outcomes.UnsentRows):
                 self._deliver_unsent(row)
                 continue
-            size = len(row.operation.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
+            size = len(row.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
             # A row of any size enters if there is room before it. Rows in the pipeline need no further row to leave it.
             if slots := size * self._window_slots.total // _MAX_LARGE_BYTES:
                 self._large_rows[row.index] = slots
@@ -353,7 +354,6 @@ class Pipeline:
                 waiting.append(row)
             else:
                 self._waiting_by_key[row.key] = deque([row])
-        return None
 
     def _deliver_unsent(self, unsent: outcomes.UnsentRows) -> None:
         """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""
@@ -437,7 +437,8 @@ class Pipeline:
         self._delivered_count += len(delivered)
         self._rate_estimator.add(len(delivered))
         self._buffer.extend(delivered)
-        self._changed.set()
+        if self._is_awaited:
+            self._changed.set()
 
     async def _run_recorder(self) -> None:
         """Record every outcome, then record how the run ended."""

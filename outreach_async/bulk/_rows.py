@@ -11,6 +11,7 @@ from collections.abc import (
 )
 from contextlib import suppress
 from functools import lru_cache
+from itertools import count, repeat
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -20,12 +21,13 @@ from outreach_async._core.arguments import TARGET_FIELDS, is_missing, to_targete
 from outreach_async._core.codec import FIELD_ORDER, encode, encode_contact
 from outreach_async._core.operations import AttemptInfo, ContactRequests, Operation, encode_cells, encode_plain, order_fields
 from outreach_async._wire_words import CUSTOM_CODE, STANDARD_FIELDS, UNSET, Outcome, Unset
-from outreach_async.bulk._contact_keys import contact_key, order_key
+from outreach_async.bulk._contact_keys import contact_key, order_key, order_keys
 from outreach_async.bulk._frames import UnsendableRow
 from outreach_async.bulk._outcomes import ContactOutcome, unsent_outcome
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.models import RUN_TARGET, CreateContactResponse, NewContact, Target
+from outreach_async.transport._wire import Request
 
 CreateResult: TypeAlias = tuple[CreateContactResponse, AttemptInfo]
 
@@ -36,6 +38,7 @@ class ParsedRow:
     original: object
     email: str
     key: str
+    request: Request
     operation: Operation[CreateResult]
     target: Target
     maybe_sent: bool = False
@@ -122,12 +125,13 @@ class RowParser:
         try:
             if (plain := self._encode_plain(row)) is not None:
                 fields, target, email = plain
-                requests = self._own_requests if target is self.targets.default else self.requests_for(target)
-                operation = requests.build_encoded(fields)
+                requests = self.requests_for(target)
+                request = requests.build_request(fields)
             else:
                 contact, named = to_targeted_contact(row)
                 target = self.targets.find(named)
-                operation, email = self.requests_for(target).build_row(contact), contact.email
+                requests = self.requests_for(target)
+                request, email = requests.build_row(contact), contact.email
             email = email if type(email) is str else str.__str__(email)  # of a subclass, a plain string
         except (InvalidRequest, Excluded) as error:
             return self._refuse(index, row, error)
@@ -139,7 +143,33 @@ class RowParser:
         if earlier is not None:
             repeated = InvalidRequest(rejection_message(f"row {earlier}"))
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
-        return ParsedRow(index, row, email, order_key(email), operation, target)
+        return ParsedRow(index, row, email, order_key(email), request, requests.row_operation, target)
+
+    def parse_batch(self, first: int, originals: Sequence[Any]) -> list[ParsedRow] | None:
+        """Return what `parse` returns for each of these rows, in less time; `None` if one of them must be parsed alone."""
+        if self._recent_emails is not None or not self._is_plain:
+            return None
+        default = self.targets.default
+        targets: Iterable[Target] = repeat(default)
+        try:
+            if {*map(type, originals)} == {dict} and (encoded := _encode_lines(originals)) is not None:
+                fields: Iterable[bytes] = encoded
+                emails = [row.get("email") for row in originals]
+            else:
+                fields, targets, emails = zip(*map(self._encode_plain, originals), strict=True)  # an error if one is `None`
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - parsing it alone says what is wrong, or lists the campaigns of its workspace
+            return None
+        if {*map(type, emails)} != {str} or not all(map(str.strip, emails)):
+            return None
+        rows: list[ParsedRow] = []
+        for index, row, email, key, each, target in zip(
+            count(first), originals, emails, order_keys(emails), fields, targets, strict=False
+        ):
+            requests = self._own_requests if target is default else self.requests_for(target)
+            rows.append(ParsedRow(index, row, email, key, requests.build_request(each), requests.row_operation, target))
+        return rows
 
     def _encode_plain(self, row: Any) -> tuple[bytes, Target, str] | None:
         """Return the encoded fields, the target and the e-mail of a row of valid strings; `None` for any other row."""
@@ -229,7 +259,7 @@ class RowParser:
         return (fields, self.targets.find(named), "") if len(fields) > 1 else None
 
     def contact_bytes(self, row: ParsedRow) -> bytes:
-        return row.operation.request.body[self.requests_for(row.target).prefix_size :]
+        return row.request.body[self.requests_for(row.target).prefix_size :]
 
     def identifying_bytes(self, row: ParsedRow | ContactOutcome) -> bytes:
         """Return bytes that identify a row: its contact and its target, or the row's error if the row is not sent."""
@@ -241,7 +271,7 @@ class RowParser:
         """Return the `identifying_bytes` of rows."""
         default, start = self.targets.default, self._own_requests.prefix_size
         return [
-            row.operation.request.body[start:]
+            row.request.body[start:]
             if type(row) is ParsedRow and row.target is default  # nearly always
             else self.identifying_bytes(row)
             for row in rows

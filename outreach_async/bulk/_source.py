@@ -30,6 +30,7 @@ from outreach_async.models import NewContact, standard_values
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 END: Final = object()  # what `Source.pull` returns when there are no more rows
+_QUICK: Final = 0.002  # seconds
 
 
 ReadAgain: TypeAlias = Callable[[], Iterator[Any]]  # reads an input from its start
@@ -142,12 +143,18 @@ class Source:
 
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
         """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
+        return self.pull_quickly(limit, room, float)
+
+    def pull_quickly(self, limit: int, room: int, clock: Callable[[], float]) -> tuple[list[Any], int]:
+        """Do what `pull_batch` does, but end the batch with a row that was slow to come."""
+        # The rows before a slow one must not wait for it for long, nor the responses to requests in flight.
         batch: list[Any] = []
+        until = clock() + _QUICK
         try:
             for row in islice(self.iterator, limit):
                 batch.append(row)
                 room -= approximate_size(row)
-                if room <= 0:
+                if room <= 0 or clock() > until:
                     break
         except Exception as error:
             if not batch:

@@ -231,7 +231,7 @@ class RunThrottle(Throttle):
         return "throttled" if self._limiter.is_throttled(now) else "running"
 
     def create_progress(self) -> Progress:
-        return super().create_progress() if self.fence is None else FencedProgress(self.fence)
+        return Progress() if self.fence is None else FencedProgress(self.fence)
 
     def try_start(self, now: float) -> bool:
         if self.fence is not None and self.fence.heartbeat_due is not None:

@@ -19,7 +19,6 @@ from outreach_async.bulk._ports import RunContext
 from outreach_async.bulk._rows import WHOLE_INPUT, ParsedRow, PossiblySent, Repeats
 from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
-from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import InvalidRequest
 from outreach_async.store._records import OTHER_JOURNAL, MarkedWindow
 from outreach_async.store._writer import JournalWriter, WriterThread
@@ -209,16 +208,19 @@ class WindowedFeed:
     async def _parse_rows(self, originals: Sequence[Any], skipped: Container[int]) -> list[ParsedRow | ContactOutcome]:
         """Parse the rows of the next window, except rows whose index is in `skipped`."""
         rows: list[ParsedRow | ContactOutcome] = []
-        for index in filterfalse(skipped.__contains__, range(self._first, self._first + len(originals))):
-            try:
-                row = self._parser.parse(index, originals[index - self._first])
-            except ListingNeeded:
-                row = await self._parser.targets.apply(self._parser.parse, index, originals[index - self._first])
-            if self._possibly_sent.ranges and isinstance(row, ParsedRow):
-                row.maybe_sent = index in self._possibly_sent
-            rows.append(row)
-            if not len(rows) % _CHECKPOINT_INTERVAL:
+        for start in range(0, len(originals), _CHECKPOINT_INTERVAL):
+            batch, first = originals[start : start + _CHECKPOINT_INTERVAL], self._first + start
+            indexes = [*filterfalse(skipped.__contains__, range(first, first + len(batch)))]
+            if len(indexes) == len(batch) and (parsed := self._parser.parse_batch(first, batch)) is not None:
+                rows += parsed
+            else:
+                rows += [await self._parser.targets.apply(self._parser.parse, index, batch[index - first]) for index in indexes]
+            if len(batch) == _CHECKPOINT_INTERVAL:
                 await checkpoint()
+        if self._possibly_sent.ranges:
+            for row in rows:
+                if isinstance(row, ParsedRow):
+                    row.maybe_sent = row.index in self._possibly_sent
         return rows
 
     async def _store_input(self) -> None:

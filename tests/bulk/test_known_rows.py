@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from outreach_async._core.operations import ContactRequests, CopyDetector, Reque
 from outreach_async._plumbing import RecentEmails, Targets, order_key
 from outreach_async.bulk._contact_keys import order_keys
 from outreach_async.bulk._rows import ParsedRow, RowParser, SpooledRow
-from outreach_async.bulk._source import approximate_size
+from outreach_async.bulk._source import Source, approximate_size
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import Columns
@@ -63,6 +64,41 @@ def both(row: Any) -> tuple[bytes | None, bytes | None]:
 def test_the_bytes_of_a_valid_row_are_those_of_the_parsed_row(row: Any) -> None:
     encoded, parsed = both(row)
     assert None in (encoded, parsed) or encoded == parsed
+
+
+@given(st.lists(DICTS.map(lambda row: {**row, "email": "a@b.example"}) | CONTACTS | DICTS, max_size=3))
+@example([{"email": "a@b.example", "city": "x"}, {"email": "b@b.example", "zip": None}])
+@example([{"email": "a@b.example"}, {"email": "\ud800@b.example"}])
+@example([{"email": " "}])
+@example([{"city": "x"}])
+@example([{"email": "a@b.example", "campaign": "camp_1"}])
+def test_rows_that_are_parsed_together_equal_those_parsed_alone(given_rows: list[Any]) -> None:
+    parser = RowParser(REQUESTS)
+    together = parser.parse_batch(7, given_rows)
+    assert together is None or together == [parser.parse(index, row) for index, row in enumerate(given_rows, 7)]
+
+
+def test_plain_rows_are_parsed_together() -> None:
+    parser = RowParser(REQUESTS)
+    for batch in (
+        [{"email": "a@b.example", "city": "x"}, {"email": "b@b.example", "city": "y"}],
+        [{"email": "a@b.example", "city": None}, {"email": "A@b.example", "custom_1": "y"}],
+        [{"email": "a@b.example", "campaign": "camp_1"}, {"email": "a@b.example"}],
+    ):
+        assert parser.parse_batch(3, batch) == [parser.parse(index, row) for index, row in enumerate(batch, 3)]
+
+
+def test_a_row_that_is_slow_to_come_ends_a_batch() -> None:
+    now = 0.0
+
+    def slow_rows() -> Iterator[dict[str, str]]:
+        nonlocal now
+        for number in range(6):
+            now += 1.0 if number == 2 else 0.0001
+            yield {"email": f"user{number}@b.example"}
+
+    source = Source(slow_rows())
+    assert [len(source.pull_quickly(64, 10**6, lambda: now)[0]) for _ in range(3)] == [3, 3, 0]
 
 
 CODES = ["email", "city", "zip", "custom_2", "custom_1", "campaign", "town", None]

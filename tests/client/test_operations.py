@@ -117,9 +117,9 @@ def test_added_with_the_id_of_an_earlier_response_is_uncertain(policy: str) -> N
 def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
     requests = creation()
     for status, contact_id in (("skipped", None), ("added", "contact_1")):
-        requests.build_row(NewContact("a@b.example")).parse(answer(status=status, id=contact_id), FIRST)
+        requests.row_operation.parse(answer(status=status, id=contact_id), FIRST)
     assert not requests.build(NewContact("c@b.example")).parse(answer(id="contact_1"), FIRST).certain
-    row, info = requests.build_row(NewContact("d@b.example")).parse(answer(id="contact_1"), FIRST)
+    row, info = requests.row_operation.parse(answer(id="contact_1"), FIRST)
     assert (row.id, info.possible) == ("contact_1", frozenset({Outcome.ADDED, Outcome.NOT_APPLIED, Outcome.SKIPPED}))
 
 
@@ -134,7 +134,7 @@ ROWS: Final = st.dictionaries(
 def test_the_fast_way_to_encode_a_row_gives_the_same_bytes(row: dict[Any, Any]) -> None:
     requests = creation()
     if fields := encode_plain(row):
-        assert requests.build_encoded(fields).request == requests.build_row(to_contact(row)).request
+        assert requests.build_request(fields) == requests.build_row(to_contact(row))
     elif "campaign" not in row and all(type(value) is str for value in row.values()):
         with pytest.raises(InvalidRequest):
             requests.build_row(to_contact(row))

@@ -69,7 +69,10 @@ GUIDES: Final = (
 _ROOT: Final = Path(__file__).parents[2] / "outreach_async"
 _PROTOCOLS: Final = (Transport, Service)
 """Protocols that document the methods of the classes that implement them."""
-_FOR_CLIENTS: Final = {"medium", "writer", "writer_thread", "encode_contact", "encodes_plainly", "has_own", "read_hooked"}
+_FOR_CLIENTS: Final = {
+    *("medium", "writer", "writer_thread"),
+    *("encode_contact", "encodes_plainly", "reads_plainly", "has_own", "read_hooked"),
+}
 """Methods of journals that only runs call, and of converters that only clients call."""
 _PATIENCE: Final = 60.0
 """Timeout of an example, in seconds."""

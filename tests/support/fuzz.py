@@ -209,7 +209,7 @@ def every_operation() -> tuple[Operation[Any], ...]:
         made.list_steps("camp_1", dialect),
         made.list_fields("space_1", dialect),
         creation.build(CONTACT),
-        creation.build_row(CONTACT),
+        creation.row_operation,
     )
 
 
