@@ -366,8 +366,7 @@ def _open_cluster(scheduler: str, key: Secret | None) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
-    if key is not None:
-        os.environ["OUTREACH_OWNER_KEY"] = key.reveal()
+    os.environ |= {} if key is None else {"OUTREACH_OWNER_KEY": key.reveal()}
     with (
         # By default, a cluster permanently drops a worker that needs more than 15 seconds to restart. The profiler would use CPU
         # time that the import needs.

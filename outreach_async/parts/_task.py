@@ -87,6 +87,9 @@ def record_part(part: Part, folder: str | os.PathLike[str], workspace: str, addr
         create_or_read(objects, f"{part.id}.json", msgspec.json.encode(_PartRecord(part)), after=PLAN_NAME)
 
 
+NO_LIMIT: Final = 1e6  # the first rate on one machine if none is given: few processes need no slow start, as one needs none
+
+
 def stop_run(outcomes: Outcomes | None) -> RateShare:
     """End a run, and return a share that permits no more requests."""
     if outcomes is not None:

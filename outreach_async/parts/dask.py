@@ -44,7 +44,8 @@ closing. If the cluster has no workers, the import waits, and logs one warning t
 
 Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
 (`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
-the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds.
+the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds. A `LocalCluster` starts
+without a limit, as the processes of one machine need no slow start.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ from outreach_async._plumbing import (
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
-from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports, stop_run
+from outreach_async.parts._task import NO_LIMIT, Connection, ImportReport, import_part, merge_reports, stop_run
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 from outreach_async.store import Earlier
 
@@ -107,9 +108,11 @@ class RatePlugin(SchedulerPlugin):
         scheduler.handlers["outreach_async_limit"] = self.set_limit
         scheduler.handlers["outreach_async_share"] = self.renew
 
-    def set_limit(self, service: str, limit: float | None) -> None:
-        """Set the maximum rate of all tasks together. The limit learned from the service does not change."""
-        self._rates.setdefault(service, RateCoordinator()).limit = limit
+    def set_limit(self, service: str, limit: float | None, first: float | None = None) -> None:
+        """Set the maximum rate of all tasks together, and the first rate of a service of which nothing is known."""
+        # The limit learned from the service does not change.
+        new = RateCoordinator() if first is None else RateCoordinator(search_rate=first)
+        self._rates.setdefault(service, new).limit = limit
 
     def renew(self, service: str, task: str, worker: str, usage: dict[str, Any]) -> dict[str, Any] | None:
         """Record the usage of a task, and return the share of the task; `None` if the worker no longer owns the task."""
@@ -251,7 +254,8 @@ class DaskImport:
             self._client = distributed.Client(self._cluster, set_as_default=False) if self._owns_client else self._cluster
             self._client.register_plugin(RatePlugin())
             scheduler: Any = self._client.scheduler
-            self._client.sync(scheduler.outreach_async_limit, service=self._service, limit=self._limit)
+            first = NO_LIMIT if isinstance(self._cluster, distributed.LocalCluster) else None
+            self._client.sync(scheduler.outreach_async_limit, service=self._service, limit=self._limit, first=first)
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None

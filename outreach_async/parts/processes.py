@@ -54,7 +54,7 @@ from outreach_async._plumbing import require_number, require_rate, trim
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.parts._planning import ImportPlan
-from outreach_async.parts._task import Connection, ImportReport, import_part, merge_reports, stop_run
+from outreach_async.parts._task import NO_LIMIT, Connection, ImportReport, import_part, merge_reports, stop_run
 from outreach_async.rates import RateCoordinator, RateShare, RateUsage
 from outreach_async.store import Earlier
 
@@ -66,8 +66,6 @@ __all__ = ["ProcessImport"]
 
 _DRAIN_TIME: Final = 30.0  # seconds that processes have for requests in flight when an import is left
 _PROGRESS_INTERVAL: Final = 0.5  # seconds
-# The first rate if none is given. One machine needs no cautious start: together, its processes send no more at once than one.
-_NO_LIMIT: Final = 1e6
 _Message: TypeAlias = "ImportReport | Exception | tuple[RateUsage, int] | None"
 """What a process reports: the result of a part, its usage of the rate and its rows so far, or that it has started."""
 
@@ -191,7 +189,7 @@ class ProcessImport:
         self._count = min(processes, len(self._left))
         own = attrs.evolve(connection, concurrency=connection.concurrency // max(self._count, 1))
         self._arguments = {"journal": os.fspath(journal), "connection": own, "earlier": earlier}
-        self._rate = RateCoordinator(None if rate is None else require_rate("rate", rate), search_rate=_NO_LIMIT)
+        self._rate = RateCoordinator(None if rate is None else require_rate("rate", rate), search_rate=NO_LIMIT)
         self._on_progress = on_progress
         self._workers: dict[Channel, _Worker] = {}
         self._results = SimpleQueue[ImportReport | None]()

@@ -78,6 +78,20 @@ def test_an_interrupt_drains_the_processes_and_the_command_resumes(tmp_path: Pat
     assert KEY not in out + err
 
 
+@pytest.mark.thorough
+@pytest.mark.covers
+def test_a_terminated_command_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    write_people(tmp_path / "people.csv", people(200), 0)
+    service, results = KillingService(), tmp_path / "results.csv"
+    service.call_at(30, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with served(service) as connection:
+        arguments = command(connection, tmp_path, "--processes", "2", "--results", str(results))
+        done = shell(*arguments, "--rate", "100")
+    assert (done.code, results.exists(), 0 < service.requests < 200) == (130, False, True)
+    assert "press Ctrl-C again to cancel them; run the same command again to resume" in done.err
+
+
 def kill_parent(running: subprocess.Popen[str]) -> None:
     running.kill()
 

@@ -246,6 +246,13 @@ def test_tasks_share_one_rate_which_can_change() -> None:
     assert (leased(scheduler) or {})["rate"] == pytest.approx(20.0)
 
 
+def test_the_first_rate_of_a_service_can_be_given() -> None:
+    scheduler = scheduler_with("one")
+    anyio.run(RatePlugin().start, scheduler)
+    scheduler.handlers["outreach_async_limit"]("api", None, 5000.0)
+    assert (leased(scheduler) or {})["rate"] == pytest.approx(5000.0)
+
+
 @pytest.mark.parametrize(("owner", "task"), [("two", "task"), (None, "task"), ("one", "gone")])
 def test_a_task_that_was_taken_away_gets_no_share(owner: str | None, task: str) -> None:
     scheduler = scheduler_with(owner)

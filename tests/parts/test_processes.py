@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import scaled
-from support.parts import KEY, ROW, KillingService, find_wrong_effects, served, write_people
+from support.parts import KEY, ROW, KillingService, QuotingConnection, find_wrong_effects, served, write_people
 
 from outreach_async import RateShare, RateUsage
-from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest
+from outreach_async.errors import BulkStopped, BulkSuspended, InvalidRequest, TransportError
 from outreach_async.fake import faults
 from outreach_async.parts import Connection, ImportPlan, plan
 from outreach_async.parts.processes import PipedRate, ProcessImport, run_parts
@@ -192,6 +192,31 @@ def test_a_process_imports_parts_or_ends_them(
     thread.join()
     assert results[0] is None
     assert [getattr(result, "rows", type(result)) for result in results[1:]] == ([4, 4] if share else [BulkSuspended] * 2)
+
+
+def test_a_process_reports_the_error_of_a_part_without_its_cause(
+    connection: Connection, tmp_path: Path, channel: tuple[Any, Any]
+) -> None:
+    made, results, (own, other) = planned(tmp_path, people(4), 1), list[Any](), channel
+    thread = parent(own, [*made.parts], SHARE, results)
+    quoting = QuotingConnection(**attrs.asdict(connection))
+    run_parts(other, KEY, {"journal": str(tmp_path / "journals"), "connection": quoting})
+    thread.join()
+    assert (type(results[1]), results[1].__cause__) == (TransportError, None)
+
+
+def test_a_plan_without_rows_starts_no_process_in_any_thread(tmp_path: Path) -> None:
+    made, reports = planned(tmp_path, [], 1), list[int]()
+
+    def run() -> None:
+        with ProcessImport(made, PEOPLE, processes=2, journal=tmp_path / "journals", owner_key=KEY) as started:
+            reports.extend(report.rows for report in started)
+            reports.append(started.report.rows)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert reports == [0]
 
 
 def test_a_terminated_process_ends_its_part(connection: Connection, tmp_path: Path, channel: tuple[Any, Any]) -> None:

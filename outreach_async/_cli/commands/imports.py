@@ -280,10 +280,11 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     UTF-16 text are not divided: with a single file of this kind, the command is refused.
 
     With --dask, the input is divided into parts, and the workers of a Dask cluster import them. Set OUTREACH_OWNER_KEY in the
-    environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all workers
-    starts at 10 requests per second, and adapts to the service's limit. All files are read and checked on this machine before
-    anything is sent, so --dry-run needs no workers. A row of any file excludes all rows of its person. All options mean what they
-    mean on one machine, but --concurrency applies to each worker, and --ledger, --max-age and --changed are refused.
+    environment of the workers. To resume after a crash, run the same command again. Without --rate, the total rate of all
+    workers adapts to the service's limit; on a cluster of other machines, it starts at 10 requests per second. All files are
+    read and checked on this machine before anything is sent, so --dry-run needs no workers. A row of any file excludes all
+    rows of its person. All options mean what they mean on one machine, but --concurrency applies to each worker, and
+    --ledger, --max-age and --changed are refused.
     """
     if settings["dask"] is not None or settings["processes"] is not None:
         from outreach_async._cli import import_parts
