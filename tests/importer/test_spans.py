@@ -64,6 +64,14 @@ def _check_parts(path: Path, text: str, parts: int) -> None:
         assert again.count() == part.span.rows
 
 
+@pytest.mark.parametrize("begin", ["", "\ufeff"])
+def test_a_byte_order_mark_within_a_text_belongs_to_its_row(tmp_path: Path, begin: str) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(f"{begin}E-mail\nann@x.example\n\ufeffbo@x.example\n".encode())
+    first, second = open_file(path).split(2)
+    assert [*first.column(0), *second.column(0)] == ["ann@x.example", "\ufeffbo@x.example"]
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "koi8-r", "utf-16", "utf-32", "utf-7", "cp932", "gb18030"])
 def test_a_text_is_divided_if_its_characters_are_independent_bytes(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "people.csv"
