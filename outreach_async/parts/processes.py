@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessImport"]
 
 _DRAIN_TIME: Final = 30.0  # seconds that processes have for requests in flight when an import is left
+_KILLED: Final = -9  # the exit code after SIGKILL, which Windows does not name
 _PROGRESS_INTERVAL: Final = 0.5  # seconds
 _Message: TypeAlias = "ImportReport | Exception | tuple[RateUsage, int] | None"
 """What a process reports: the result of a part, its usage of the rate and its rows so far, or that it has started."""
@@ -269,6 +270,8 @@ class ProcessImport:
             while self._workers:
                 for channel in wait([*self._workers]):
                     self._take_message(channel)  # type: ignore[arg-type] # only channels are waited for
+        except Exception as error:  # noqa: BLE001 # pragma: no cover - raised in the iteration: a bug must not look like its end
+            self._stop(error)
         finally:
             self._results.put(None)
 
@@ -303,8 +306,8 @@ class ProcessImport:
     def _lose(self, worker: _Worker) -> None:
         worker.process.join()
         code = worker.process.exitcode or 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        why = "; the system may have run out of memory" if code == -signal.SIGKILL else ""
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        why = " (SIGKILL), perhaps because memory ran out" if code == _KILLED else ""
         error = BulkSuspended(f"run suspended: a process of the import {how}{why}; run the import again with the same journal")
         error.resumable = True
         self._stop(error)
