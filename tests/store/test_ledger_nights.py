@@ -187,4 +187,4 @@ def test_a_night_killed_at_any_point_loses_nothing(backend: str, folder: Path) -
             assert world.check_converged(calm) == [], f"killed at point {point}: {trace[-1:]}"
         if not was_killed:
             break
-    assert passed >= {"open", "begin", "commit...", "commit", "confirm", "publish", "committed", "deliver"}
+    assert passed >= {"open", "begin", "commit...", "commit", "on_started", "publish", "committed", "deliver"}

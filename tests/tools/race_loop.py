@@ -82,7 +82,8 @@ async def _send_rows(url: str, location: str, city: str, ahead: float = 0.0, loo
     ledger = Store(location, wall=lambda: time.time() + ahead)
     retry = RetryPolicy(attempts=4, backoff=0.05)
     where: Any = {"base_url": url} if looks is None else {"transport": _WatchedTransport(url, looks)}
-    async with OutreachClient(**where, owner_key=KEY, workspace=SPACE, retry=retry, timeout=_TIMEOUT) as client:
+    timeout = _PATIENCE if ahead else _TIMEOUT  # what is sent at last must not time out on a busy machine
+    async with OutreachClient(**where, owner_key=KEY, workspace=SPACE, retry=retry, timeout=timeout) as client:
         report = await client.contacts.create_many(rows, ledger=ledger, duplicates="overwrite", concurrency=16)
     return {name: count for name, count in report.to_dict()["ledger"].items() if count}
 
