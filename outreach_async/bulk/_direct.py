@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,7 +14,7 @@ from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, unsent_outcome
 from outreach_async.bulk._ports import EndState, Feed, RunContext
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent
-from outreach_async.bulk._source import END, Source
+from outreach_async.bulk._source import END
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
@@ -58,14 +58,14 @@ class DirectRecorder:
         """Return the next row or, if the row is not sent, its outcome; `None` after the last row."""
         # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
         # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
+        if self._parsed or (not self._lock.locked() and self._pull_batch()):
+            return self._parsed.popleft()
         if self._source.iterator is None:
-            row = END if self._stopped else await self._source.pull()
+            row = self._pulled.popleft() if self._pulled else END if self._stopped else await self._source.pull()
             index = self._number()  # no task switch since the pull
         elif self._lock.locked():
             async with self._lock:
                 return await self._resolve(*self._next_pulled())
-        elif self._parsed or self._pull_batch():
-            return self._parsed.popleft()
         else:
             index, row = self._next_pulled()
         if row is not END and not self._lock.locked():
@@ -87,8 +87,7 @@ class DirectRecorder:
         return True
 
     def _pull(self) -> list[object]:
-        source = cast("Source", self._source)  # only an async iterable needs a `StreamReader`
-        return source.pull_quickly(self._batch_size, _BATCH_BYTES, self._clock)[0]
+        return self._source.pull_quickly(self._batch_size, _BATCH_BYTES, self._clock)[0]
 
     def _next_pulled(self) -> tuple[int, object]:
         if not self._pulled and not self._stopped:

@@ -105,6 +105,15 @@ class StreamReader:
                 break
         return batch, room
 
+    def pull_quickly(self, limit: int, room: int, _clock: Callable[[], float]) -> tuple[list[Any], int]:
+        """Return the rows that have arrived, as `pull_batch` does, but wait for none, and leave one that is alone."""
+        batch: list[Any] = []
+        is_alone = len(self._rows) == 1
+        while self._rows and not is_alone and len(batch) < limit and room > 0:
+            batch.append(row := self._rows.popleft())
+            room -= approximate_size(row)
+        return batch, room
+
     def stop(self) -> None:
         """Make `run` close the iterable and return. If the iterable is waiting for its next row, it is cancelled."""
         self._stopped = True

@@ -28,7 +28,7 @@ a sixth of that of the default. With httptools and a journal, ten million contac
 almost 6 hours for the loop (extrapolated). Decoding a page into models takes at most 1.4 times as long as msgspec alone, and a
 mailbox takes less than 1 kB. In bulk runs, neither memory nor the cost per row grows with the number of rows.
 
-A synchronous run (`outreach_async.sync`) takes 1.1 to 1.2 times the CPU time of an asynchronous one, on a transport that answers at
+A synchronous run (`outreach_async.sync`) takes 1.1 to 1.2 times the CPU time of an asynchronous one, on a transport that answers
 at once; with requests to a server, the difference is smaller.
 
 A row that a ledger knows costs 1.1 to 1.4 times as much as a plain SQLite lookup if the run is awaited, and 2.1 to 2.6 times if
