@@ -4,9 +4,12 @@ A client and all its copies share one `RateLimiter`, and therefore one queue. It
 service states (`Retry-After`), the limit learned from refusals, and the number of requests in flight. Times are on the event
 loop's clock. Only `WaitingLine` and `RatePoller`, which renews a client's share of a common rate, wait.
 
-There is no learned limit until the first refusal. A refusal cuts the limit to 0.7 of the achieved rate. Then the limit rises
-along a cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows
-more. The curve is proportional to the rate, so the client exceeds a low limit of the service by less than a high one.
+There is no learned limit until the first refusals. They cut the limit to 0.7 of the achieved rate. Then the limit rises along a
+cubic curve: quickly at first, slowly near the rate that was refused, and then ever faster, in case the service now allows more.
+The curve is proportional to the rate, so the client exceeds a low limit of the service by less than a high one.
+
+Some services also refuse single requests at random. A low limit shows how many: the service's limit refuses nothing there.
+Near the refused rate, the next cut then takes more refusals than that. A pause for a `Retry-After` counts in no measured rate.
 
 While the service refuses everything, no rate can be learned. Attempts become ever rarer. When the service accepts an attempt
 again, the search for the allowed rate starts over.
@@ -37,7 +40,7 @@ _BURST_TIME: Final = 0.1  # the token bucket holds what arrives in this many sec
 # An attempt may start this many seconds before its scheduled time, which no service notices, so a late timer delays no schedule.
 TOLERANCE: Final = 0.01
 _START_FRACTION: Final = 0.5  # fraction of the base rate at which the ramp after a pause starts
-_DURATION: Final = 2.0  # length of the ramp after a pause, in seconds
+_DURATION: Final = 2.0  # longest ramp after a pause, in seconds
 
 
 class TokenBucket:
@@ -77,23 +80,24 @@ class TokenBucket:
 
 @attrs.define(eq=False)
 class Schedule:
-    """Spaces the starts of attempts evenly, at a rate limit that may change: after a pause, it rises for two seconds."""
+    """Spaces the starts of attempts evenly, at a rate limit that may change: after a pause, it rises for up to two seconds."""
 
     # The schedule stores the slot (the scheduled time) of the last start, so a new limit takes effect at once. After a pause, the
-    # limit rises from half to all of a base rate, to prevent a burst.
+    # limit rises from half to all of a base rate, to prevent a burst. A short pause has held up few requests.
 
     _slot: float = -math.inf
     _ramp_began: float = -math.inf
+    _duration: float = _DURATION
     _base: float = 0.0
 
-    def start_slowly(self, at: float, base: float) -> None:
-        self._ramp_began, self._base = at, base
+    def start_slowly(self, at: float, base: float, pause: float) -> None:
+        self._ramp_began, self._base, self._duration = at, base, min(_DURATION, pause)
 
     def rate(self, limit: float | None, now: float) -> float | None:
         """Return the rate limit at the time `now`, in requests per second; `None` if there is no limit."""
-        if now - self._ramp_began >= _DURATION:
+        if now - self._ramp_began >= self._duration:
             return limit
-        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._ramp_began) / _DURATION)
+        rate = self._base * (_START_FRACTION + (1 - _START_FRACTION) * max(0.0, now - self._ramp_began) / self._duration)
         return rate if limit is None else min(rate, limit)
 
     def next_start(self, limit: float | None, now: float) -> float:
@@ -123,6 +127,13 @@ _MAX_LAG: Final = 1.25  # maximum ratio of limit to achieved rate at a cut; abov
 _PROBING_FACTOR: Final = 30.0  # after a recovery, the cubic curve is this many times as steep
 _MAX_LEAD: Final = 2.0  # maximum ratio of the limit to the achieved rate while the limit rises
 _INITIAL_LEAD: Final = 10.0  # after the first cut, the limit may rise to this, regardless of the achieved rate
+
+# A limit of the service does not refuse requests far below the rate that it has refused. Refusals there come at random.
+_LOW: Final = 0.9  # the limit counts as low below this fraction of that rate; in the first two recoveries, below that rate
+_TOLERATED: Final = 2.0  # maximum number of refusals that are tolerated at once
+_TOLERATED_TIME: Final = 0.0125  # the same in seconds of the achieved rate, so that a low rate is cut by the first refusal
+_TOLERATED_SHARE: Final = 0.02  # maximum fraction of requests whose refusal is tolerated for long, as in BBR version 3
+_EXCESS: Final = 2.0  # near the refused rate, refusals are tolerated up to this ratio to their frequency at a low limit
 
 _MAX_FUTILE_CUTS: Final = 2  # after more cuts without a success in between, the service counts as refusing everything
 _REFUSED_INTERVAL_DIVISOR: Final = 8.0  # then, the time between attempts is the time since the first refusal, divided by this
@@ -161,11 +172,10 @@ class RateMeter:
             return self._past
         return (self._count + _PAST_WEIGHT) / (elapsed + _PAST_WEIGHT / self._past)
 
-    def restart(self, now: float, at: float) -> None:
-        """Discard the current bucket, and start a new one at the time `at`, so that a pause does not lower the measured rate."""
-        if self._count and self._past is None:
-            self._past = self.rate(now)
-        self._began, self._due, self._count = at, at + SPACING, 0
+    def exclude_time(self, seconds: float) -> None:
+        """Exclude this many seconds from the current bucket, so that a pause does not lower the measured rate."""
+        self._began += seconds
+        self._due += seconds
 
 
 @attrs.define(eq=False)
@@ -180,19 +190,37 @@ class CubicLimit:
     peak: float = 0.0
     recovery_time: float = 0.0
     futile_cuts: int = 0
+    refused: float = 0.0
+    low_refused: float = 0.0
+    low_accepted: float = 0.0
 
-    def is_about_current_rate(self, now: float, started: float) -> bool:
-        """Return whether a refusal may lower the current limit."""
-        # The last cut must be at least 0.5 s ago, and the refused attempt must have started after that cut.
+    def record_refusals(self, started: float, refused: int = 1) -> None:
+        """Record refusals of attempts that started at the time `started` or later."""
         # Exceeding the service's limit once gets many requests in flight refused. They must not cut the rate several times.
-        return started >= self.cut_at and now - self.cut_at >= SPACING
+        if started >= self.cut_at:
+            self.refused += refused
+            self.low_refused += refused if self._is_low else 0
+
+    def is_exceeded(self, now: float, achieved: float) -> bool:
+        """Return whether the recorded refusals show that the limit is too high."""
+        is_unproven = self._is_low or self.limit is None
+        tolerated = min(_TOLERATED, _TOLERATED_TIME * achieved if is_unproven else self.low_refused)
+        return self.refused > tolerated and now - self.cut_at >= SPACING
+
+    @property
+    def _is_low(self) -> bool:
+        low = self.peak if self.recovery_time < _RECOVERY_TIME else _LOW * self.peak
+        return self.limit is not None and self.limit < low and not self.futile_cuts
 
     def cut(self, now: float, achieved: float, retry_after: float = 0.0) -> None:
-        """Lower the limit after a refusal that `is_about_current_rate` accepts."""
+        """Lower the limit after a refusal if `is_exceeded`."""
+        # Refusals at a low limit that cut it again were not random. Otherwise, older observations count half.
+        self.low_refused = 0.0 if self._is_low else self.low_refused / 2
+        self.low_accepted /= 2
         if not self.futile_cuts:
             self.futile_since = now
         self.futile_cuts += 1
-        self.cut_at = now
+        self.cut_at, self.refused = now, 0.0
         if self.limit is None:
             peak, self.recovery_time = max(achieved, _DEFAULT_RATE), _FIRST_RECOVERY_TIME
         elif self._refuses_everything(achieved):
@@ -208,7 +236,7 @@ class CubicLimit:
         self.since = now
         self.limit = self.beta * peak
 
-    def grow(self, now: float, achieved: float) -> None:
+    def grow(self, now: float, achieved: float, accepted: int = 1) -> None:
         """Raise the limit according to the time since the last cut, but never far above the achieved rate."""
         if self.limit is None:
             return
@@ -216,6 +244,12 @@ class CubicLimit:
             if self._refuses_everything(achieved):  # until now, so the allowed rate is as unknown as at the first cut
                 self.peak, self.recovery_time, self.since = _DEFAULT_RATE, _FIRST_RECOVERY_TIME, now
             self.futile_cuts = 0
+        share = _TOLERATED_SHARE
+        if self._is_low:
+            self.low_accepted += accepted
+        else:
+            share = min(share, _EXCESS * self.low_refused / max(1.0, self.low_accepted))
+        self.refused = max(0.0, self.refused - share * accepted)
         lead = _MAX_LEAD * achieved
         if self.recovery_time == _FIRST_RECOVERY_TIME:
             lead = max(lead, _INITIAL_LEAD)
@@ -290,12 +324,13 @@ class RetryAfterGate:
 
 @attrs.define
 class Usage:
-    """Counts of a client's attempts since the counts were last read."""
+    """Counts of a client's attempts and seconds of its pauses, since they were last read."""
 
     wanted: int = 0
     completed: int = 0
     refused: int = 0
     retry_after: float = 0.0
+    paused: float = 0.0
 
 
 TOO_MANY_REQUESTS: Final = 429
@@ -379,13 +414,17 @@ class RateLimiter:
                 self._lowered_at = now
             self._bucket.change_rate(rate, now)
         self._share_expires_at, self._hold_until = expires_at, hold_until
+        self._pause(now, hold_until)
         self._delayed_until = min(self._delayed_until, now)
         self.waiters.wake_first(self._earliest_start(now))
 
-    def take_usage(self) -> Usage:
+    def take_usage(self, now: float) -> Usage:
         # Attempts are counted only if the client needs a share of a common rate; see `apply_share`.
-        usage, self._usage = self._usage or Usage(), self._usage and Usage()
+        later = max(0.0, self._excluded_until - now)
+        usage, self._usage = self._usage or Usage(), self._usage and Usage(paused=later)
         usage.wanted += len(self._queue)
+        usage.retry_after = max(0.0, self.gate.opens_at - now)
+        usage.paused -= later
         return usage
 
     # Starts
@@ -398,7 +437,6 @@ class RateLimiter:
         if not self.in_flight and now - self._ended_at > _IDLE_TIME:
             # Nothing was sent, so nothing was learned: the limit must not change, nor the measured rate fall.
             self._exclude_time(self._ended_at, now)
-            self._meter.restart(now, now)
         is_limited = self._is_learning or self._usage is not None or (self._bucket is not None and self._bucket.opens_at > now)
         if is_limited:
             return self.start_if_due(now) <= now
@@ -461,13 +499,10 @@ class RateLimiter:
     def _learn_from_success(self, now: float, paused_at: float | None) -> None:
         self._is_learning = True
         if paused_at is not None:
-            # Nothing was sent during the pause. Without `_exclude_time`, the limit would grow as if it had been in use during the
-            # pause, and without `restart`, the measured rate would fall.
             self._exclude_time(paused_at, now)
-            self._meter.restart(now, now)
         self._cubic.grow(now, self._meter.rate(now))
         if paused_at is not None:  # after the limit has grown: refusals may have cut it to almost nothing
-            self._schedule.start_slowly(now, self._base_rate(now))
+            self._schedule.start_slowly(now, self._base_rate(now), now - paused_at)
 
     def _learn_from_refusal(self, attempt: FailedAttempt, *, closes_gate: bool) -> None:
         self._is_learning = True
@@ -475,9 +510,11 @@ class RateLimiter:
         if self._usage is not None:  # the rate that assigns the shares learns from the refusals of all clients
             # Many requests in flight may be refused at once. After the share was lowered, the others add no information.
             self._usage.refused += attempt.is_about_rate and attempt.started >= self._lowered_at
-            self._usage.retry_after = max(self._usage.retry_after, min(retry_after, self._policy.retry_after_cap))
-        elif attempt.is_about_rate and self._cubic.is_about_current_rate(now, attempt.started):
-            self._cubic.cut(now, self._meter.rate(now), retry_after)
+        elif attempt.is_about_rate:
+            achieved = self._meter.rate(now)
+            self._cubic.record_refusals(attempt.started)
+            if self._cubic.is_exceeded(now, achieved):
+                self._cubic.cut(now, achieved, retry_after)
         if not (retry_after and closes_gate):
             return
         # Many clients are asked to wait until the same time: the jitter spreads them. If many requests in flight are refused at
@@ -486,17 +523,23 @@ class RateLimiter:
         jitter = self._policy.jitter() * min(_MAX_JITTER, _JITTER * retry_after)
         self.gate.close(attempt, min(retry_after, self._policy.retry_after_cap) + jitter)
         if self.gate.opens_at > max(now, before):
-            self._schedule.start_slowly(self.gate.opens_at, self._base_rate(now))
-            self._exclude_time(now, self.gate.opens_at)
-            self._meter.restart(now, self.gate.opens_at)
+            self._schedule.start_slowly(self.gate.opens_at, self._base_rate(now), self.gate.opens_at - now)
+            self._pause(now, self.gate.opens_at)
 
-    def _exclude_time(self, since: float, until: float) -> None:
-        """Record a period in which nothing is sent. The learned limit does not grow during this period."""
+    def _pause(self, now: float, until: float) -> None:
+        """Record a pause until a later time, which the next report excludes."""
+        seconds = self._exclude_time(now, until)
+        if self._usage is not None:
+            self._usage.paused += seconds
+
+    def _exclude_time(self, since: float, until: float) -> float:
+        """Record that nothing is sent in a period: the limit does not grow, nor the measured rate fall. Return its length."""
         # If periods overlap, the overlap counts only once.
-        since = max(since, self._excluded_until)
-        if until > since:
-            self._cubic.exclude_time(until - since)
-            self._excluded_until = until
+        seconds = max(0.0, until - max(since, self._excluded_until))
+        self._cubic.exclude_time(seconds)
+        self._meter.exclude_time(seconds)
+        self._excluded_until = max(self._excluded_until, until)
+        return seconds
 
     def _base_rate(self, now: float) -> float:
         """Return the base rate in requests per second. After a pause, the rate limit rises from half to all of the base rate."""
@@ -534,12 +577,13 @@ class RateUsage:
 
     Attributes:
         client: Id of the client, unique among all clients that share the rate.
-        seconds: Length of the reported period, in seconds; 0 in a client's first report.
+        seconds: Length of the reported period, in seconds, without pauses for a `Retry-After` or a hold; 0 in a client's first
+            report.
         wanted: Number of attempts that started in the period or are waiting at its end.
         completed: Number of attempts that the service accepted.
         refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
             last lowered do not count, because they were sent at a higher rate.
-        retry_after: Longest wait that the service asked for, in seconds; 0 if it asked for none.
+        retry_after: Seconds until the longest wait that the service asked for is over; 0 if none lasts on.
 
     Raises:
         InvalidRequest: A number is negative or not finite.
@@ -653,8 +697,9 @@ class RatePoller:
         reported_at = anyio.current_time()
         while True:
             now = anyio.current_time()
-            counts = attrs.asdict(self._limiter.take_usage())
-            usage = RateUsage(client=client, seconds=now - reported_at, **counts)
+            counts = attrs.asdict(self._limiter.take_usage(now))
+            seconds = max(0.0, now - reported_at - counts.pop("paused"))
+            usage = RateUsage(client=client, seconds=seconds, **counts)
             reported_at = now
             await self._report(usage, now)
             await anyio.sleep(_INTERVAL if usage.wanted else _IDLE_INTERVAL)

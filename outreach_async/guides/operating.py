@@ -33,8 +33,9 @@ Rates
 -----
 `OutreachClient(rate=50)` or `OUTREACH_RATE=50` limits all requests of a client and its copies, including retries: at most
 `rate * t + max(1, rate / 10)` in any `t` seconds. Its calls, bulk runs and audits share this rate, the limit that it learned
-from refusals, and one queue in order of arrival. A client and its `with_options` copies share connections, slots, rate and
-budget. Several clients, processes and hosts can share one rate: see `outreach_async.rates`.
+from refusals, and one queue in order of arrival. Rare refusals at random, which no limit explains, hardly lower the learned
+limit: such a refusal only pauses the client for its `Retry-After`. A client and its `with_options` copies share connections,
+slots, rate and budget. Several clients, processes and hosts can share one rate: see `outreach_async.rates`.
 
 When something fails during a bulk run
 --------------------------------------

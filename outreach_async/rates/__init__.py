@@ -7,7 +7,8 @@ clients report their usage and receive shares of one common rate:
 2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
    As a result, outdated shares can together exceed the rate, but only until they expire.
 3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
-   client's share expires.
+   client's share expires. Rare refusals at random hardly lower this limit. A `Retry-After` that is over before the next report
+   pauses only the client that received it.
 
 `OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients get an
 `outreach_async.RedisRate` (extra `redis`) with the same Redis server and the same Redis key:
@@ -126,9 +127,9 @@ class RateCoordinator:
         self.time += elapsed
         for name in [name for name, client in self.clients.items() if self.time - client.seen >= self.LIFETIME]:
             del self.clients[name]
-        is_held = self.time < self.hold_until
+        held = min(elapsed, max(0.0, self.hold_until - (self.time - elapsed)))
         told_at = self._observe(usage)
-        self._learn(usage, told_at, unused=elapsed if is_held or self._demand() < self.rate else 0.0)
+        self._learn(usage, told_at, unused=elapsed if self._demand() < self.rate else held)
         share = self.clients[usage.client].share = self._share(usage.client)
         return share
 
@@ -145,9 +146,7 @@ class RateCoordinator:
         client.seen = self.time
         decay = usage.seconds / (usage.seconds + _DEMAND_DECAY)
         client.demand = max(demand, client.demand + (demand - client.demand) * decay)
-        # A period that overlaps a hold is left out: nothing was sent for a part of it.
-        if self.time - usage.seconds >= self.hold_until:
-            client.achieved += (achieved - client.achieved) * usage.seconds / (usage.seconds + _SMOOTHING)
+        client.achieved += (achieved - client.achieved) * usage.seconds / (usage.seconds + _SMOOTHING)
         return told_at
 
     def _demand(self) -> float:
@@ -158,9 +157,10 @@ class RateCoordinator:
         # A limit that no client reaches must not grow, because there is no evidence that the service allows more.
         self.learned.exclude_time(unused)
         self.search_rate = max(self.search_rate, _SEARCH_FACTOR * achieved)
+        self.learned.record_refusals(told_at, usage.refused)
         if usage.completed:
-            self.learned.grow(self.time, achieved)
-        if usage.refused and self.learned.is_about_current_rate(self.time, told_at):
+            self.learned.grow(self.time, achieved, usage.completed)
+        if usage.refused and self.learned.is_exceeded(self.time, achieved):
             self.learned.cut(self.time, achieved, usage.retry_after)
 
     def _share(self, name: str) -> RateShare:

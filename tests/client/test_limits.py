@@ -94,7 +94,9 @@ def test_the_limit_stays_in_its_bounds_and_only_throttling_lowers_it(moves: list
         now += gap
         most = max(most, 2 * achieved)
         before = cubic.limit
-        if refused and cubic.is_about_current_rate(now, now):
+        if refused:
+            cubic.record_refusals(now)
+        if refused and cubic.is_exceeded(now, achieved):
             assert now - cut_at >= SPACING
             cubic.cut(now, achieved)
             cut_at = now
@@ -125,11 +127,72 @@ def test_recovery_ends_at_the_rate_that_was_throttled(rate: float, part: float) 
 
 def test_throttling_of_an_attempt_started_before_the_last_cut_is_ignored() -> None:
     cubic = CubicLimit()
-    assert cubic.is_about_current_rate(10.0, 9.9)
-    cubic.cut(10.0, 100.0)
-    assert not cubic.is_about_current_rate(11.0, 9.9)
-    assert not cubic.is_about_current_rate(10.4, 10.1)
-    assert cubic.is_about_current_rate(10.5, 10.1)
+    cubic.record_refusals(9.9)
+    assert cubic.is_exceeded(10.0, 1.0)
+    cubic.cut(10.0, 1.0)
+    cubic.record_refusals(9.9)
+    assert not cubic.is_exceeded(11.0, 1.0)
+    cubic.record_refusals(10.1)
+    assert not cubic.is_exceeded(10.4, 1.0)
+    assert cubic.is_exceeded(10.5, 1.0)
+
+
+def recovering(after: float, achieved: float = 400.0) -> CubicLimit:
+    """Return a limit some seconds after its third cut, at which 400 requests a second were refused."""
+    cubic = CubicLimit()
+    for at in (0.0, 10.0, 20.0):
+        cubic.cut(at, achieved)
+        cubic.grow(at, achieved)
+    cubic.grow(20.0 + after, achieved)
+    return cubic
+
+
+@pytest.mark.parametrize(("achieved", "needed"), [(40.0, 1), (100.0, 2), (400.0, 3)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_refusals_that_prove_a_low_limit_too_high_depend_on_the_rate(achieved: float, needed: int, is_first: bool) -> None:
+    cubic = CubicLimit() if is_first else recovering(1.0, achieved)
+    for number in range(1, needed + 1):
+        cubic.record_refusals(21.0)
+        assert cubic.is_exceeded(21.0, achieved) is (number == needed)
+
+
+@pytest.mark.parametrize(("after", "needed"), [(1.0, 3), (2.7, 1)])
+def test_one_refusal_near_the_refused_rate_proves_the_limit_again(after: float, needed: int) -> None:
+    cubic = recovering(after)
+    cubic.record_refusals(20.0 + after, needed - 1)
+    assert not cubic.is_exceeded(20.0 + after, 400.0)
+    cubic.record_refusals(20.0 + after)
+    assert cubic.is_exceeded(20.0 + after, 400.0)
+
+
+def test_refusals_at_a_low_limit_are_expected_near_the_refused_rate_too() -> None:
+    cubic = recovering(1.0)
+    for _ in range(5):
+        cubic.record_refusals(21.0)
+        cubic.grow(21.0, 400.0, 200)
+    for _ in range(20):  # one in 110 requests, less than twice as many as before
+        cubic.grow(25.0, 400.0, 110)
+        cubic.record_refusals(25.0)
+        assert not cubic.is_exceeded(25.0, 400.0)
+    for _ in range(2):
+        cubic.record_refusals(25.0)
+    assert cubic.is_exceeded(25.0, 400.0)
+
+
+def test_refusals_that_cut_a_low_limit_are_not_expected_later() -> None:
+    cubic = recovering(1.0)
+    cubic.record_refusals(21.0, 5)
+    cubic.cut(21.0, 400.0)
+    cubic.grow(40.0, 400.0)
+    cubic.record_refusals(40.0)
+    assert cubic.is_exceeded(40.0, 400.0)
+
+
+def test_while_everything_is_refused_each_refusal_counts() -> None:
+    cubic = CubicLimit()
+    cubic.cut(0.0, 400.0)
+    cubic.record_refusals(1.0)
+    assert cubic.is_exceeded(1.0, 400.0)
 
 
 def test_successes_just_after_the_first_cut_still_raise_the_limit() -> None:
@@ -220,12 +283,14 @@ def test_a_slow_rate_is_measured_over_more_than_half_a_second() -> None:
             assert 0.75 < meter.rate(number + 0.6) < 1.3
 
 
-def test_restarting_the_meter_keeps_what_it_has_measured() -> None:
-    meter = RateMeter()
-    for number in range(1, 5):
-        meter.add(number / 10, 0.0)
-    meter.restart(0.5, 10.5)
-    assert meter.rate(11.5) > 1
+def test_pauses_do_not_change_the_measured_rate() -> None:
+    meter, paused = RateMeter(), 0.0
+    for number in range(1, 400):
+        meter.add(number / 100 + paused, (number - 1) / 100 + paused)
+        if number % 20 == 0:
+            meter.exclude_time(5.0)
+            paused += 5.0
+    assert meter.rate(4.0 + paused) == pytest.approx(100, rel=0.05)
 
 
 @given(st.lists(st.tuples(st.floats(1, 1000), st.floats(0, 0.1)), min_size=1, max_size=80))
@@ -254,9 +319,11 @@ def test_late_timers_lose_no_starts(rate: float, lateness: list[float]) -> None:
 def test_after_a_pause_the_rate_rises_from_half_to_full() -> None:
     ramp = Schedule()
     assert ramp.rate(None, 0.0) is None
-    ramp.start_slowly(10.0, 100.0)
+    ramp.start_slowly(10.0, 100.0, 60.0)
     assert [ramp.rate(None, at) for at in (9.0, 10.0, 11.0, 12.0)] == [50.0, 50.0, 75.0, None]
     assert [ramp.rate(60.0, at) for at in (10.0, 11.0, 12.0)] == [50.0, 60.0, 60.0]
+    ramp.start_slowly(20.0, 100.0, 0.5)
+    assert [ramp.rate(None, at) for at in (20.0, 20.25, 20.5)] == [50.0, 75.0, None]
 
 
 REFUSED = RateLimited("429", status_code=429)
@@ -430,9 +497,11 @@ async def test_usage_counts_what_was_wanted_answered_and_refused() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(limits.waiters.wait, limits.start_if_due)
         await anyio.wait_all_tasks_blocked()
-        assert limits.take_usage() == Usage(wanted=6, completed=2, refused=1, retry_after=2.0)
+        assert limits.take_usage(now + 0.5) == Usage(wanted=6, completed=2, refused=1, retry_after=1.5, paused=0.5)
         group.cancel_scope.cancel()
-    assert limits.take_usage() == Usage(wanted=0, completed=0, refused=0, retry_after=0.0)
+    assert limits.take_usage(now + 3) == Usage(wanted=0, completed=0, refused=0, retry_after=0.0, paused=1.5)
+    limits.apply_share(1000.0, math.inf, hold_until=now + 4)
+    assert limits.take_usage(now + 5) == Usage(paused=2.0)  # `now` is the time of the call: 2 s of the hold were paused before
     assert limits.limit == 1000.0  # the coordinator of the shares learns the limit
 
 
@@ -444,7 +513,7 @@ async def test_a_refusal_of_an_attempt_older_than_a_lower_share_is_not_counted()
     await anyio.sleep(0.5)
     limits.apply_share(100.0, math.inf)
     limits.on_failure(refused(started))
-    assert limits.take_usage().refused == 0
+    assert limits.take_usage(anyio.current_time()).refused == 0
 
 
 FORKING = """

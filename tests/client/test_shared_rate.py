@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import anyio
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +115,38 @@ def test_refusals_of_an_earlier_rate_do_not_lower_the_rate_again() -> None:
     assert lowered < 100
     coordinator.step(report("b", refused=3), 4.4)
     assert coordinator.rate == lowered
+
+
+def test_a_report_of_three_refusals_lowers_a_high_rate_and_of_one_does_not() -> None:
+    rates = []
+    for refused in (1, 3):
+        coordinator = RateCoordinator(900.0)
+        for tick in range(8):
+            coordinator.step(report("a", completed=225), tick / 4)
+        coordinator.step(report("a", completed=225, refused=refused), 2.0)
+        rates.append(coordinator.rate)
+    assert rates[0] == 900 > rates[1]
+
+
+def test_single_refusals_in_many_reports_lower_the_rate_only_for_a_while() -> None:
+    coordinator, rates = RateCoordinator(900.0), []
+    for tick in range(160):
+        coordinator.step(report("a", completed=225, refused=1), tick / 4)
+        rates.append(coordinator.rate)
+    assert min(rates) == pytest.approx(720)
+    assert sum(rates[80:]) / 80 > 0.9 * 900
+
+
+def test_a_learned_limit_does_not_grow_during_a_hold() -> None:
+    coordinator = RateCoordinator(900.0)
+    for tick in range(8):
+        coordinator.step(report("a", completed=225), tick / 4)
+    coordinator.step(report("a", refused=3, retry_after=30.0), 2.0)
+    lowered = coordinator.rate
+    for at in range(3, 32):
+        coordinator.step(attrs.evolve(report("a"), seconds=0.0), float(at))
+    coordinator.step(report("a", completed=10), 32.0)
+    assert coordinator.rate == lowered < 700
 
 
 def test_a_limit_that_nobody_reaches_does_not_grow() -> None:

@@ -115,10 +115,10 @@ async def test_a_report_says_what_was_wanted_answered_and_refused(service: FakeS
     assert usages[0].seconds == 0
     assert sum(usage.completed for usage in usages) == 5
     assert sum(usage.refused for usage in usages) == 2
-    assert max(usage.retry_after for usage in usages) == 2
+    assert 1.5 < max(usage.retry_after for usage in usages) <= 2.2
     assert max(usage.wanted for usage in usages) >= 5
     assert len({usage.client for usage in usages}) == 1
-    assert sum(usage.seconds for usage in usages) == pytest.approx(rate.reports[-1][0] - rate.reports[0][0])
+    assert sum(usage.seconds for usage in usages) == pytest.approx(rate.reports[-1][0] - rate.reports[0][0] - 2, abs=0.2)
 
 
 async def test_nothing_is_sent_after_a_share_expired_until_the_next(service: FakeService) -> None:

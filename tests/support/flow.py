@@ -57,6 +57,7 @@ class Scenario:
     latency: float = 0.05
     outages: Sequence[tuple[float, float, Trouble]] = ()
     asks: float | None = None
+    random_refusals: float = 0.0
     workers: int = 64
     seed: int = 0
 
@@ -107,7 +108,7 @@ class Service:
         if trouble == "hanging":
             await anyio.sleep(HANG)
             raise TransportError("no answer within 30 s", maybe_sent=True)
-        allowed = trouble is None and self._take(at)
+        allowed = trouble is None and self._take(at) and self.random.random() >= self.scene.random_refusals
         await anyio.sleep(self.scene.latency * self.random.uniform(0.5, 1.5))
         if trouble == "503":
             raise StatusError("503", status_code=503, maybe_sent=True)
