@@ -382,7 +382,7 @@ def convert_knob(knob: str, value: Any) -> Any:
     """Convert a value of a TOML or JSON document to the knob's type, and validate it with `Behaviour`."""
     if value == NONE_VALUE and knob in _NULLABLE_KNOBS:
         value = None
-    elif kind := _TABLE_CLASSES.get(knob):
+    elif (kind := _TABLE_CLASSES.get(knob)) and value is not None:
         if not isinstance(value, dict):
             raise TypeError(f'{knob}: expected a table or "{NONE_VALUE}", got {type(value).__name__}; write [{knob}]')
         check_known(value, attrs.fields_dict(kind), knob)

@@ -76,7 +76,8 @@ control plane accepts only requests to `localhost`, an IP address or a `--contro
 `GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
 semantic versioning: operations and members are removed or changed only with a new major version. In TypeScript, for example,
 `npx openapi-typescript $FAKE/openapi.json -o service.d.ts` makes types of it. `tests/examples/service.test.ts` in the repository
-is a complete test file for Node.js: each test creates a sandbox, advances its time and scripts faults.
+is a complete test file for Node.js: each test creates a sandbox, advances its time and scripts faults. For Java, pass
+`-g java --library native` to `openapi-generator-cli generate`.
 
 In a container
 --------------
