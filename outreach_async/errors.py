@@ -29,6 +29,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Self
 
+_UNKNOWN_ISSUER: Final = {2, 18, 19, 20, 21}  # the codes of OpenSSL that certificates of one more issuer can cure
+TRUST_REMEDY: Final = "to trust its issuer, set SSL_CERT_FILE to a file with the certificate of the issuer"
 BODY_LIMIT = 4096  # maximum number of bytes of a response body that an error stores
 # Some of them count as printable, but people cannot see them, so they can encode a hidden message.
 INVISIBLE: Final = re.compile(
@@ -128,6 +130,12 @@ def lacks_descriptors(error: BaseException | None) -> bool:
     """Return whether an error, or one linked to it, says that the process or the system has too many files open."""
     links = () if error is None else iterate_linked_errors(error)
     return any(getattr(link, "errno", None) in {errno.EMFILE, errno.ENFILE} for link in links)
+
+
+def lacks_issuer(error: BaseException | None) -> bool:
+    """Return whether an error, or one linked to it, says that the issuer of a certificate is not trusted."""
+    links = () if error is None else iterate_linked_errors(error)
+    return any(getattr(link, "verify_code", None) in _UNKNOWN_ISSUER for link in links)
 
 
 def drop_tracebacks(error: BaseException) -> None:

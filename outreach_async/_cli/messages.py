@@ -12,7 +12,15 @@ from typing import Any, Final
 
 import click
 
-from outreach_async.errors import BulkError, BulkStopped, DeadlineExceeded, OutreachError, TransportError, lacks_descriptors
+from outreach_async.errors import (
+    BulkError,
+    BulkStopped,
+    DeadlineExceeded,
+    OutreachError,
+    TransportError,
+    lacks_descriptors,
+    lacks_issuer,
+)
 
 APPLIED: Final = "outreach_async.applied"  # in the context of the command: what it has changed
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -51,6 +59,7 @@ _REPLACEMENTS: Final = (
     # Remedies that name an argument in plain words.
     (re.compile(r"\bpass a (workspace|campaign) id\b"), r"pass --\1"),
     (re.compile(r"\bpass an owner key\b"), "pass --owner-key"),
+    (re.compile(r"\bcheck base_url\Z"), "check --base-url or OUTREACH_BASE_URL"),
     (re.compile(r"\bresume (?:its|the) run\b"), "run the import with --resume"),
     (re.compile(r"\bgot None\b"), "got nothing"),
     (re.compile(r"\bstrict_validation\b"), "--strict"),
@@ -86,6 +95,8 @@ def find_remedy(error: OutreachError) -> str:
     cause = error.__cause__ if isinstance(error, BulkError | DeadlineExceeded) else error
     if lacks_descriptors(cause):
         return "pass a smaller --concurrency" if isinstance(error, BulkError) else ""
+    if lacks_issuer(cause) or "; check this proxy" in str(cause):  # the message has the remedy
+        return ""
     unconnected = isinstance(cause, TransportError) and not cause.maybe_sent
     status = _NO_CONNECTION if unconnected else error.status_code
     return _REMEDIES.get((status, error.operation)) or _REMEDIES.get((status, None), "")

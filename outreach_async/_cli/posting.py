@@ -13,6 +13,7 @@ import click
 import httpx
 
 from outreach_async._plumbing import Secret, is_loopback
+from outreach_async.errors import TRUST_REMEDY, lacks_issuer
 
 _ENVIRONMENT: Final = "env:"
 _BUSY: Final = frozenset({429, 503})
@@ -49,12 +50,15 @@ def parse_webhook(value: str, environment: Mapping[str, str] = os.environ) -> Se
 async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) -> None:
     """Post a message. Redirects are not followed. `PostError`: it was not delivered, or it is not known whether it was."""
     problem = "not tried"
+    proxy = find_proxy(url, getproxies())
     for wait in waits:
         await anyio.sleep(wait)
         try:
-            response = await _post_once(url, message)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # its text might contain the URL, as in those below
-            problem = f"no connection ({type(error).__name__}); check the network and the URL"
+            response = await _post_once(url, message, proxy)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:  # its text might contain the URL
+            problem = _explain_no_connection(error, proxy)
+            if lacks_issuer(error):
+                break
             continue
         except (httpx.HTTPError, TimeoutError) as error:
             # The request was sent, so another one might post the brief twice.
@@ -68,16 +72,24 @@ async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) ->
     raise PostError(problem)
 
 
-async def _post_once(url: Secret, message: str) -> httpx.Response:
+async def _post_once(url: Secret, message: str, proxy: str | None) -> httpx.Response:
     # A transport is used without a client, because a client logs the URL of each request.
     limits = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), _TIMEOUT)}
     headers = {"content-type": "application/json"}
-    async with httpx.AsyncHTTPTransport(proxy=find_proxy(url, getproxies())) as transport:
+    async with httpx.AsyncHTTPTransport(proxy=proxy) as transport:
         request = httpx.Request("POST", url.reveal(), headers=headers, content=message, extensions=limits)
         with anyio.fail_after(2 * _TIMEOUT):
             response = await transport.handle_async_request(request)
             await response.aread()
             return response
+
+
+def _explain_no_connection(error: Exception, proxy: str | None) -> str:
+    way = "" if proxy is None else f" through the proxy {httpx.URL(proxy).copy_with(userinfo=b'')}"
+    if lacks_issuer(error):
+        return f"no connection{way} (the certificate is not trusted); {TRUST_REMEDY}"
+    remedy = "check the network and the URL" if proxy is None else "check this proxy, or name the host in NO_PROXY to use none"
+    return f"no connection{way} ({type(error).__name__}); {remedy}"
 
 
 def _explain(response: httpx.Response) -> str:

@@ -61,6 +61,7 @@ _SQLITE_REASONS: Final = {
     "SQLITE_READONLY": "it is read-only",
 }
 """Maps the start of an SQLite error name to the reason to print. Errors caused by the content of the file are not listed."""
+_REDIRECTS: Final = range(300, 400)
 _TOML_POSITION: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
@@ -181,7 +182,9 @@ def _format_message(error: BaseException) -> str:
             return "interrupted"
         case OutreachError():
             text = _remove_foreign_text(error, str(error))
-            if isinstance(error, InvalidRequest | JournalError | BulkError):  # other messages may quote the service
+            if error.status_code in _REDIRECTS or isinstance(
+                error, InvalidRequest | JournalError | BulkError
+            ):  # others may quote the service
                 text = translate_arguments(text)
             return "; ".join(filter(None, (text, find_remedy(error))))
         case OSError(strerror=str(reason)):

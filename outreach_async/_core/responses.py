@@ -7,15 +7,20 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
+from urllib.parse import urljoin
+
+import attrs
 
 from outreach_async import errors
 from outreach_async._core.codec import DecodeError, decode_json
 from outreach_async._core.retry import explain_status
 from outreach_async._wire_words import ID_PREFIXES, SERVICE_OUTCOMES
 from outreach_async.transport._secret import Secret, reveal
+from outreach_async.transport._urls import hide_user, parse_base_url
 from outreach_async.transport._wire import Response
 
 Secrets: TypeAlias = tuple[str | Secret, ...]
@@ -33,6 +38,8 @@ _NAMED_WAIT: Final = re.compile(
 )
 _SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600}
 _MAX_NAMED_WAIT: Final = 86_400.0
+_MIN_CLIENT_ERROR: Final = 400
+_PROXY_AUTHENTICATION_REQUIRED: Final = 407
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
@@ -220,9 +227,27 @@ def _error_attributes(operation: str, response: Response, secrets: Secrets) -> d
     return {**known, "headers": mask_headers(response.headers, secrets), "body": _mask_beginning(response.body, secrets)}
 
 
-def build_status_error(operation: str, response: Response, secrets: Secrets, *, now: float) -> errors.StatusError:
+@attrs.frozen
+class Route:
+    """The way of a request: the base URL and the proxy, both without user and password, and the target."""
+
+    base_url: str | None = None
+    proxy: str | None = None
+    target: str = ""
+
+
+def build_status_error(
+    operation: str, response: Response, secrets: Secrets, *, now: float, route: Route | None = None
+) -> errors.StatusError:
     attributes = _error_attributes(operation, response, secrets)
-    text = f"{operation}: the service answered {response.status}: {extract_reason(attributes['body'])}"
+    route = route or Route()
+    reason = f": {extract_reason(attributes['body'])}"
+    if response.status < _MIN_CLIENT_ERROR:
+        reason = _describe_redirect(response, route, secrets) or f"{reason}; check base_url"
+    text = f"{operation}: the service answered {response.status}{reason}"
+    if response.status == _PROXY_AUTHENTICATION_REQUIRED:
+        who = "a proxy" if route.proxy is None else f"the proxy {route.proxy}"
+        text = f"{operation}: {who} answered 407{reason}; check the user and password of the proxy"
     meaning = explain_status(response.status)
     rejected = meaning.rejects_data and operation == "create_contact"
     error = (errors.ContactRejected if rejected else meaning.error_class)(mask_string(text, secrets), **attributes)
@@ -230,6 +255,22 @@ def build_status_error(operation: str, response: Response, secrets: Secrets, *, 
     if isinstance(error, errors.RateLimited):
         error.retry_after = parse_retry_after(response.headers, now=now)
     return error
+
+
+def _describe_redirect(response: Response, route: Route, secrets: Secrets) -> str:
+    """Return where a response redirects to, and the base URL that leads there; an empty string if the response says nothing."""
+    location = response.headers.get("location", "").strip()
+    if not location:
+        return ""
+    shown, remedy = "an invalid address", "check base_url"
+    with suppress(ValueError):  # includes `InvalidRequest`
+        address = hide_user(urljoin(f"{route.base_url or ''}{route.target}", location))
+        shown = errors.shorten(_clean_beginning(address, secrets), _MAX_REASON_LENGTH)
+        path = route.target.partition("?")[0].rstrip("/")
+        base_url = str(parse_base_url(address.rstrip("/").removesuffix(path)))
+        if shown == address and address.rstrip("/").endswith(path) and base_url != route.base_url:
+            remedy = f"pass base_url={base_url!r}"
+    return f", a redirect to {shown}, which is not followed; {remedy}"
 
 
 def build_unexpected_response(

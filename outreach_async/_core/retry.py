@@ -127,6 +127,7 @@ _STATUSES: Final = {
     403: StatusMeaning(FailureKind.FINAL, affects_every_row=True, is_denied=True, error_class=errors.Forbidden),
     404: StatusMeaning(FailureKind.FINAL, affects_every_row=True, may_be_past_end=True, error_class=errors.NotFound),
     405: StatusMeaning(FailureKind.FINAL, affects_every_row=True),
+    407: StatusMeaning(FailureKind.FINAL, affects_every_row=True),  # of a proxy, so it says nothing about the owner key
     # A proxy may return 408, 425 and 499 after passing the request on.
     408: StatusMeaning(FailureKind.AMBIGUOUS, maybe_applied=True),
     416: StatusMeaning(FailureKind.FINAL, may_be_past_end=True),

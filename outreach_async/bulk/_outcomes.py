@@ -207,7 +207,6 @@ def affects_every_row(error: OutreachError) -> bool:
 
 
 _OTHER_ADDRESS: Final = "check base_url= (OUTREACH_BASE_URL), because the answer is not that of the service"
-_REDIRECT: Final = 3
 _STOP_REMEDIES: Final[Mapping[tuple[str, int | None], str]] = {
     ("create_contact", 401): "check owner_key= (OUTREACH_OWNER_KEY)",
     ("create_contact", 403): "check owner_key= (OUTREACH_OWNER_KEY), which needs access to workspace=",
@@ -224,10 +223,7 @@ _STOP_REMEDIES: Final[Mapping[tuple[str, int | None], str]] = {
 
 def stopped_by(error: OutreachError, what: str, again: str = "") -> BulkStopped:
     """Return the error that stops a run because of an answer. `again` says how the run goes on once its cause is fixed."""
-    status = error.status_code or 0
-    remedy = _STOP_REMEDIES.get((error.operation or "", status), "")
-    if status // 100 == _REDIRECT:
-        remedy = "pass the address to which the service redirects as base_url="
+    remedy = _STOP_REMEDIES.get((error.operation or "", error.status_code), "")  # others are in the message, as of a redirect
     return BulkStopped.over(error, f"run stopped: {what}", "; ".join(filter(None, (remedy, again and f"then {again}"))))
 
 

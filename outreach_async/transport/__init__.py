@@ -59,11 +59,15 @@ respx works without configuration, because a client uses httpx by default.
 Proxies and TLS
 ---------------
 A transport made from a URL uses the environment's proxies and certificates (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`, ...),
-in the same way for every library, and reads them when it is made. By default, it trusts certifi's certificates.
+in the same way for every library, and reads them when it is made. By default, it trusts certifi's certificates. Loopback
+addresses, such as `localhost` and `127.0.0.1`, need no `NO_PROXY`: only `proxy=` sends their requests to a proxy.
 `SocketTransport` does not support proxies, and raises an error if the environment sets a proxy for the URL; name the host in
 `NO_PROXY` to connect directly. `proxy=` overrides the environment's proxy. `ssl_context=` sets the trusted certificates and may
 contain a client certificate. `trust_env=False` ignores the whole environment. A user and password in a URL are sent as basic
 authorization, and masked in every error.
+
+An error of a request through a proxy names the proxy, and status 407 is the proxy's: it asks for a user and password in the URL
+of the proxy, and says nothing about the owner key. A redirect is an error that names its address, and the `base_url` to pass.
 
 Writing middleware
 ------------------

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport import _urls as urls
@@ -52,7 +53,7 @@ class AiohttpTransport(BaseTransport):
         middlewares: aiohttp client middlewares to run around every request. Those of a session do not run; pass them here too.
 
     Attributes:
-        max_in_flight, base_url, secrets: As of `HttpxTransport`. `base_url` is `None` for a session without a valid one.
+        max_in_flight, base_url, proxy, secrets: As of `HttpxTransport`. `base_url` is `None` for a session without a valid one.
 
     Raises:
         InvalidRequest: An argument is invalid, or aiohttp is not installed.
@@ -96,6 +97,7 @@ class AiohttpTransport(BaseTransport):
                 base = urls.parse_base_url(str(getattr(service, "_base_url", None)))
                 self.base_url, self.secrets = str(base), base.secrets
             self.secrets += urls.header_secrets(service.headers)
+            self.proxy = find_proxy(service, self.base_url or "")
 
     def _open(self) -> Any:
         if not hasattr(get_running_loop(), "call_soon_threadsafe"):
@@ -114,4 +116,15 @@ class AiohttpTransport(BaseTransport):
     def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
-        return aiohttp_session.translate_error(error, progress, str(self._base or "the session's base_url"))
+        return aiohttp_session.translate_error(error, progress, self._build_failure)
+
+
+def find_proxy(session: Any, base_url: str) -> str | None:
+    """Return the proxy to which a user's session sends, without user and password; `None` for none."""
+    proxy = getattr(session, "_default_proxy", None)  # aiohttp has no public name for it
+    if proxy is None and session.trust_env:
+        from urllib.request import getproxies, proxy_bypass  # a slow import
+
+        parts = urlsplit(base_url)
+        proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    return None if proxy is None else urls.hide_user(str(proxy))

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import ssl
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache, partial
 from types import TracebackType
@@ -23,7 +23,6 @@ from aiohttp.tracing import Trace
 
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport import _sending as sending
-from outreach_async.transport._base import build_failure
 from outreach_async.transport._leftovers import SocketProbe, build_unexpected_bytes_error
 from outreach_async.transport._lifecycle import InFlight
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
@@ -122,7 +121,9 @@ class SessionSender(InFlight):
         await self._session.close()
 
 
-def translate_error(error: Exception, progress: Progress, destination: str) -> OutreachError | None:
+def translate_error(
+    error: Exception, progress: Progress, build_failure: Callable[[str, Progress, Exception | None], OutreachError]
+) -> OutreachError | None:
     """Return the error to raise instead of an error of aiohttp; `None` for any other error."""
     if isinstance(error, _ExchangeFailed) and isinstance(error.__cause__, aiohttp.ClientError):
         error = error.__cause__
@@ -138,13 +139,14 @@ def translate_error(error: Exception, progress: Progress, destination: str) -> O
     if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
         progress.sent = False
     if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
-        return build_failure(destination, f"{error.status} {sending.to_one_line(error.message)}", progress)
+        who = "the proxy answered " if isinstance(error, aiohttp.ClientHttpProxyError) else ""
+        return build_failure(f"{who}{error.status} {sending.to_one_line(error.message)}", progress, None)
     # A connector's error shows the proxy's password in its repr, so the error that it wraps becomes the cause.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         error = error.certificate_error
     elif isinstance(error, aiohttp.ClientConnectorError):
         error = error.os_error
-    return build_failure(destination, sending.describe_cause(error), progress, error)
+    return build_failure(sending.describe_cause(error), progress, error)
 
 
 def open_session(context: ssl.SSLContext | None, proxy: str | None) -> aiohttp.ClientSession:

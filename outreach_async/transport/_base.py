@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from outreach_async.errors import InvalidRequest, OutreachError, drop_tracebacks, lacks_descriptors
+from outreach_async.errors import TRUST_REMEDY, InvalidRequest, OutreachError, drop_tracebacks, lacks_descriptors, lacks_issuer
 from outreach_async.transport._backends import BACKENDS, Backend, require_library
 from outreach_async.transport._lifecycle import LoopLocal, get_running_loop
 from outreach_async.transport._sending import build_closed_error, build_transport_error, describe_cause, mark_unsent
-from outreach_async.transport._urls import BaseUrl, choose_proxy, parse_base_url, require_positive, url_secrets
+from outreach_async.transport._urls import BaseUrl, choose_proxy, hide_user, parse_base_url, require_positive, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
 DEFAULT_CONNECTIONS: Final = 64
@@ -29,9 +29,11 @@ class BaseTransport(ABC):
 
     base_url: str | None
     max_in_flight: int | None
+    proxy: str | None = None
     secrets: tuple[str, ...]
     _proxy_schemes: tuple[str, ...] = ("http", "https")
     _suffix = ""  # of the repr
+    _uses_environment = False  # whether the proxy is the environment's
     _client: Any = None  # the user's own client or session, which can be used in one event loop only
     _close_client: Callable[[], Awaitable[None]] | None = None
 
@@ -55,6 +57,8 @@ class BaseTransport(ABC):
         if url is not None:
             self._base = parse_base_url(url)
             self._proxy = choose_proxy(self._base, proxy, self._proxy_schemes, trust_env=trust_env)
+            self.proxy = self._proxy and hide_user(self._proxy)
+            self._uses_environment = proxy is None
             if ssl_context is not None and not isinstance(ssl_context, ssl.SSLContext):
                 remedy = "make one with ssl.create_default_context(cafile=...)"
                 raise InvalidRequest(f"ssl_context: expected an ssl.SSLContext, got {type(ssl_context).__name__}; {remedy}")
@@ -89,6 +93,17 @@ class BaseTransport(ABC):
     @abstractmethod
     def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
         """Return the error to raise instead of this one, with its cause unless that may show a secret; `None` to keep it."""
+
+    def _build_failure(self, detail: str, progress: Progress, cause: Exception | None = None) -> OutreachError:
+        """Return the error for an exchange that failed before a complete response arrived."""
+        return build_failure(
+            self.base_url or "the session's base_url",
+            detail,
+            progress,
+            cause,
+            proxy=self.proxy,
+            is_environment=self._uses_environment,
+        )
 
     def _require_home(self, problem: str) -> None:
         """Check that the user's client or session was not used in another event loop."""
@@ -143,11 +158,26 @@ class BaseTransport(ABC):
             await self._close_client()
 
 
-def build_failure(destination: str, detail: str, progress: Progress, cause: Exception | None = None) -> OutreachError:
+def build_failure(
+    destination: str,
+    detail: str,
+    progress: Progress,
+    cause: Exception | None = None,
+    *,
+    proxy: str | None = None,
+    is_environment: bool = False,
+) -> OutreachError:
     """Return the error for an exchange that failed before a complete response arrived."""
-    what = "no connection to" if progress.sent is False else "no response from"
+    unsent = progress.sent is False
+    what = "no connection to" if unsent else "no response from"
+    if proxy is not None:
+        destination += f" through the proxy {proxy}{' of the environment' if is_environment else ''}"
     if lacks_descriptors(cause):
         detail = "too many open files; raise the limit (ulimit -n), or send fewer requests at once"
+    elif lacks_issuer(cause):
+        detail += f"; {TRUST_REMEDY}"
+    elif unsent and proxy is not None:
+        detail += f"; check this proxy{', or name the host in NO_PROXY to use none' if is_environment else ''}"
     error = build_transport_error(f"{what} {destination}: {detail}", progress)
     error.__cause__ = cause
     return error

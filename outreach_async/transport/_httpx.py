@@ -15,10 +15,10 @@ import anyio
 
 from outreach_async._files.optional import require_module
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, build_failure
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import describe_cause
+from outreach_async.transport._sending import describe_cause, to_one_line
 from outreach_async.transport._urls import find_library, reject_options
 from outreach_async.transport._wire import Progress
 
@@ -80,6 +80,7 @@ class HttpxTransport(BaseTransport):
     Attributes:
         max_in_flight: The maximum number of concurrent exchanges; `None` for a client if no `max_in_flight` was passed.
         base_url: The base URL of all requests, without user and password.
+        proxy: The proxy that the requests take, without user and password; `None` for none.
         secrets: Passwords and authorization values that `OutreachClient` masks in errors. Values that a client's `auth` adds are
             unknown to the transport, and are not masked.
 
@@ -123,10 +124,11 @@ class HttpxTransport(BaseTransport):
         self._suffix = f" by {self._family}"
         super().__init__(self._family, url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
         if url is None:
-            from outreach_async.transport._httpx_pool import adopt_client, close_client
+            from outreach_async.transport._httpx_pool import adopt_client, close_client, find_proxy
 
             self._client, self._close_client = service, partial(close_client, service)
             self.base_url, self.secrets = adopt_client(service, self._family)
+            self.proxy = find_proxy(service)
         elif self._proxy and self._proxy.startswith("socks"):
             require_module("socksio", f"{self._family}[socks]")
 
@@ -152,4 +154,6 @@ class HttpxTransport(BaseTransport):
         # the request before.
         if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
             progress.sent = False
-        return build_failure(self.base_url, describe_cause(error), progress, error)
+        is_answer = isinstance(error, library.ProxyError) and str(error)[:1].isdigit()
+        detail = f"the proxy answered {to_one_line(str(error))}" if is_answer else describe_cause(error)
+        return self._build_failure(detail, progress, error)

@@ -19,7 +19,7 @@ from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
 from outreach_async.transport._lifecycle import ConnectionPool, InFlight
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
 from outreach_async.transport._sending import build_closed_error, mark_handed_over, merge_headers, require_origin_form
-from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, header_secrets, url_secrets
+from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, header_secrets, hide_user, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
 
@@ -200,6 +200,13 @@ def adopt_client(client: Any, family: str) -> tuple[str, tuple[str, ...]]:
     client.cookies = jar
     base_url = f"{root.scheme}://{root.netloc.decode()}{root.raw_path.decode().rstrip('/')}"
     return base_url, (*url_secrets(str(root)), *header_secrets(client.headers))
+
+
+def find_proxy(client: Any) -> str | None:
+    """Return the proxy to which a user's client sends, without user and password; `None` for none, or if it cannot be found."""
+    with suppress(AttributeError, ValueError):  # httpx has no public name for it, and a user's own transport has none at all
+        return hide_user(bytes(client._transport_for_url(client.base_url)._pool._proxy_url).decode().rstrip("/"))  # noqa: SLF001
+    return None
 
 
 async def close_client(client: Any) -> None:

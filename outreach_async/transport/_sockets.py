@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from outreach_async.errors import InvalidRequest, OutreachError
-from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport, build_failure
+from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
 from outreach_async.transport._sending import METHODS_WITH_BODY, describe_cause, merge_headers, require_origin_form
@@ -49,7 +49,7 @@ class SocketTransport(BaseTransport):
         ssl_context, max_answer: As for `HttpxTransport`.
 
     Attributes:
-        max_in_flight, base_url, secrets: As of `HttpxTransport`.
+        max_in_flight, base_url, secrets: As of `HttpxTransport`. `proxy` is always `None`.
 
     Raises:
         InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or h11 is not installed.
@@ -129,4 +129,4 @@ class SocketTransport(BaseTransport):
 
     def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
         is_known = isinstance(error, _CONNECTION_ERRORS)
-        return build_failure(self.base_url, describe_cause(error), progress, error) if is_known else None
+        return self._build_failure(describe_cause(error), progress, error) if is_known else None

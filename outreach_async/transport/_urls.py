@@ -63,6 +63,12 @@ def service_address(transport: object) -> str | None:
         return None
 
 
+def hide_user(url: str) -> str:
+    """Return a URL without user, password, query and fragment, any of which may be a secret."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
 def encode_host(host: str) -> str:
     """Return a host name in ASCII, as httpx sends it."""
     if host.isascii():
@@ -113,9 +119,12 @@ def choose_proxy(base: BaseUrl, explicit: str | None, schemes: Collection[str], 
 
 
 def choose_environment_proxy(base: BaseUrl, proxies: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment sets for a base URL, or `None` for no proxy. The rules are those of httpx."""
+    """Return the proxy that the environment sets for a base URL, or `None` for no proxy. The rules are those of httpx.
+
+    There is one exception: loopback addresses need no entry in `NO_PROXY`. For a proxy, they would mean its own machine.
+    """
     # `NO_PROXY` is checked first, then the variable for the scheme (`HTTP_PROXY` or `HTTPS_PROXY`), then `ALL_PROXY`.
-    if any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
+    if is_loopback(base.host) or any(_is_exempt(entry.strip(), base) for entry in proxies.get("no", "").split(",")):
         return None
     proxy = proxies.get(base.scheme) or proxies.get("all")
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"

@@ -114,6 +114,7 @@ class Transport(Protocol):
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
     - `drop_idle()` closes idle connections. The client calls it when a response turns out to be a copy of an earlier one.
     - `base_url: str` is the URL that the transport prepends to every target. Hooks receive it, and journals record it.
+    - `proxy: str | None` is the address of the proxy between the client and the service, without user. Errors name it.
 
     Example:
         ```python

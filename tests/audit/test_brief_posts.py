@@ -17,6 +17,7 @@ import click
 import pytest
 from hypothesis import given, settings
 from support.audit_reports import AT, BRIEFS, HOSTILE, finding, fleet, make_report
+from support.certificates import certificates
 from support.cli import COMMAND, Shell, environment
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
@@ -160,6 +161,27 @@ async def test_a_receiver_that_does_not_listen_is_named_without_its_url() -> Non
     with pytest.raises(PostError, match=r"^no connection \(ConnectError\); check the network and the URL$") as failed:
         await post(Secret(f"http://127.0.0.1:{refused_port()}{PATH}"), "{}", (0, 0))
     assert failed.value.__context__ is None or failed.value.__suppress_context__
+
+
+@pytest.mark.anyio
+async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
+    remedy = "check this proxy, or name the host in NO_PROXY to use none"
+    with Listener(serve(asks)) as proxy:
+        for port, name in ((refused_port(), "ConnectError"), (proxy.port, "ProxyError")):
+            monkeypatch.setenv("https_proxy", f"http://user:secret@localhost:{port}")
+            with pytest.raises(PostError) as failed:
+                await post(Secret(f"https://hooks.example{PATH}"), "{}", (0, 0))
+            assert str(failed.value) == f"no connection through the proxy http://localhost:{port} ({name}); {remedy}"
+
+
+@pytest.mark.anyio
+async def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy() -> None:
+    with Listener(serve(), tls=certificates().server) as receiver:
+        with pytest.raises(PostError) as failed:
+            await post(Secret(f"https://localhost:{receiver.port}{PATH}"), "{}", (0, 60))
+        remedy = "to trust its issuer, set SSL_CERT_FILE to a file with the certificate of the issuer"
+        assert str(failed.value) == f"no connection (the certificate is not trusted); {remedy}"
 
 
 @pytest.mark.anyio

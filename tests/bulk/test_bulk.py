@@ -156,7 +156,7 @@ async def test_a_row_rejected_after_a_lost_response_may_have_been_applied() -> N
 @pytest.mark.parametrize(
     ("code", "label"),
     [
-        *((code, "not_applied") for code in (401, 403, 404, 405)),
+        *((code, "not_applied") for code in (401, 403, 404, 405, 407)),
         *((code, "unknown") for code in (301, 302, 303, 308, 501, 505)),
     ],
 )

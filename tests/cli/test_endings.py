@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import pytest
+from support.certificates import certificates
 from support.cli import COMMAND, KEY, Served, Shell, run, save_contacts, start_command, wait_for_end
+from support.listener import Listener, refused_port, serve
 
 FAKE = ("--base-url", "fake:")
 HAS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
@@ -39,11 +41,11 @@ def test_every_backend_reaches_the_service(served: Served, backend: str) -> None
 def test_the_automatic_backend_is_logged_with_its_reason(
     served: Served, proxied: bool, transport: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    url = served.options[1]
+    url = "http://service.example" if proxied else served.options[1]
     if proxied:
-        monkeypatch.setenv("http_proxy", url)
+        monkeypatch.setenv("http_proxy", served.options[1])
     with caplog.at_level("DEBUG", "outreach_async"):  # as with --verbose
-        served("fields", *served.options)
+        served("fields", "--base-url", url, *served.options[2:])
     reason = f"because the environment sets {'a' if proxied else 'no'} proxy for this address"
     assert f"backend: {transport.format(url=url)}, {reason}" in caplog.messages
 
@@ -60,6 +62,27 @@ def test_a_backend_without_proxies_names_one_with_proxies(shell: Shell, monkeypa
     remedy = "pass --backend httpx or --backend aiohttp, or name the host in NO_PROXY"
     assert f"got a proxy, which SocketTransport does not support; {remedy}" in " ".join(done.err.split())
     assert "secret" not in done.err
+
+
+def test_a_redirect_names_the_option_that_follows_it(shell: Shell) -> None:
+    answer = b"HTTP/1.1 301 Moved\r\nlocation: https://api.example/v1%b\r\ncontent-length: 0\r\n\r\n"
+    target = b"/workspaces/space_1/all-fields"
+    for location, remedy in ((target, "pass --base-url https://api.example/v1"), (b"/", "check --base-url or OUTREACH_BASE_URL")):
+        with Listener(serve(answer % location)) as service:
+            done = shell("fields", "--base-url", service.url, "--workspace", "space_1")
+        assert done.err.endswith(f", which is not followed; {remedy}\n")
+
+
+def test_a_proxy_and_an_unknown_issuer_have_remedies_of_their_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", f"http://user:secret@localhost:{refused_port()}")
+    arguments = ("--timeout", "5", "fields", "--workspace", "space_1")
+    assert shell(*arguments, "--base-url", "https://api.example").err.endswith(
+        "; check this proxy, or name the host in NO_PROXY to use none\n"
+    )
+    with Listener(serve(), tls=certificates().server) as service:
+        done = shell(*arguments, "--base-url", f"https://localhost:{service.port}")
+    assert "the certificate is not trusted (unable to get local issuer certificate); to trust its issuer, set SSL" in done.err
+    assert done.err.endswith("with the certificate of the issuer\n")
 
 
 def test_the_embedded_service_ignores_the_environment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

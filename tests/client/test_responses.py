@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -92,6 +93,46 @@ async def test_the_reason_is_extracted_from_a_body() -> None:
         assert await reason_of(body) == message
 
     await check_rows_async(REASONS, check)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "location", "shown", "remedy"),
+    [
+        ("http://api.example", "https://api.example{target}", "https://api.example{path}", "pass base_url='https://api.example'"),
+        ("http://a.example", "http://a.example/v2{target}", "http://a.example/v2{path}", "pass base_url='http://a.example/v2'"),
+        ("http://a.example/v1", "/v2{target}", "http://a.example/v2{path}", "pass base_url='http://a.example/v2'"),
+        ("http://a.example", "//b.example:81{target}", "http://b.example:81{path}", "pass base_url='http://b.example:81'"),
+        (None, "https://a.example{target}", "https://a.example{path}", "pass base_url='https://a.example'"),
+        (None, "{target}", "{path}", "check base_url"),
+        ("http://a.example", "{path}/", "http://a.example{path}/", "check base_url"),
+        ("http://a.example", "https://a.example/login?token=hunter2", "https://a.example/login", "check base_url"),
+        (
+            "http://a.example",
+            "https://u:hunter2@b.example{path}#hunter2",
+            "https://b.example{path}",
+            "pass base_url='https://b.example'",
+        ),
+        ("http://a.example", "https://token_1.example{path}", "https://***.example{path}", "check base_url"),
+        ("http://a.example", "ftp://a.example{path}", "ftp://a.example{path}", "check base_url"),
+        ("http://a.example", "http://[", "an invalid address", "check base_url"),
+    ],
+)
+async def test_a_redirect_names_its_address_and_the_base_url_that_leads_there(
+    base_url: str | None, location: str, shown: str, remedy: str
+) -> None:
+    path = "/workspaces/space_1/all-fields"
+    answer = Response(308, {"location": location.format(target=path, path=path)}, b"<html>Moved</html>")
+    transport: Any = Script(answer)
+    transport.base_url = base_url
+    async with client_of(transport, headers={"x-token": "token_1"}) as client:
+        with pytest.raises(StatusError) as caught:
+            await client.workspaces.fields()
+    text = f"a redirect to {shown.format(path=path)}, which is not followed; {remedy}"
+    assert str(caught.value) == f"list_fields: the service answered 308, {text}"
+
+
+async def test_a_redirect_without_location_is_described_by_its_body() -> None:
+    assert str(await error_of(304)) == "list_fields: the service answered 304: no body; check base_url"
 
 
 DEPTHS = [*range(900, 1000, 9), 100_000]  # around the recursion limit of JSON parsers, and far beyond

@@ -36,8 +36,8 @@ def unexpected(*, well_formed: bool, named_wait: float | None = None) -> Unexpec
 WEIGHED: list[tuple[str, OutreachError, FailureKind]] = [
     ("nothing left", TransportError("x", maybe_sent=False), NOT_SENT),
     ("an answer was lost", TransportError("x", maybe_sent=True), AMBIGUOUS),
-    *((f"{status}", answered(status), FINAL) for status in [*range(300, 402), 403, 404, 405, 422, 501, 505]),
-    *((f"{status}", answered(status), UNCLEAR) for status in [402, 406, 407, 409, 410, 413, 415, 416, 425, 431, 451, 499]),
+    *((f"{status}", answered(status), FINAL) for status in [*range(300, 402), 403, 404, 405, 407, 422, 501, 505]),
+    *((f"{status}", answered(status), UNCLEAR) for status in [402, 406, 409, 410, 413, 415, 416, 425, 431, 451, 499]),
     *((f"{status}", answered(status), AMBIGUOUS) for status in [408, 500, 502, 503, 504, 506, 507, 511, 520, 599, 600]),
     ("a 500 that asks to wait", answered(500, retry_after="1"), AMBIGUOUS),
     ("a 400 that asks to wait", answered(400, retry_after="1"), FINAL),
@@ -83,7 +83,7 @@ def test_the_kind_of_failure_and_the_idempotency_decide_on_a_retry(
 
 
 def test_each_column_of_the_status_table() -> None:
-    every_row = {401, 403, 404, 405, 429, 501, 505, *range(300, 400)}
+    every_row = {401, 403, 404, 405, 407, 429, 501, 505, *range(300, 400)}
     classes = {401: Unauthorized, 403: Forbidden, 404: NotFound, 429: RateLimited}
     for status in range(200, 1000):
         meaning = explain_status(status)

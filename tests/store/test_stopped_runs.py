@@ -145,13 +145,12 @@ async def test_a_corrected_option_is_refused_if_a_row_may_have_been_applied(
         await create(fake, journal, campaign="camp_other", resume=True)
 
 
-REDIRECT = "pass the address to which the service redirects as base_url="
 ELSEWHERE = r"check base_url= \(OUTREACH_BASE_URL\), because the answer is not that of the service"
 CAUSES: dict[int, str] = {
     401: r"check owner_key= \(OUTREACH_OWNER_KEY\)",
     403: r"check owner_key= \(OUTREACH_OWNER_KEY\), which needs access to workspace=",
     404: "check campaign=, workspace= and base_url=",
-    307: REDIRECT,
+    307: "check base_url",
     **dict.fromkeys((405, 501, 505), ELSEWHERE),
 }
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from support.certificates import certificates, mutual
-from support.listener import Listener, over_tls, refused_port, serve, tunnel
+from support.listener import Listener, over_tls, serve, tunnel
 from support.transports import (
     ALL,
     LOOPS,
@@ -218,12 +219,19 @@ async def test_an_unusable_proxy_of_the_environment_is_reported(make: Make, monk
 
 @over(*PROXYING)
 async def test_no_proxy_and_trust_env_false_disable_the_proxy(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", f"http://localhost:{refused_port()}")
-    with Listener(serve()) as listener:
-        transport = make(listener.url, trust_env=False)
-        assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
-        monkeypatch.setenv("no_proxy", "localhost")
-        transport = make(listener.url)
-        assert (await transport.send(POST, Progress())).status == 200
-        await transport.aclose()
+    monkeypatch.setenv("http_proxy", "http://proxy.example")
+    transports: Any = [make(NOWHERE), make(NOWHERE, trust_env=False)]
+    monkeypatch.setenv("no_proxy", "service.example")
+    transports.append(make(NOWHERE))
+    assert [each.proxy for each in transports] == ["http://proxy.example", None, None]
+
+
+# Certificates that are not trusted.
+
+
+@over(*ALL)
+async def test_an_unknown_issuer_is_named_with_what_trusts_it(make: Make) -> None:
+    with Listener(serve(), tls=certificates().server) as listener:
+        error, _ = await fail(make(f"https://localhost:{listener.port}", tls=ssl.create_default_context()), POST)
+    remedy = "to trust its issuer, set SSL_CERT_FILE to a file with the certificate of the issuer"
+    assert str(error).endswith(f"; {remedy}")
