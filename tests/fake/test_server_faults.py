@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import http.client
 from collections.abc import Callable
 
 import anyio
+import anyio.to_thread
 import pytest
 from support.echo_service import CREATE, TinyService, answer_on_the_wire
 from support.raw_http import CLOSED, RESET, connect_to, encode_request, exchange_bytes, read_to_end
@@ -20,6 +22,8 @@ CHUNKED = HEAD.replace(b"content-length: %d" % len(BODY), b"transfer-encoding: c
     BODY,
 )
 
+GZIP = HEAD + b"\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n"
+
 Bytes = Callable[[bytes], bool]
 FAULTS: list[tuple[f.Fault, str, Bytes]] = [
     (f.refuse(), RESET, lambda got: got == b""),
@@ -32,7 +36,7 @@ FAULTS: list[tuple[f.Fault, str, Bytes]] = [
     (f.malformed("no_final_chunk"), CLOSED, lambda got: got == CHUNKED),
     (f.malformed("garbage"), CLOSED, lambda got: got != b"" and b"HTTP" not in got),
     (f.malformed("long_header"), CLOSED, lambda got: len(got) > 256 * 1024),
-    (f.malformed("wrong_encoding"), CLOSED, lambda got: got == HEAD + b"\r\ncontent-encoding: gzip\r\n\r\n" + BODY),
+    (f.malformed("wrong_encoding"), CLOSED, lambda got: got == GZIP + BODY),
     (f.wrong_length(5), CLOSED, lambda got: got.endswith(BODY) and b"length: %d\r\n" % (len(BODY) - 5) in got),
     (f.commit_then(f.reset()), RESET, lambda got: got == b""),
 ]
@@ -47,6 +51,40 @@ async def test_a_fault_is_injected_byte_by_byte_and_ends_the_connection(fault: f
     assert bytes_are_right(got)
     assert ended == end
     assert len(service.requests) == fault.commits
+
+
+class PooledClient:
+    """A client that uses its connection again after every whole response, unless the response announces its end."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+
+    def send(self, method: str, target: str) -> int | None:
+        """Send a request, and return the status of the response; `None` if the response is incomplete or not valid HTTP."""
+        try:
+            self.connection.request(method, target)
+            response = self.connection.getresponse()
+            response.read()
+        except (http.client.HTTPException, OSError):
+            self.connection.close()
+            return None
+        return response.status
+
+
+OTHERS = [f.ok, f.latency(0.001), f.slow_drip(bytes=40, every=0.001), f.status(503), f.drift("a", 1)]
+
+
+@pytest.mark.parametrize("fault", [*(fault for fault, _, _ in FAULTS), *OTHERS], ids=lambda fault: fault.label)
+async def test_the_next_request_of_a_pooled_client_is_answered(fault: f.Fault) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        client = PooledClient(url)
+        for _ in range(2):  # the second time on a connection that has served before
+            service.faults.script("create_contact", fault)
+            await anyio.to_thread.run_sync(client.send, "POST", "/contacts")
+            assert await anyio.to_thread.run_sync(client.send, "GET", "/next") == 201
+        client.connection.close()
+    assert [request.target for request in service.requests if request.target == "/next"] == ["/next"] * 2
 
 
 @pytest.mark.parametrize(
