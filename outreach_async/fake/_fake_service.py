@@ -18,7 +18,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.fake._arguments import check_known, require_count, require_field, require_string
 from outreach_async.fake._clock import DAY, Clock, format_http_date
 from outreach_async.fake._handlers import Context, Limiter, email_key, execute
-from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, parse_request
+from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, parse_request, without_body
 from outreach_async.fake._records import (
     CUSTOM_CODE,
     MAILBOX_ARGUMENTS,
@@ -77,7 +77,7 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
         status, headers, body = (RENDERERS[renderer] if isinstance(renderer, str) else renderer)(refusal)
     if call.hints:
         fields["x-fake-hint"] = "; ".join(call.hints)[:_MAX_HINT_LENGTH]
-    return Response(status, {**_JSON_HEADERS, **headers, **fields}, b"" if call.request.method == "HEAD" else body)
+    return Response(status, {**_JSON_HEADERS, **headers, **fields}, body)
 
 
 @attrs.frozen(repr=False)
@@ -449,10 +449,13 @@ class FakeService:
         exchange = self.exchange(request)
         if exchange.response is None:
             raise RuntimeError(f"{exchange.struck} prevents a response; use FakeTransport or a server to reproduce the fault")
-        return exchange.response
+        return without_body(exchange.response) if request.method == "HEAD" else exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Execute a request. Return the response, and the wire fault that the transport or server must reproduce."""
+        """Execute a request. Return the response, and the wire fault that the transport or server must reproduce.
+
+        The response to HEAD has the body of GET: who sends it leaves out the body, and keeps its length.
+        """
         # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
         # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
         with self._locked_and_current():

@@ -97,6 +97,10 @@ def error_response(code: int) -> Response:
     return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
 
 
+def without_body(response: Response) -> Response:
+    return attrs.evolve(response, body=b"")
+
+
 RendererName = Literal["nested", "flat", "text", "html", "200_with_error"]
 
 _HTML: Final = "<html><head><title>{status}</title></head><body><p>{message}</p></body></html>"
@@ -264,8 +268,9 @@ def parse_request(request: Request) -> ParsedRequest:
     if route is None:
         call.routing_error = Refusal(404, "not_found", "no operation has this path")
         return call
-    if request.method != route.method:
-        message, allowed = f"only {route.method} is allowed on this path", {"allow": route.method}
+    if request.method != route.method and (request.method, route.method) != ("HEAD", "GET"):
+        allowed = {"allow": "GET, HEAD" if route.method == "GET" else route.method}
+        message = f"only {route.method} is allowed on this path"
         call.routing_error = Refusal(405, "method_not_allowed", message, headers=allowed)
         return call
     call.operation = route.operation

@@ -16,6 +16,7 @@ import anyio.lowlevel
 import attrs
 
 from outreach_async.errors import InvalidRequest, TransportError
+from outreach_async.fake._messages import without_body
 from outreach_async.fake.faults import Service, WireFault, WireFaultKind
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -151,6 +152,8 @@ class FakeTransport:
         progress.sent = True
         exchange = self.service.exchange(request)
         response, fault = exchange.response or Response(200), exchange.fault  # without a response, a fault decides
+        if request.method == "HEAD":
+            response = without_body(response)
         if fault is None:
             return response
         wait, received = receive(fault, response)

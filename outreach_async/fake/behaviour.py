@@ -7,7 +7,7 @@ knob, because their interpretation is fixed:
 | rule | question | the fake's interpretation |
 |---|---|---|
 | W5 | ids | prefix and 16 hexadecimal digits, the same for the same seed and calls |
-| W6 | unknown path; another method on a known path; one slash at the end | 404; 405 with `Allow`, for HEAD too; ignored |
+| W6 | unknown path; another method; HEAD; one slash at the end | 404; 405 with `Allow`; as GET, without a body; ignored |
 | W7 | a create request without `content-type: application/json` | accepted, with a hint |
 | W8 | a body over 1 MiB; not an object; with NaN, a duplicate key or a lone surrogate | 413; 400 |
 | W10 | times | Unix seconds; `wait_time` in milliseconds, as the API documentation states |

@@ -67,6 +67,17 @@ async def test_injected_faults_do_not_affect_the_control_plane(url: str) -> None
         assert [contact["owner"] for contact in space["contacts"] if contact["email"] == "ada@acme.example"] == [KEY]
 
 
+async def test_head_gets_the_length_of_the_body_that_get_has(url: str) -> None:
+    def lines(answer: httpx.Response) -> dict[str, str]:
+        return {**answer.headers, "x-request-id": ""}
+
+    async with httpx.AsyncClient(base_url=url) as client:
+        for target in ("/_fake", "/_fake/time", "/_fake/openapi.json", f"/campaigns?workspace={SPACE}&page=1&display=1"):
+            read, probed = await client.get(target), await client.head(target)
+            assert (probed.status_code, probed.content, lines(probed)) == (200, b"", lines(read))
+        assert (await client.get((await client.get("/_fake")).json()["openapi"])).json()["openapi"].startswith("3.1.")
+
+
 @pytest.mark.nightly
 async def test_200_sandboxes_in_parallel_do_not_meet(url: str) -> None:
     limiter = anyio.CapacityLimiter(8)  # httpx is slow if many requests wait for a connection

@@ -33,6 +33,13 @@ async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> Non
 
 
 @virtual_time
+@pytest.mark.parametrize("fault", [f.ok, f.status(503)], ids=lambda fault: fault.label)
+async def test_head_gets_no_body_in_memory_either(fault: f.Fault) -> None:
+    service = TinyService()
+    service.faults.script("create_contact", fault)
+    assert (await FakeTransport(service).send(Request("HEAD", "/contacts"), Progress())).body == b""
+
+
 @pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=100, every=0.01)], ids=lambda fault: fault.label)
 async def test_a_delayed_response_takes_its_time_and_arrives_completely(fault: f.Fault) -> None:
     service = TinyService()

@@ -101,12 +101,22 @@ def test_w6_an_unknown_or_malformed_target_is_refused(path: str, status: int, co
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "allowed"), [("POST", "/campaigns", "GET"), ("GET", "/contacts", "POST"), ("PUT", "/contacts", "POST")]
+    ("method", "path", "allowed"),
+    [("POST", "/campaigns", "GET, HEAD"), ("GET", "/contacts", "POST"), ("PUT", "/contacts", "POST")],
 )
 def test_w6_another_method_is_405_with_the_allowed_ones(method: str, path: str, allowed: str) -> None:
     response = send(small_world(), method, path)
     refusal(response, 405, "method_not_allowed")
     assert response.headers["allow"] == allowed
+
+
+def test_w6_head_is_answered_as_get_without_a_body() -> None:
+    fake = small_world()
+    for target in (f"/campaigns?workspace={SPACE}&page=1&display=1", "/campaigns/camp_1/steps", "/nowhere"):
+        read, probed = get(fake, target), send(fake, "HEAD", target)
+        assert (probed.status, probed.body) == (read.status, b"")
+        assert probed.headers | {"x-request-id": ""} == read.headers | {"x-request-id": ""}
+    assert [entry.operation for entry in fake.requests[:4]] == ["list_campaigns"] * 2 + ["list_steps"] * 2
 
 
 def test_w6_one_trailing_slash_is_ignored() -> None:

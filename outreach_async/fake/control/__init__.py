@@ -73,6 +73,8 @@ Errors and versions
 An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The
 control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
 
+`$FAKE` itself answers when the server is ready. Wait for it with `npx wait-on $FAKE` or `start-server-and-test`.
+
 `GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
 semantic versioning: operations and members are removed or changed only with a new major version. In TypeScript, for example,
 `npx openapi-typescript $FAKE/openapi.json -o service.d.ts` makes types of it. `tests/examples/service.test.ts` in the repository

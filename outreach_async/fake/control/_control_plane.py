@@ -381,6 +381,11 @@ def clear_requests(call: ControlCall, _: Any) -> dict[str, Any]:
     return list_requests(call, RequestsQuery())
 
 
+def greet(call: ControlCall, _: Any) -> dict[str, Any]:
+    """Return where the document is. Programs that wait for a server request this path."""
+    return {"openapi": f"{call.base_url}{PREFIX}/openapi.json"}
+
+
 def describe(call: ControlCall, _: Any) -> dict[str, Any]:
     """Return the OpenAPI document of the service and of the control plane."""
     from importlib.resources import files  # slow to import, and used for this document only
@@ -414,6 +419,7 @@ Handler = Callable[[ControlCall, Any], Any]
 
 # By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
 OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
+    "": {"GET": (RequestBody, greet, 200)},
     "/reset": {"POST": (RequestBody, reset, 200)},
     "/world": {
         "GET": (RequestBody, lambda call, _: msgspec.Raw(call.fake.dump()), 200),
@@ -516,11 +522,12 @@ def _execute(call: ControlCall, request: Request, path: str, query: str) -> tupl
     methods = OPERATIONS.get(path, {})
     if not methods or (call.instance.id and path == SANDBOXES):
         raise Problem(404, "no operation of the control plane has this path", None, f"use one of {', '.join(OPERATIONS)}")
-    if request.method not in methods:
-        allowed = ", ".join(methods)
+    method = "GET" if request.method == "HEAD" else request.method
+    if method not in methods:
+        allowed = ", ".join(methods).replace("GET", "GET, HEAD")
         raise Problem(405, f"{request.method} is not allowed on this path", None, f"use one of {allowed}", {"allow": allowed})
-    kind, handler, status = methods[request.method]
-    if request.method == "GET":
+    kind, handler, status = methods[method]
+    if method == "GET":
         return status, handler(call, parse_query(query, kind))
     # Generated clients send null for an optional body that is not given.
     is_missing = kind in {RequestBody, SandboxBody} and request.body.strip() in {b"", b"null"}
