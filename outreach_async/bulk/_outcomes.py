@@ -194,7 +194,7 @@ def misdirected_outcome(outcome: ContactOutcome, other: int, duplicates: str) ->
     """Return the outcome of a row whose response may belong to another row, because both rows received the same id."""
     text = (
         f"create_contact: rows {outcome.index} and {other} received the same contact id;"
-        " one of the two responses was not meant for its row"
+        " one of the two responses was not meant for its row; a mock must give each response an id of its own"
     )
     error = UnexpectedResponse(text, operation="create_contact", attempts=outcome.attempts, maybe_sent=True)
     return failed_outcome(outcome.index, outcome.contact, error, duplicates, outcome.target)

@@ -54,7 +54,10 @@ bytes; a request without a body may then receive them as its response. To preven
 arrives alone after the next request was sent. A creation that is answered `added` with the id of an earlier response is never
 certain, and its connection is closed. A copy without an id is not noticed.
 
-respx works without configuration, because a client uses httpx by default.
+respx, pytest-httpx and vcrpy work without configuration, because a client uses httpx by default. A mocked `ConnectError` proves,
+as a real one does, that nothing was sent. Each mocked creation needs an id of its own: a static response to two rows has the same
+id twice, and a run takes the second one for a copy. vcrpy and other mocks of HTTP libraries cannot see `SocketTransport`, whose
+requests reach the service; it warns while a cassette of vcrpy is active.
 
 Proxies and TLS
 ---------------

@@ -25,7 +25,6 @@ from outreach_async.transport._wire import Progress
 Family = Literal["httpx", "httpx2"]
 FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
 
-_UNSENT_ERRORS: Final = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
 _CONNECTION_ERRORS: Final = (
     AttributeError,  # raised by anyio on uvloop for a connection that was reset as soon as it was made
     OSError,  # includes ssl.SSLError
@@ -150,10 +149,6 @@ class HttpxTransport(BaseTransport):
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
             return InvalidRequest(text)
-        # Raised while connecting, before anything is written. `True` is kept, because the client's authentication may have sent
-        # the request before.
-        if isinstance(error, tuple(getattr(library, name) for name in _UNSENT_ERRORS)) and progress.sent is None:
-            progress.sent = False
         is_answer = isinstance(error, library.ProxyError) and str(error)[:1].isdigit()
         detail = f"the proxy answered {to_one_line(str(error))}" if is_answer else describe_cause(error)
         return self._build_failure(detail, progress, error)

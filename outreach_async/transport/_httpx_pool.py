@@ -18,7 +18,13 @@ from outreach_async.errors import InvalidRequest, TransportError
 from outreach_async.transport._leftovers import ConnectionMonitor, http11_state
 from outreach_async.transport._lifecycle import ConnectionPool, InFlight
 from outreach_async.transport._response_reader import BodyReader, decode_headers, require_final_status
-from outreach_async.transport._sending import build_closed_error, mark_handed_over, merge_headers, require_origin_form
+from outreach_async.transport._sending import (
+    build_closed_error,
+    is_recorded_by_vcrpy,
+    mark_handed_over,
+    merge_headers,
+    require_origin_form,
+)
 from outreach_async.transport._urls import INVALID_HOST_MESSAGE, BaseUrl, header_secrets, hide_user, url_secrets
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -60,6 +66,13 @@ class HandshakeTracker:
         for stream in self._sockets:
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
+
+
+@cache
+def unsent_errors(library: ModuleType) -> tuple[type[Exception], ...]:
+    """Return the errors of httpx or httpx2 that are raised while connecting, before anything is written."""
+    names = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol")
+    return tuple(getattr(library, name) for name in names)
 
 
 @cache
@@ -115,6 +128,7 @@ class HttpxPool(ConnectionPool):
         self._max_answer = max_answer
         self._make_request = library.Request
         self._body_class = make_body_class(library)
+        self._unsent_errors = unsent_errors(library)
         self._cached_url = lru_cache(256)(self._join_url)  # parsing is slow, and all create requests share one target
 
     def send(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
@@ -128,8 +142,13 @@ class HttpxPool(ConnectionPool):
             stream=self._body_class(request.body, progress),
             extensions=connection.extensions,
         )
+        before = progress.sent
         mark_handed_over(progress, request, proof=True)
-        answer = await connection.transport.handle_async_request(message)
+        try:
+            answer = await connection.transport.handle_async_request(message)
+        except self._unsent_errors:
+            progress.sent = before  # a mock reads the body of a request that it then refuses
+            raise
         progress.sent = True  # a response proves that the request was sent, with or without a body
         monitor = connection.mark_open(answer)
         response, connection.is_clean = await read_response(answer, self._max_answer, monitor)
@@ -160,7 +179,7 @@ class _HttpxConnection:
         network = answer.extensions.get("network_stream")
         if network is not None and (self._monitor is None or self._monitor.network is not network):
             self._monitor = ConnectionMonitor(network)
-            if http11_state(answer.stream) is None:
+            if http11_state(answer.stream) is None and not is_recorded_by_vcrpy():  # a cassette hides the connection
                 warn_of_unknown_state(type(answer).__module__.partition(".")[0])
         return self._monitor
 
@@ -204,9 +223,14 @@ def adopt_client(client: Any, family: str) -> tuple[str, tuple[str, ...]]:
 
 def find_proxy(client: Any) -> str | None:
     """Return the proxy to which a user's client sends, without user and password; `None` for none, or if it cannot be found."""
-    with suppress(AttributeError, ValueError):  # httpx has no public name for it, and a user's own transport has none at all
-        return hide_user(bytes(client._transport_for_url(client.base_url)._pool._proxy_url).decode().rstrip("/"))  # noqa: SLF001
-    return None
+    pool = getattr(_find_transport(client, client.base_url), "_pool", None)  # a user's own transport has none
+    url = getattr(pool, "_proxy_url", None)
+    return None if url is None else hide_user(bytes(url).decode().rstrip("/"))
+
+
+def _find_transport(client: Any, url: Any) -> Any:
+    find = getattr(client, "_transport_for_url", None)  # httpx has no public name for it
+    return find and find(url)
 
 
 async def close_client(client: Any) -> None:
@@ -238,9 +262,15 @@ class ClientSender(InFlight):
         body = make_body_class(self._library)(request.body, progress)
         extensions = {**draft.extensions, "trace": handshakes.trace} if url.scheme == "https" else draft.extensions
         message = self._library.Request(draft.method, draft.url, headers=draft.headers, stream=body, extensions=extensions)
+        before = progress.sent
         mark_handed_over(progress, request, proof=False)  # the user's own transport may send without reading the body
         try:
             answer = await self._client.send(message, stream=True, follow_redirects=False)
+        except unsent_errors(self._library):
+            if progress.sent is None or self._sends_once(url):
+                progress.sent = before
+            await handshakes.aclose()
+            raise
         except BaseException:  # also a cancellation, on which the library leaks a socket whose handshake is not finished
             await handshakes.aclose()
             raise
@@ -252,6 +282,11 @@ class ClientSender(InFlight):
         finally:
             with anyio.CancelScope(shield=True):  # must complete: an unclosed response blocks a connection of the pool
                 await answer.aclose()
+
+    def _sends_once(self, url: Any) -> bool:
+        """Return whether nothing of the user sends a request again: no authentication, and no transport but those of httpx."""
+        kinds = (self._library.AsyncHTTPTransport, self._library.MockTransport)
+        return self._client.auth is None and type(_find_transport(self._client, url)) in kinds
 
     def drop_idle(self) -> None:
         """Do nothing: httpx has no function that closes the idle connections of a client."""

@@ -8,6 +8,7 @@ longer head needs several writes. If the request fails between two writes, part 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -98,6 +99,12 @@ def require_origin_form(target: str) -> str:
     if has_dot_segments(target):
         raise InvalidRequest("target: expected no '.' or '..' segments, which HTTP libraries treat differently; remove them")
     return target
+
+
+def is_recorded_by_vcrpy() -> bool:
+    """Return whether a cassette of vcrpy is active, which replaces the classes of HTTP libraries while it is."""
+    connection = getattr(sys.modules.get("http.client"), "HTTPConnection", None) if "vcr" in sys.modules else None
+    return str(getattr(connection, "__module__", "")).startswith("vcr.")
 
 
 def describe_cause(error: BaseException) -> str:

@@ -6,6 +6,7 @@ No parser is imported before the first request.
 from __future__ import annotations
 
 import ssl
+import warnings
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,13 @@ from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import METHODS_WITH_BODY, describe_cause, merge_headers, require_origin_form
+from outreach_async.transport._sending import (
+    METHODS_WITH_BODY,
+    describe_cause,
+    is_recorded_by_vcrpy,
+    merge_headers,
+    require_origin_form,
+)
 from outreach_async.transport._urls import DEFAULT_PORTS, encode_host, parse_base_url
 from outreach_async.transport._wire import Progress, Request, Response
 
@@ -35,7 +42,9 @@ class SocketTransport(BaseTransport):
     """Sends requests over its own connections on asyncio, uvloop and trio, and takes the least CPU time of all transports.
 
     It does not support proxies, and accepts only a base URL: use `HttpxTransport` for proxies, for your own client, and for mocks
-    such as respx. h11 parses the responses; with the extra `httptools`, llhttp does, in less time and with the same results.
+    and recorders such as respx and vcrpy. While a cassette of vcrpy is active, a request warns that it is sent unseen.
+
+    h11 parses the responses; with the extra `httptools`, llhttp does, in less time and with the same results.
 
     If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
     5 seconds after its last response; a later request closes it.
@@ -124,6 +133,9 @@ class SocketTransport(BaseTransport):
         return head + b"\r\n"
 
     def _start(self, request: Request, progress: Progress) -> Coroutine[Any, Any, Response]:
+        if is_recorded_by_vcrpy():
+            text = "a cassette of vcrpy is active, but it neither records nor replays requests of SocketTransport, which are sent"
+            warnings.warn(f"{text}; use HttpxTransport", RuntimeWarning, stacklevel=2)
         exchange: Coroutine[Any, Any, Response] = self._senders.get().send(self._encode(request), request.method, progress)
         return exchange
 

@@ -59,9 +59,9 @@ async def test_rows_that_share_an_id_become_uncertain_unless_already_delivered(o
     assert [(each.certain, each.id) for each in found] == ids
     assert all(each.status is Outcome.UNKNOWN and each.possible == UNSURE for each in found[1:3])
     assert all(isinstance(each.error, UnexpectedResponse) and each.error.maybe_sent for each in found[1:3])
+    remedy = "one of the two responses was not meant for its row; a mock must give each response an id of its own"
     assert [str(each.error) for each in found[1:3]] == [
-        "create_contact: rows 1 and 2 received the same contact id; one of the two responses was not meant for its row",
-        "create_contact: rows 2 and 1 received the same contact id; one of the two responses was not meant for its row",
+        f"create_contact: rows {own} and {other} received the same contact id; {remedy}" for own, other in ((1, 2), (2, 1))
     ]
 
 

@@ -10,10 +10,11 @@ import anyio.to_thread
 import httpx
 import httpx2
 import pytest
+import respx
 from support.transports import GET, NOWHERE, POST, fail
 
 from outreach_async import HttpxTransport, Progress
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, TransportError
 
 LIBRARIES: dict[str, Any] = {"httpx": httpx, "httpx2": httpx2}
 both_libraries = pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
@@ -155,6 +156,34 @@ async def test_only_connect_errors_of_a_foreign_transport_prove_nothing_was_sent
     assert error.maybe_sent is maybe_sent
     assert str(error).endswith(f"{NOWHERE}: {name}: a reason")
     assert type(error.__cause__) is getattr(library, name)
+
+
+@both_libraries
+@pytest.mark.parametrize("authenticated", [False, True])
+async def test_a_mocked_refusal_proves_that_nothing_was_sent_unless_authentication_may_have(
+    library: Any, authenticated: bool
+) -> None:
+    def refuse(request: Any) -> Any:
+        raise library.ConnectError("refused", request=request)
+
+    options: Any = {"auth": ("user", "password")} if authenticated else {}
+    error, _ = await fail(over_mock(library, refuse, **options), POST)
+    assert error.maybe_sent is authenticated
+
+
+@pytest.mark.parametrize(("name", "maybe_sent"), [("ConnectError", False), ("ConnectTimeout", False), ("ReadTimeout", True)])
+@pytest.mark.parametrize("sent_before", [False, True])
+async def test_errors_of_respx_prove_what_those_of_httpx_do(name: str, maybe_sent: bool, sent_before: bool) -> None:
+    with respx.mock(base_url=NOWHERE) as router:
+        router.post("/contacts").mock(side_effect=getattr(httpx, name))
+        for service in (NOWHERE, httpx.AsyncClient(base_url=NOWHERE)):
+            progress = Progress()
+            progress.sent = sent_before or None
+            transport = HttpxTransport(service)
+            with pytest.raises(TransportError) as caught:
+                await transport.send(POST, progress)
+            assert caught.value.maybe_sent is (maybe_sent or sent_before)
+            await transport.aclose()
 
 
 @both_libraries

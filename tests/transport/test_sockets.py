@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import socket
+import sys
 import threading
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -165,3 +168,17 @@ async def test_closing_that_is_cancelled_is_no_error_in_the_event_loop(tls: bool
         await anyio.to_thread.run_sync(listener.wait_idle)
         await anyio.lowlevel.checkpoint()
     assert errors == []
+
+
+async def test_a_request_warns_while_a_cassette_of_vcrpy_cannot_see_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send() -> None:
+        async with connected(SocketTransport, serve()) as (transport, _):
+            assert (await transport.send(GET, Progress())).status == 200
+
+    await send()
+    monkeypatch.setitem(sys.modules, "vcr", ModuleType("vcr"))
+    await send()  # vcrpy is imported, but no cassette is active
+    active = type("VCRHTTPConnection", (http.client.HTTPConnection,), {"__module__": "vcr.patch"})
+    monkeypatch.setattr(http.client, "HTTPConnection", active)  # as vcrpy itself does while a cassette is active
+    with pytest.warns(RuntimeWarning, match=r"^a cassette of vcrpy is active, .* are sent; use HttpxTransport$"):
+        await send()
