@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from shlex import quote
 from time import perf_counter
@@ -19,7 +19,7 @@ from outreach_async._cli.files import explain_read_errors
 from outreach_async._cli.messages import to_printable
 from outreach_async.fake import Behaviour, FakeService, WorldError
 from outreach_async.fake.behaviour import PRESETS, BehaviourFileError, load_behaviour
-from outreach_async.fake.faults import Exchange, Service
+from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.fake.request_log import mask_target
 
 
@@ -54,11 +54,11 @@ def format_exports(values: Mapping[str, str | None]) -> str:
 class LoggingService:
     """A service that prints a line to stderr for each request. The time does not include delays of injected faults."""
 
-    service: Service
+    service: Service | SlicedService
 
-    def exchange(self, request: Request, /) -> Exchange:
+    def exchange_in_slices(self, request: Request, /) -> Generator[None, None, Exchange]:
         started = perf_counter()
-        exchange = self.service.exchange(request)
+        exchange = yield from exchange_in_slices(self.service, request)
         milliseconds = 1000 * (perf_counter() - started)
         status = "no response" if exchange.response is None else exchange.response.status
         fault = "" if exchange.struck == "ok" else f", fault {exchange.struck}"

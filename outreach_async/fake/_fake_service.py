@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from datetime import timedelta
@@ -43,7 +43,7 @@ from outreach_async.fake._simulation import (
     to_microseconds,
 )
 from outreach_async.fake.behaviour import Behaviour
-from outreach_async.fake.faults import Exchange, Faults, execute_with_faults
+from outreach_async.fake.faults import Exchange, Faults, execute_with_faults, run_to_end
 from outreach_async.fake.request_log import Recorded, RequestLog, append_to
 from outreach_async.fake.world_file import (
     SCRIPT_MEMBERS,
@@ -539,7 +539,7 @@ class FakeService:
         """
         with self._lock:
             self._clock.advance(timedelta(**step))
-            self._run_due_events()
+            run_to_end(self._run_due_events())
 
     # State.
 
@@ -621,15 +621,15 @@ class FakeService:
 
     # Transactions.
 
-    def _run_due_events(self) -> None:
-        SimulationEngine(self._world, self.seed, tuple(self.sim.listeners)).run(self._clock.microseconds)
+    def _run_due_events(self) -> Generator[None, None, None]:
+        return SimulationEngine(self._world, self.seed, tuple(self.sim.listeners)).run(self._clock.microseconds)
 
     @contextmanager
     def _locked_and_current(self) -> Iterator[None]:
         """Hold the lock during the block. If a callable provides the time, run the events that are due first."""
         with self._lock:
             if self._clock.is_running:
-                self._run_due_events()
+                run_to_end(self._run_due_events())
             yield
 
     @contextmanager
@@ -686,6 +686,13 @@ class FakeService:
         """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
         order = self._world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
+
+
+def advance_in_slices(fake: FakeService, step: timedelta) -> Generator[None, None, None]:
+    """Advance the time as `FakeService.advance` does, and yield after each slice of the work. Other threads wait meanwhile."""
+    with fake._lock:  # noqa: SLF001 - the class of this module
+        fake._clock.advance(step)  # noqa: SLF001 - as above
+        yield from fake._run_due_events()  # noqa: SLF001 - as above
 
 
 def copy_service(original: FakeService, state: Snapshot, behaviour: Behaviour, seed: int | None) -> FakeService:

@@ -21,7 +21,7 @@ import enum
 import heapq
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from fractions import Fraction
@@ -279,14 +279,23 @@ class Simulation:
 
     # Changes from outside the simulation.
 
-    def start(self, campaigns: Mapping[str, Campaign], contacts: Iterable[Mapping[str, Contact]], seed: int) -> None:
+    def start(
+        self, campaigns: Mapping[str, Campaign], contacts: Iterable[Mapping[str, Contact]], seed: int
+    ) -> Iterator[FutureEvent]:
         """Schedule the first events of campaigns that have none yet. Until then, seeding campaigns and contacts stays cheap."""
-        new = {id_ for id_, flow in self.flows.items() if not flow.started}
+        new = [id_ for id_, flow in self.flows.items() if not flow.started]
+        seeded = dict[str, list[FutureEvent]]()
         for id_ in new:
-            flow = self.mutable_flow(id_)
-            flow.started = True
-            for event in flow.seeded_events(campaigns[id_], seed):
-                heapq.heappush(self.heap, event)
+            seeded[id_] = []
+            for event in self.flows[id_].seeded_events(campaigns[id_], seed):
+                seeded[id_].append(event)
+                yield event
+        # All at once, because the caller may pause after each event.
+        new = [id_ for id_ in new if not self.flows[id_].started]
+        for id_ in new:
+            self.mutable_flow(id_).started = True
+            self.heap += seeded[id_]
+        heapq.heapify(self.heap)
         for table in contacts if new else ():
             for token, contact in table.items():
                 for place in contact.enrolments:
@@ -453,23 +462,29 @@ class SimulationEngine:
     world: World
     seed: int
     listeners: Sequence[Listener] = ()
+    slice_size: int = 20
+    """The number of e-mails and reactions in a slice: 1 to 2 ms. A request of another client meanwhile waits for about five."""
 
-    def run(self, until: int) -> None:
-        """Process every event up to and including the time `until`, in Unix microseconds."""
-        state = self.world.simulation
-        state.start(self.world.campaigns, self.world.contacts.values(), self.seed)
+    def run(self, until: int) -> Generator[None, None, None]:
+        """Process every event up to and including the time `until`, in Unix microseconds, and yield after each slice of them.
+
+        Between two slices, the state is that of a run that continues: another run up to a later time completes both.
+        """
+        state, done = self.world.simulation, 0
+        for count, _ in enumerate(state.start(self.world.campaigns, self.world.contacts.values(), self.seed), 1):
+            if count % (10 * self.slice_size) == 0:  # scheduling an event is far cheaper than processing it
+                yield
         while True:
+            if done >= self.slice_size:
+                done = 0
+                yield
             first = state.heap[0].at if state.heap else None
             # Contacts that already wait are served before contacts that become due at the same time.
             if state.wake is not None and state.wake <= until and (first is None or state.wake <= first):
-                now, state.wake = state.wake, None
-                waiting = [campaign for campaign in self.world.campaigns.values() if campaign.status == LIVE]
-                while waiting:
-                    waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
-                if any(flow.queue and self.world.campaigns[id_].status == LIVE for id_, flow in state.flows.items()):
-                    state.schedule_wake(_midnight(now))
+                done += self._send_queued(state.wake)
             elif first is not None and first <= until:
                 event = heapq.heappop(state.heap)
+                done += 1
                 if event.kind == EventKind.DUE:
                     self._process_due(event)
                 else:
@@ -478,6 +493,20 @@ class SimulationEngine:
                 return
 
     # Sending.
+
+    def _send_queued(self, now: int) -> int:
+        """Send queued e-mails, at most about a slice of them, and schedule the rest. Return how many sendings were tried."""
+        state, tried = self.world.simulation, 0
+        state.wake = None
+        waiting = [campaign for campaign in self.world.campaigns.values() if campaign.status == LIVE]
+        while waiting and tried < self.slice_size:
+            tried += len(waiting)
+            waiting = [campaign for campaign in waiting if self._send_next(campaign, now)]
+        if waiting:
+            state.schedule_wake(now)  # the next slice continues with the next turn
+        elif any(flow.queue and self.world.campaigns[id_].status == LIVE for id_, flow in state.flows.items()):
+            state.schedule_wake(_midnight(now))
+        return tried
 
     def _process_due(self, event: FutureEvent) -> None:
         campaign = self.world.campaigns[event.campaign]

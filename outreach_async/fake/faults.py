@@ -39,9 +39,9 @@ from __future__ import annotations
 import json
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import attrs
 
@@ -131,6 +131,33 @@ class Service(Protocol):
     """The interface of an object that executes requests for the fake's transport and server."""
 
     def exchange(self, request: Request, /) -> Exchange: ...
+
+
+@runtime_checkable
+class SlicedService(Protocol):
+    """A service that can execute a request in slices: it yields between them, so that a server can execute other requests."""
+
+    def exchange_in_slices(self, request: Request, /) -> Generator[None, None, Exchange]: ...
+
+
+def exchange_in_slices(service: Service | SlicedService, request: Request) -> Generator[None, None, Exchange]:
+    """Execute a request in the slices of the service, or in one."""
+    if isinstance(service, SlicedService):
+        return (yield from service.exchange_in_slices(request))
+    return service.exchange(request)
+
+
+_Result = TypeVar("_Result")
+
+
+def run_to_end(slices: Generator[None, None, _Result]) -> _Result:
+    """Run all slices at once, and return the result."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
 
 
 def status(

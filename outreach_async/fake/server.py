@@ -12,8 +12,8 @@ import re
 import socket
 import struct
 import traceback
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Generator, Iterable
+from contextlib import asynccontextmanager, closing, suppress
 
 import anyio
 import anyio.abc
@@ -23,7 +23,7 @@ import h11
 
 from outreach_async.fake._messages import BODILESS, error_response
 from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep
-from outreach_async.fake.faults import Exchange, Service
+from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.transport._wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024  # of the request line and header fields; a longer head gets 431
@@ -76,18 +76,20 @@ class RawConnection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-async def handle_connection(connection: socket.socket, service: Service) -> None:
+async def handle_connection(connection: socket.socket, service: Service | SlicedService, turns: anyio.Lock) -> None:
     """Handle the requests of a connection one at a time. When either side has closed the connection, close the socket."""
     conversation = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
     with connection, suppress(OSError):  # the client reset the connection
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while await _handle_request(RawConnection(connection), conversation, service):
+        while await _handle_request(RawConnection(connection), conversation, service, turns):
             conversation.start_next_cycle()
             await anyio.lowlevel.checkpoint()  # pipelined requests must not keep those of other connections waiting
 
 
-async def _handle_request(line: RawConnection, conversation: h11.Connection, service: Service) -> bool:
+async def _handle_request(
+    line: RawConnection, conversation: h11.Connection, service: Service | SlicedService, turns: anyio.Lock
+) -> bool:
     """Handle one request. Return whether another request may follow on the same connection."""
     try:
         request = await _read_request(line, conversation)
@@ -100,7 +102,7 @@ async def _handle_request(line: RawConnection, conversation: h11.Connection, ser
         return False
     if request is None:
         return False
-    exchange, head, body = _execute(conversation, service, request)
+    exchange, head, body = await _execute(conversation, service, request, turns)
     fault = exchange.fault
     end = await _perform_steps(line, (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body))
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
@@ -145,11 +147,13 @@ async def _read_event(line: RawConnection, conversation: h11.Connection) -> obje
     return event
 
 
-def _execute(conversation: h11.Connection, service: Service, request: Request) -> tuple[Exchange, bytes, bytes]:
+async def _execute(
+    conversation: h11.Connection, service: Service | SlicedService, request: Request, turns: anyio.Lock
+) -> tuple[Exchange, bytes, bytes]:
     """Execute a request. Return the exchange, and the response's head and body, which are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
-        exchange = service.exchange(request)
+        exchange = await _take_turns(exchange_in_slices(service, request), turns)
         if exchange.response is None:
             return exchange, b"", b""
         return exchange, *_serialize_response(conversation, exchange.response, request.method)
@@ -157,6 +161,19 @@ def _execute(conversation: h11.Connection, service: Service, request: Request) -
         # Log the traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
         return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, error_response(500), request.method)
+
+
+async def _take_turns(slices: Generator[None, None, Exchange], turns: anyio.Lock) -> Exchange:
+    """Run the slices of a request, with requests of other connections between them."""
+    with closing(slices):
+        try:
+            next(slices)
+            while True:
+                async with turns:  # at most one slice in each round of the event loop, however many requests have slices
+                    next(slices)
+        except StopIteration as end:
+            exchange: Exchange = end.value
+            return exchange
 
 
 def _serialize_response(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
@@ -186,7 +203,7 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
 
 
 @asynccontextmanager
-async def serve(service: Service, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def serve(service: Service | SlicedService, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve a service on a socket while the `async with` block runs."""
     # An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
     failure: BaseException | None = None
@@ -215,13 +232,14 @@ def _build_url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGroup, service: Service) -> None:
+async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGroup, service: Service | SlicedService) -> None:
+    turns = anyio.Lock()
     while True:
         await anyio.wait_readable(listener)
         try:
             while True:  # all that are waiting: one in each round of the event loop would wait for the requests of all others
                 connection, _ = listener.accept()
-                group.start_soon(handle_connection, connection, service)
+                group.start_soon(handle_connection, connection, service, turns)
         except BlockingIOError:
             pass
         except OSError:

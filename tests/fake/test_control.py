@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import weakref
+from collections.abc import Generator
 from typing import Any, get_args
 
 import attrs
 import pytest
-from support.control import PlaneClient
-from support.fake import KEY, SPACE, creation, get, post, small_world
+from support.control import HOST, PlaneClient
+from support.fake import KEY, SPACE, START, creation, get, post, small_world
 
 from outreach_async import Request
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
+from outreach_async.fake._clock import DAY
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
+from outreach_async.fake.control import ControlPlane
 from outreach_async.fake.control._control_plane import FAULT_FACTORIES, MAX_SANDBOXES, OperationName, Problem, Sandboxes
+from outreach_async.fake.faults import Exchange, run_to_end
 
 
 def state(plane: PlaneClient) -> list[Any]:
@@ -327,6 +331,52 @@ def test_time_cannot_advance_beyond_its_maximum() -> None:
     plane("PUT", "/world", {"now": "8999-12-31T00:00:00Z"})
     assert "year 9000" in plane.problem("POST", "/time/advance", {"days": 2})["message"]
     plane("POST", "/time/advance", {"days": 1})
+
+
+def in_slices(plane: PlaneClient, method: str, path: str, body: bytes = b"") -> Generator[None, None, Exchange]:
+    return plane.controlled.exchange_in_slices(Request(method, f"{plane.base}/_fake{path}", HOST, body))
+
+
+def answer_of(slices: Generator[None, None, Exchange]) -> Any:
+    response = run_to_end(slices).response
+    assert response is not None
+    return json.loads(response.body)
+
+
+def test_while_a_sandbox_advances_its_requests_wait_and_others_are_answered() -> None:
+    plane = PlaneClient(small_world())
+    plane.fake.add_campaign(SPACE, status="live", mailboxes=plane.fake.add_mailboxes(SPACE, 9), steps=["A"], contacts=300)
+    plane.controlled = ControlPlane(plane.fake)
+    busy, quiet = plane.sandbox(), plane.sandbox()
+    advance = in_slices(busy, "POST", "/time/advance", b'{"days": 30}')
+    waiting = in_slices(busy, "GET", "/time")
+    next(advance)
+    for _ in range(3):
+        next(waiting)
+        next(advance)
+        assert answer_of(in_slices(quiet, "GET", "/time"))["unix"] == START
+    assert answer_of(advance)["unix"] == answer_of(waiting)["unix"] == START + 30 * DAY
+    quiet("POST", "/time/advance", {"days": 30})
+    assert busy("GET", "/world") == quiet("GET", "/world")
+
+
+def test_the_next_advance_completes_one_that_is_abandoned() -> None:
+    plane = PlaneClient(small_world())
+    plane.fake.add_campaign(SPACE, status="live", mailboxes=plane.fake.add_mailboxes(SPACE, 9), steps=["A"], contacts=300)
+    plane.controlled = ControlPlane(plane.fake)
+    abandoned, whole = plane.sandbox(), plane.sandbox()
+    advance = in_slices(abandoned, "POST", "/time/advance", b'{"days": 30}')
+    next(advance)
+    advance.close()
+    answer_of(in_slices(abandoned, "POST", "/time/advance", b'{"days": 1}'))
+    whole("POST", "/time/advance", {"days": 31})
+    assert abandoned("GET", "/world") == whole("GET", "/world")
+
+
+def test_a_refusal_in_slices_is_the_same() -> None:
+    plane = PlaneClient()
+    for path in ("/nothing", "/sandboxes/none/_fake/time"):
+        assert answer_of(in_slices(plane, "GET", path)) == json.loads(plane.send("GET", f"/_fake{path}").body)
 
 
 def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:

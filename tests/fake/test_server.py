@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import struct
+from collections.abc import Generator
 from typing import Any
 
 import anyio
@@ -320,6 +321,45 @@ async def test_what_the_peer_does_not_read_at_once_is_written_later() -> None:
                 await anyio.wait_readable(far)
                 received += far.recv(2**16)
     assert received == sent
+
+
+class Slicing(TinyService):
+    """Executes `/long` in slices, until `/short` has been executed as often as `shorts`."""
+
+    def __init__(self, shorts: int) -> None:
+        super().__init__()
+        self.shorts, self.ended = shorts, False
+
+    def exchange_in_slices(self, request: Request, /) -> Generator[None, None, f.Exchange]:
+        try:
+            while request.target == "/long" and [each.target for each in self.requests].count("/short") < self.shorts:
+                yield
+        finally:
+            self.ended = True
+        return self.exchange(request)
+
+
+async def test_other_requests_are_answered_between_the_slices_of_a_long_one() -> None:
+    service = Slicing(shorts=3)
+    async with serve(service) as url, connect_to(url) as first, connect_to(url) as second:
+        await first.send(encode_request("GET", "/long") * 2)
+        await second.send(encode_request("GET", "/long"))
+        for _ in range(3):
+            assert (await exchange_bytes(url, encode_request("GET", "/short", b"", LAST)))[0].startswith(b"HTTP/1.1 201 ")
+        for stream in (first, second):
+            assert (await stream.receive()).startswith(b"HTTP/1.1 201 ")
+    assert [request.target for request in service.requests] == ["/short"] * 3 + ["/long"] * 3
+
+
+async def test_leaving_the_block_ends_a_request_between_its_slices() -> None:
+    service = Slicing(shorts=1)
+    async with serve(service) as url:
+        stream = await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
+        await stream.send(encode_request("GET", "/long"))
+        await exchange_bytes(url, encode_request("GET", "/", b"", LAST))
+    await stream.aclose()
+    assert service.ended
+    assert "/long" not in [request.target for request in service.requests]
 
 
 async def test_pipelined_requests_do_not_delay_those_of_other_connections() -> None:

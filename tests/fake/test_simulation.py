@@ -13,6 +13,7 @@ from support.fake import SPACE, START, create, document, page, refusing, steps
 from support.simulation import DAY, HOUR_MS, NOTHING, SILENT, boxes_of, flow, listed, quiet_world, watched
 
 from outreach_async.fake import Behaviour, FakeService, WorldError
+from outreach_async.fake._simulation import SimulationEngine
 
 Rows = list[dict[str, str | None]]
 ADA, BO, CY = ("ada@acme.example", "bo@acme.example", "cy@acme.example")
@@ -49,6 +50,20 @@ def test_emails_over_the_daily_limit_are_sent_at_the_next_midnights_in_utc() -> 
     fake.advance(days=9)
     assert Counter(time for time, _, _ in log_entries(log)) == {14.0: 3, 24.0: 3, 48.0: 1}
     assert [contact for _, contact, _ in log_entries(log)] == sorted(contact["id"] for contact in fake.contacts(SPACE))
+
+
+@pytest.mark.parametrize("size", [1, 3, 100_000])
+def test_the_size_of_slices_decides_nothing(size: int) -> None:
+    whole, sliced = (quiet_world(7, limit=3, steps=["A|B", "A"], rates={}) for _ in range(2))
+    for fake in (whole, sliced):
+        boxes = [box["id"] for box in boxes_of(fake)]
+        fake.add_campaign(SPACE, id="camp_2", status="live", mailboxes=boxes, steps=["A"], contacts=20)
+        fake.add_contacts(SPACE, THREE, campaign="camp_2")
+    whole.advance(days=60)
+    slices = list(SimulationEngine(sliced._world, sliced.seed, slice_size=size).run(round((START + 60 * DAY) * 1_000_000)))
+    sliced.advance(days=60)
+    assert sliced.dump() == whole.dump()
+    assert (len(slices) > 20) == (size < 100)
 
 
 def test_t12_waits_in_milliseconds_start_at_enrolment_or_the_previous_email() -> None:

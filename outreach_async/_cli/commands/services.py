@@ -74,13 +74,13 @@ def serve(
     from outreach_async._cli.files import explain_os_errors
     from outreach_async._cli.process import OK, run_async
     from outreach_async.fake.control import ControlPlane, is_loopback
-    from outreach_async.fake.faults import Service
+    from outreach_async.fake.faults import Service, SlicedService
     from outreach_async.fake.server import serve as serve_fake
 
     choices = serving.choose_behaviour(behaviour)
     service = create_demo_world(seed, choices) if world is None else serving.load_world(world, seed, choices)
     controlled = bool(control_hosts) or is_loopback(host)
-    served: Service = ControlPlane(service, control_hosts) if controlled else service
+    served: Service | SlicedService = ControlPlane(service, control_hosts) if controlled else service
     served = serving.LoggingService(served) if options.verbose else served
 
     def print_address(base_url: str) -> None:

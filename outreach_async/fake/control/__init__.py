@@ -36,7 +36,8 @@ The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the g
     $ curl -X PATCH $FAKE/behaviour -d '{"presets": "strict"}'
     {"error":{"message":"a behaviour has no field 'presets'","field":"presets","remedy":"did you mean preset?"}}
 
-The fake's time stands still until you advance it. Each request can advance it by at most ten years (3,660 days):
+The fake's time stands still until you advance it. Each request can advance it by at most ten years (3,660 days). Requests to the
+same fake wait meanwhile; those to other sandboxes do not:
 
     $ curl $FAKE/time/advance -d '{"days": 2, "hours": 12}'
     {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}

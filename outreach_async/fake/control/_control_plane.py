@@ -14,7 +14,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -29,10 +29,10 @@ from msgspec.structs import asdict
 
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
-from outreach_async.fake._fake_service import FakeService, Snapshot, copy_service
+from outreach_async.fake._fake_service import FakeService, Snapshot, advance_in_slices, copy_service
 from outreach_async.fake._messages import mask_owner_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
-from outreach_async.fake.faults import Exchange, Fault
+from outreach_async.fake.faults import Exchange, Fault, run_to_end
 from outreach_async.fake.request_log import CAPACITY
 from outreach_async.fake.world_file import WorldError
 from outreach_async.transport._wire import Request, Response
@@ -41,7 +41,7 @@ PREFIX: Final = "/_fake"  # no path of the service begins with it
 
 MAX_SANDBOXES: Final = 1000
 
-_MAX_ADVANCE: Final = timedelta(days=3_660)  # other requests wait while the server simulates this period
+_MAX_ADVANCE: Final = timedelta(days=3_660)  # other requests to the same sandbox wait meanwhile
 _MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()  # estimates are decades later; `datetime` ends with the year 9999
 
 SANDBOXES: Final = "/sandboxes"
@@ -206,6 +206,7 @@ class Instance:
     used_at: float = 0.0
     start: Snapshot = attrs.field(init=False, repr=False)
     behaviour: Behaviour = attrs.field(init=False, repr=False)
+    is_busy: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self.start, self.behaviour = self.fake.snapshot(), self.fake.behaviour
@@ -347,7 +348,7 @@ def get_time(call: ControlCall, _: Any = None) -> dict[str, Any]:
     return {"now": datetime.fromtimestamp(now, UTC).isoformat().replace("+00:00", "Z"), "unix": now}
 
 
-def advance(call: ControlCall, body: AdvanceBody) -> dict[str, Any]:
+def advance(call: ControlCall, body: AdvanceBody) -> Generator[None, None, dict[str, Any]]:
     try:
         step = timedelta(**asdict(body))
     except OverflowError:
@@ -358,7 +359,7 @@ def advance(call: ControlCall, body: AdvanceBody) -> dict[str, Any]:
     if call.fake.now + step.total_seconds() > _MAX_TIME:
         message = "time: expected a time before the year 9000, got a later time"
         raise Problem(400, message, None, "advance by a shorter duration, or reset the fake")
-    call.fake.advance(seconds=step.total_seconds())
+    yield from advance_in_slices(call.fake, step)
     return get_time(call)
 
 
@@ -415,6 +416,7 @@ def delete_sandbox(call: ControlCall, _: Any) -> dict[str, Any]:
     return {}
 
 
+# A handler whose work may take long is a generator that yields between slices of it.
 Handler = Callable[[ControlCall, Any], Any]
 
 # By path after `PREFIX` and method: the type of the body or, for GET, of the query parameters; the handler; and the status.
@@ -469,6 +471,17 @@ def _is_address(name: str) -> bool:
     return True
 
 
+@attrs.frozen
+class _Route:
+    """The instance that a request is for, and its path in the control plane; `None` if the request is for the service."""
+
+    instance: Instance
+    target: str
+    base_url: str
+    path: str | None
+    query: str
+
+
 class ControlPlane:
     """A fake with its control plane and its sandboxes, for a server.
 
@@ -498,24 +511,54 @@ class ControlPlane:
 
     def exchange(self, request: Request, /) -> Exchange:
         """Handle a request: the control plane handles paths under `/_fake`, and the service handles all other paths."""
-        base_url, headers = f"http://{request.headers.get('host', '')}", dict[str, str]()
         try:
-            instance, target = self._instance, request.target
-            if inner := _IN_SANDBOX.fullmatch(target):
-                instance, target, base_url = self._sandboxes.use(inner["id"]), inner["target"], base_url + inner["base"]
-            path, _, query = target.partition("?")
-            if inner and path in {"", "/"}:
-                path = _ITSELF
-            elif path == PREFIX or path.startswith(f"{PREFIX}/"):
-                path = path.removeprefix(PREFIX).rstrip("/")
-            else:
-                return instance.fake.exchange(attrs.evolve(request, target=target) if inner else request)
-            check_source(request.headers, self._hosts)
-            status, content = _execute(ControlCall(instance, base_url, self._sandboxes), request, path, query)
+            return run_to_end(self._handle(request, self._route(request)))
         except Problem as problem:
-            status, headers = problem.status, dict(problem.headers)
-            content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
-        return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
+            return _refuse(problem)
+
+    def exchange_in_slices(self, request: Request, /) -> Generator[None, None, Exchange]:
+        """Handle a request as `exchange` does, in slices. Requests to the same sandbox wait for each other."""
+        try:
+            route = self._route(request)
+            while route.instance.is_busy:
+                yield
+            route.instance.is_busy = True
+            try:
+                return (yield from self._handle(request, route))
+            finally:
+                route.instance.is_busy = False
+        except Problem as problem:
+            return _refuse(problem)
+
+    def _route(self, request: Request) -> _Route:
+        instance, target, base_url = self._instance, request.target, f"http://{request.headers.get('host', '')}"
+        inner = _IN_SANDBOX.fullmatch(target)
+        if inner:
+            instance, target, base_url = self._sandboxes.use(inner["id"]), inner["target"], base_url + inner["base"]
+        path, _, query = target.partition("?")
+        if inner and path in {"", "/"}:
+            return _Route(instance, target, base_url, _ITSELF, query)
+        is_control = path == PREFIX or path.startswith(f"{PREFIX}/")
+        return _Route(instance, target, base_url, path.removeprefix(PREFIX).rstrip("/") if is_control else None, query)
+
+    def _handle(self, request: Request, route: _Route) -> Generator[None, None, Exchange]:
+        if route.path is None:
+            inside = request if route.target == request.target else attrs.evolve(request, target=route.target)
+            return route.instance.fake.exchange(inside)
+        check_source(request.headers, self._hosts)
+        status, content = _execute(ControlCall(route.instance, route.base_url, self._sandboxes), request, route.path, route.query)
+        if inspect.isgenerator(content):
+            content = yield from content
+        return _respond(status, content, {})
+
+
+def _refuse(problem: Problem) -> Exchange:
+    content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
+    return _respond(problem.status, content, problem.headers)
+
+
+def _respond(status: int, content: Any, headers: Mapping[str, str]) -> Exchange:
+    return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
 
 
 def _execute(call: ControlCall, request: Request, path: str, query: str) -> tuple[int, Any]:
