@@ -1,24 +1,74 @@
-"""The API pages: one command builds them, with every guide and every public name, and with nothing that a tool generated."""
+"""The site: one command builds them, with every guide and every public name, and with nothing that a tool generated."""
 
 from __future__ import annotations
 
 import html
 import importlib
 import inspect
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.docs import GUIDES, PACKAGES, examples_of, methods, module_docs, public
+from tools.api_pages import TASKS
 
 import outreach_async
 
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
+SEARCHES = {
+    "FastAPI": ["examples.html#a-fastapi-app-whose-requests-share-one-client"],
+    "timout": ["outreach_async/guides/operating.html#time-limits-and-retries"],
+    "retry": ["outreach_async/guides/operating.html#time-limits-and-retries", "outreach_async.html#RetryPolicy"],
+    "rate limit": ["outreach_async/rates.html", "outreach_async/guides/operating.html#rates"],
+    "proxy": ["outreach_async/transport.html#proxies-and-tls"],
+    "resume after crash": ["outreach_async/bulk.html#journal-and-resume"],
+    "lost response": ["outreach_async/guides/concepts.html#outcome-and-certainty"],
+    "duplicates": ["outreach_async/guides/concepts.html#outcome-and-certainty"],
+    "ledger": ["outreach_async/guides/nightly.html", "outreach_async/guides/concepts.html#journal-and-ledger"],
+    "cron": ["outreach_async/guides/nightly.html#schedulers"],
+    "s3": ["outreach_async/store.html#objects"],
+    "excel": ["outreach_async/importer.html#formats"],
+    "api key": ["outreach_async/config.html#keys"],
+    "spf": ["outreach_async/audit.html#rules", "outreach_async/audit.html"],
+    "slack": ["outreach_async/guides/command_line.html#every-morning"],
+    "exit code": ["outreach_async/guides/command_line.html#exit-codes"],
+    "pytest": ["outreach_async/pytest_plugin.html"],
+    "typescript": ["outreach_async/fake/control.html", "examples.html#tests-of-a-program-in-typescript"],
+    "opentelemetry": ["outreach_async/otel.html", "outreach_async/guides/operating.html#logs-events-and-metrics"],
+    "create_many": ["outreach_async/resources.html#Contacts.create_many"],
+    "SyncClient": ["outreach_async/sync.html#SyncClient"],
+    "jupyter": ["examples.html", "outreach_async/sync.html"],
+}
+"""What people search for, with the addresses of which one must be the first result."""
+
+ASK = """
+const [path, terms] = process.argv.slice(1);
+global.window = {};
+require(path);
+console.log(JSON.stringify(JSON.parse(terms).map((term) => window.pdocSearch(term).map(({doc}) => doc))));
+"""
+"""Runs searches as a page does."""
+
+
+def search(site: Path, *terms: str) -> list[list[str]]:
+    """Return the addresses that each search finds, the best first."""
+    node = shutil.which("node")
+    if not node:
+        pytest.skip("the search is a script, which Node.js runs")
+    command = [node, "-e", ASK, str(site / "search.js"), json.dumps(terms)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [[address(found) for found in results] for results in json.loads(done.stdout)]
+
+
+def address(entry: dict[str, str]) -> str:
+    return f"{entry['modulename'].replace('.', '/')}.html#{entry['qualname']}".removesuffix("#")
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +97,45 @@ def test_the_search_loads_fast_and_finds_nothing_private(site: Path) -> None:
     assert re.findall(r'"fullname": "[^"]*\._[^"]*"', text) == []
 
 
+def test_most_searches_find_the_right_page_first(site: Path) -> None:
+    first = {term: found[:1] for term, found in zip(SEARCHES, search(site, *SEARCHES), strict=True)}
+    wrong = {term: found for term, found in first.items() if not set(found) & set(SEARCHES[term])}
+    assert len(wrong) <= 2, wrong
+
+
+def test_a_search_for_a_task_finds_its_section_first(site: Path) -> None:
+    tasks = {task: target for links in TASKS.values() for task, target in links.items()}
+    first = {task: found[0] for task, found in zip(tasks, search(site, *tasks), strict=True)}
+    assert {task: found for task, found in first.items() if found != tasks[task]} == {}
+
+
+def test_a_search_without_a_match_finds_nothing(site: Path) -> None:
+    assert search(site, "xylophone", "") == [[], []]
+
+
+def test_every_result_of_a_search_leads_to_a_name_or_a_section(site: Path) -> None:
+    (index,) = re.findall(r"const docs = (\[.*\]);$", (site / "search.js").read_text(encoding="utf-8"), re.MULTILINE)
+    for entry in json.loads(index):
+        place, _, name = address(entry).partition("#")
+        assert not name or f'id="{name}"' in (site / place).read_text(encoding="utf-8"), address(entry)
+
+
+def test_no_page_and_no_search_result_shows_a_backtick(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = re.sub(r"<(script|style).*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert re.findall(".*`.*", re.sub(r"<pre><span></span>.*?</pre>", "", text, flags=re.DOTALL)) == [], path.name
+    assert re.findall(r'"doc": "[^"]*`', (site / "search.js").read_text(encoding="utf-8")) == []
+
+
+def test_the_first_page_is_short_and_pages_list_names_with_closed_members(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
+    assert len(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", first, flags=re.DOTALL).split()) < 500
+    assert [link for links in TASKS.values() for link in links.values() if f'href="{link}"' not in first] == []
+    for path in site.rglob("outreach_async/**/*.html"):
+        text = re.sub(r"<details.*?</details>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert set(re.findall(r'<div id="(.*?)" class="classattr"', text)) <= set(re.findall(r'<div id="(.*?\.__init__)"', text))
+
+
 def test_a_page_begins_with_the_version_and_the_client_is_the_first_name(site: Path) -> None:
     for path in site.rglob("outreach_async/**/*.html"):
         assert f"</a> <span>{outreach_async.__version__}</span></header>" in path.read_text(encoding="utf-8")
@@ -55,7 +144,7 @@ def test_a_page_begins_with_the_version_and_the_client_is_the_first_name(site: P
 
 
 def test_the_contents_list_the_guides_in_the_order_of_the_concepts(site: Path) -> None:
-    parts = re.findall(r"<summary>(.*?)</summary>", page(site, "outreach_async"))
+    parts = re.findall(r"<summary>(.*?)</summary>", page(site, "outreach_async").partition("</nav>")[0])
     assert ", ".join(parts) == (
         "Contents, Concepts, The client, Import a file, Every night, Audit and brief, Test your code, "
         "Test from another language, Past one machine, Operate"

@@ -1,4 +1,4 @@
-"""Build the API pages: a chapter for each guide, with the public names of its package, and a search over all chapters.
+"""Build the site: a first page with tasks, a chapter for each guide, with the public names of its package, and a search.
 
 Also build two texts for coding assistants (https://llmstxt.org): `llms.txt`, an overview with links to the chapters, and
 `llms-full.txt`, every guide with the signatures of its public names.
@@ -18,13 +18,14 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pdoc import doc, render
+from pdoc import doc, render, render_helpers
 
 import outreach_async
 
@@ -57,6 +58,60 @@ PARTS: Final = {
 
 CHAPTERS: Final = tuple(name for part in PARTS.values() for name in part)
 
+TASKS: Final = {
+    "You send contacts": {
+        "Import a file of contacts": "outreach_async/importer.html",
+        "Read workbooks of Excel, Parquet files and JSON Lines": "outreach_async/importer.html#formats",
+        "Map the columns of a file to fields": "outreach_async/importer.html#columns",
+        "Find invalid rows before anything is sent": "outreach_async/importer.html#checks",
+        "Correct the rows that failed, and import them again": "outreach_async/importer.html#rejects",
+        "Overwrite or skip duplicates, contacts that exist already": "outreach_async/guides/concepts.html#outcome-and-certainty",
+        "Send only what changed, every night": "outreach_async/guides/nightly.html",
+        "Schedule imports with cron, systemd, Airflow or Dagster": "outreach_async/guides/nightly.html#schedulers",
+        "Resume after a crash, a kill or Ctrl-C": "outreach_async/bulk.html#journal-and-resume",
+        "Import a large file faster, with several processes or machines": "outreach_async/parts.html",
+        "Find the contact ids of the rows": "outreach_async/guides/command_line.html#imports",
+    },
+    "You work for many clients": {
+        "Keep the keys and the names of all workspaces in one file": "outreach_async/config.html",
+        "Say where the API keys are": "outreach_async/config.html#keys",
+        "Audit the mailboxes of all workspaces": "outreach_async/audit.html",
+        "Find domains without SPF, DKIM or DMARC": "outreach_async/audit.html#rules",
+        "Send a report to each client": "outreach_async/guides/command_line.html#audits-and-briefs",
+        "Post a brief to Slack, every morning": "outreach_async/guides/command_line.html#every-morning",
+        "Check campaigns, steps and placeholders": "outreach_async/audit/campaigns.html",
+        "Keep the figures of each day, and see trends": "outreach_async/audit/history.html",
+        "Turn rules off, and change thresholds": "outreach_async/audit.html#policies",
+        "Connect an assistant (MCP)": "outreach_async/mcp_server.html",
+    },
+    "You test your product": {
+        "Test Python code with pytest": "outreach_async/pytest_plugin.html",
+        "Simulate lost responses, rate limits and outages": "outreach_async/fake.html#faults",
+        "Test retries and waits without waiting": "outreach_async/fake.html#time",
+        "Test in TypeScript, JavaScript or another language": "outreach_async/fake/control.html",
+        "Run the fake in a container (Docker)": "outreach_async/fake/control.html#in-a-container",
+        "Fill the fake with data": "outreach_async/fake.html#worlds",
+        "Check a live service against its documentation": "outreach_async/conformance.html",
+    },
+    "You write and operate a program": {
+        "Install the package and its extras": "outreach_async/guides.html#installation",
+        "Read campaigns and mailboxes in Python": "outreach_async.html",
+        "Write a script without async and await": "outreach_async/sync.html",
+        "Create millions of contacts in Python": "outreach_async/bulk.html",
+        "Use one client in FastAPI, Django or a worker": "examples.html",
+        "Know what a lost response or an error may have changed": "outreach_async/guides/concepts.html#outcome-and-certainty",
+        "Set timeouts, deadlines and retries": "outreach_async/guides/operating.html#time-limits-and-retries",
+        "Share a rate limit between processes and hosts": "outreach_async/rates.html",
+        "Use a proxy, or certificates of your own": "outreach_async/transport.html#proxies-and-tls",
+        "Use logging, OpenTelemetry and Prometheus": "outreach_async/guides/operating.html#logs-events-and-metrics",
+        "Look up an exit code": "outreach_async/guides/command_line.html#exit-codes",
+        "See what a request costs": "outreach_async/guides/performance.html",
+    },
+}
+"""The tasks on the first page, by reader, each with the address of its section. The search finds a section by its tasks."""
+
+EXAMPLES: Final = Path(__file__).parents[1] / "examples"
+
 FIRST: Final = {"outreach_async": ["OutreachClient", "NewContact", "OutreachError", "RetryPolicy"]}
 """The names that come first in these modules. The others follow in alphabetical order."""
 
@@ -81,7 +136,13 @@ PROGRAMS: Final = {
 ATTRIBUTE: Final = re.compile(r"^    (\w+(?:, \w+)*): (.*(?:\n     .*)*)", re.MULTILINE)
 """An entry in an `Attributes:` section, about one attribute or several."""
 
-PROGRAM: Final = re.compile(r"^```python\n.*?^```$", re.MULTILINE | re.DOTALL)
+SECTION: Final = re.compile(r"^(.+)\n-+$", re.MULTILINE)
+"""The heading of a section of a guide."""
+
+PLAIN_BLOCK: Final = re.compile(r"(?<=<pre><code>).*?(?=</code></pre>)", re.DOTALL)
+"""A table or commands in a guide, which are indented text."""
+
+PROGRAM: Final = re.compile(r"^```(?:python|typescript)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 QUALIFIER: Final = re.compile(r"\b(?:outreach_async|collections\.abc|msgspec|pathlib|typing)(?:\.[a-z_]\w*)*\.(?=[A-Z])")
 """The module name in front of a class name."""
@@ -227,25 +288,79 @@ def read_guide(name: str) -> str:
     return inspect.getdoc(importlib.import_module(name)) or ""
 
 
-def build_search_index(chapters: dict[str, doc.Module]) -> Iterator[dict[str, str]]:
-    """Yield what the search finds: every guide, and the summary of every name. Programs and formatting are left out."""
+def build_search_index(chapters: dict[str, doc.Module], examples: str) -> Iterator[dict[str, str]]:
+    """Yield what the search finds: every section of the guides, every example, and the summary of every name."""
     for name, chapter in chapters.items():
-        text = PROGRAM.sub("", read_guide(name))
-        yield {"fullname": name, "modulename": name, "kind": "module", "doc": f"<p>{html.escape(' '.join(text.split()))}</p>"}
+        yield from index_sections(name, PROGRAM.sub("", read_guide(name)))
         for member in chapter.members.values():
             parts = member.members.values() if isinstance(member, doc.Class) else ()
-            for found in (member, *(part for part in parts if not part.name.startswith("_"))):
+            shown = (part for part in parts if not part.name.startswith("_") and part.taken_from[0].startswith("outreach_async"))
+            for found in (member, *shown):
                 about = {name: getattr(found, name) for name in ("fullname", "modulename", "qualname", "kind")}
                 if isinstance(found, doc.Function):
                     signature = html.escape(sign(found).removeprefix(f"{found.funcdef} {found.name}"))
                     about |= {"funcdef": found.funcdef, "signature": f'<span class="signature">{signature}</span>'}
                 if isinstance(found, doc.Variable):
                     about |= {"annotation": html.escape(found.annotation_str)}
-                yield about | {"doc": f"<p>{html.escape(summarize(found))}</p>"}
+                yield about | {"doc": show(summarize(found))}
+    yield from index_sections("examples", PROGRAM.sub("", examples))
+
+
+def index_sections(name: str, text: str) -> Iterator[dict[str, str]]:
+    """Yield the beginning of a text, and each of its sections. Only their first words are shown."""
+    first, *rest = SECTION.split(text)
+    for title, words in [("", first), *zip(rest[::2], rest[1::2], strict=True)]:
+        anchor = re.sub(r"[^\w.-]+", "-", title.lower()).strip("-")
+        address = f"{page_of(name)}#{anchor}".removesuffix("#")
+        summary, _, details = words.strip().partition("\n\n")
+        yield {
+            "fullname": f"{name}: {title}" if title else name,
+            "modulename": name,
+            "qualname": anchor,
+            "kind": "section" if title else "module",
+            "title": title or f"{name.rpartition('.')[2]} {summary.partition(':')[0] if not details else ''}",
+            "tasks": " ".join(task for links in TASKS.values() for task, target in links.items() if target == address),
+            "summary": "" if title else summary,
+            "text": " ".join((words if title else details).split()),
+            "doc": show(textwrap.shorten(words, 300, placeholder=" ...")),
+        }
+
+
+def show(text: str) -> str:
+    text = re.sub("`+([^`]+)`+", r"<code>\1</code>", html.escape(text))
+    return f"<p>{text}</p>"
+
+
+def read_examples() -> str:
+    """Return the examples as Markdown: the first words of each are its heading."""
+    sections = list[str]()
+    for path in [path for path in sorted(EXAMPLES.glob("*.[pt][ys]")) if not path.name.startswith("test_")]:
+        text = path.read_text(encoding="utf-8")
+        pattern, language = (r'"""(.*?)"""\n+', "python") if path.suffix == ".py" else (r"((?://.*\n)+)", "typescript")
+        about = re.match(pattern, text, re.DOTALL if language == "python" else 0)
+        assert about, f"{path.name}: expected a docstring or a comment at its beginning"
+        details = re.sub("^// ?", "", about[1], flags=re.MULTILINE)
+        title = re.split("[.,:]", " ".join(details.split()))[0]
+        code = text.removeprefix(about[0]).strip()
+        sections.append(f"{title}\n{'-' * len(title)}\n{details.strip()}\n\n```{language}\n{code}\n```\n")
+    return "\n".join(["Complete programs, whose tests run them.\n", *sections])
+
+
+def finish_page(text: str) -> str:
+    """Return a page with accessible links and headings, and with code in tables and commands instead of backticks."""
+    # Links to names have a name of their own, and titles of sections in docstrings are bold, not headings.
+    text = re.sub(r'<a class="headerlink" href="#([^"]*)"', r'<a class="headerlink" aria-label="Link to \1" href="#\1"', text)
+    text = re.sub(r"<h6[^>]*>(.*?)</h6>", r"<p><strong>\1</strong></p>", text)
+    return PLAIN_BLOCK.sub(lambda block: re.sub(r"(?<!`)`([^`]+)`(?!`)", r"<code>\1</code>", block[0]), text)
 
 
 def page_of(name: str) -> str:
     return f"{name.replace('.', '/')}.html"
+
+
+def render_page(template: str, title: str, text: str) -> str:
+    body = render_helpers.to_html(text)
+    return render.env.get_template(f"{template}.html.jinja2").render(title=title, text=body)
 
 
 def main(folder: Path) -> None:
@@ -253,17 +368,18 @@ def main(folder: Path) -> None:
     warnings.filterwarnings("ignore", r"Cannot determine where outreach_async\.ContactRow\.")
     templates = Path(__file__).parent / "templates"
     render.configure(docformat="google", show_source=False, template_directory=templates)
-    render.env.globals |= {"parts": PARTS, "version": outreach_async.__version__}
+    render.env.globals |= {"parts": PARTS, "tasks": TASKS, "version": outreach_async.__version__}
     chapters = {name: load_chapter(name) for name in CHAPTERS}
-    for name, chapter in chapters.items():
-        page = folder / page_of(name)
+    examples = read_examples()
+    pages = {page_of(name): render.html_module(chapter, chapters) for name, chapter in chapters.items()}
+    pages["index.html"] = render_page("start", "Documentation", read_guide("outreach_async").partition("\n\n")[0])
+    pages["examples.html"] = render_page("page", "Examples", examples)
+    for name, text in pages.items():
+        page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = render.html_module(chapter, chapters)
-        # Accessible pages: links to names have a name of their own, and titles of sections in docstrings are bold, not headings.
-        text = re.sub(r'<a class="headerlink" href="#([^"]*)"', r'<a class="headerlink" aria-label="Link to \1" href="#\1"', text)
-        page.write_text(re.sub(r"<h6[^>]*>(.*?)</h6>", r"<p><strong>\1</strong></p>", text), encoding="utf-8")
-    (folder / "index.html").write_text(render.env.get_template("start.html.jinja2").render(), encoding="utf-8")
-    found = render.env.get_template("search.js.jinja2").render(search_index=json.dumps(list(build_search_index(chapters))))
+        page.write_text(finish_page(text), encoding="utf-8")
+    index = json.dumps([*build_search_index(chapters, examples)]).replace("</", "<\\/")
+    found = render.env.get_template("search.js.jinja2").render(search_index=index)
     (folder / "search.js").write_text(found, encoding="utf-8")
     (folder / "llms.txt").write_text(render_overview(chapters), encoding="utf-8")
     (folder / "llms-full.txt").write_text(render_full(chapters), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""Check the pages of `api_pages.py` in Chromium, on a phone and a desktop: layout, accessibility, search, and messages.
+"""Check the pages of `api_pages.py` in Chromium, on a phone and a desktop: layout, accessibility, search, links, and messages.
 
 Run: python -m tools.site_pages FOLDER [--keep PICTURES] [--only PATTERN]
 
-Prints each fault, and exits with 1 if there is one: code or text that is clipped, an accessibility rule of axe-core, a search
-that finds nothing, a request to the network, or a message on the console. `--keep` keeps pictures of the pages. Requires what
-`audit_pages` requires.
+Prints each fault, and exits with 1 if there is one: code or text that is clipped, a page that is too tall, an accessibility
+rule of axe-core, a search that finds nothing, a link to a member that stays closed, a request to the network, or a message on
+the console. `--keep` keeps pictures of the pages. Requires what `audit_pages` requires.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ return [...document.querySelectorAll("body *")].filter((node) => node.checkVisib
     || (node.matches("pre, .attr, .docstring") && node.scrollWidth > node.clientWidth + 1))
   .slice(0, 5).map((node) => `${node.tagName} ${node.className}: ${node.textContent.trim().slice(0, 60)}`);
 """
+TALLEST: Final = 25_000
+"""Maximum height of a page on a desktop, in CSS pixels."""
 FOUND: Final = "return [...document.querySelectorAll('.search-result a')].map((each) => each.getAttribute('href'))"
 SEARCHES: Final = {"create_many": "Contacts.create_many", "ledger": "ledger", "SyncClient": "SyncClient"}
 """What people search for, with a part of the address of a result that must be among the first."""
@@ -38,6 +40,8 @@ def check_page(browser: Browser, path: Path, pictures: Path | None) -> Iterator[
         yield from (f"{device}: clipped: {each}" for each in browser.ask(CLIPPED))
         browser.ask(download_axe())
         yield from (f"{device}: {each}" for each in browser.driver.execute_async_script(VIOLATIONS))
+        if device == "desktop" and (height := browser.ask("return document.documentElement.scrollHeight")) > TALLEST:
+            yield f"{height} px tall"
         if pictures:
             browser.photograph(pictures / f"{path.stem}-{device}.png", 3000)
 
@@ -55,6 +59,12 @@ def check_search(browser: Browser, path: Path) -> Iterator[str]:
         yield from (f"results of {term}: clipped: {each}" for each in browser.ask(CLIPPED))
 
 
+def check_link(browser: Browser, path: Path) -> Iterator[str]:
+    browser.driver.get(f"{path.as_uri()}#Mailbox.spf")
+    if not browser.ask("return document.getElementById('Mailbox.spf').checkVisibility()"):
+        yield "a link to Mailbox.spf does not open the members of its class"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("site", type=Path, metavar="FOLDER")
@@ -70,7 +80,7 @@ def main() -> int:
             found = [*check_page(browser, path, pictures)]
             faults += len(found)
             print(path.relative_to(site), *found, sep="\n  ", flush=True)  # noqa: T201 - a command's report
-        found = [*check_search(browser, site / "outreach_async.html")]
+        found = [*check_search(browser, site / "index.html"), *check_link(browser, site / "outreach_async.html")]
         found += [f"requested {url}" for url in browser.asked_for()]
         found += [f"console: {text}" for text in browser.complaints() if "building search index" not in text]
         print("search, requests, console", *found, sep="\n  ")  # noqa: T201 - a command's report

@@ -59,12 +59,14 @@ Requests to the service use this URL as base URL, and the control plane of the s
 The first lines of `serve` name a workspace and a key of its data; sandboxes have them, too, unless `world` replaces them. In
 TypeScript, for one test:
 
-    const FAKE = "http://127.0.0.1:8000/_fake" // outreach-async serve --port 8000
-    const { url } = await (await fetch(`${FAKE}/sandboxes`, { method: "POST" })).json() // the base URL for the code under test
-    const faults = { operation: "create_contact", faults: [{ name: "commit_then", fault: { name: "reset" } }] }
-    await fetch(`${url}/_fake/faults/script`, { method: "POST", body: JSON.stringify(faults) })
-    const { requests } = await (await fetch(`${url}/_fake/requests`)).json() // after the test: what was requested
-    await fetch(url, { method: "DELETE" })
+```typescript
+const FAKE = "http://127.0.0.1:8000/_fake" // outreach-async serve --port 8000
+const { url } = await (await fetch(`${FAKE}/sandboxes`, { method: "POST" })).json() // the base URL for the code under test
+const faults = { operation: "create_contact", faults: [{ name: "commit_then", fault: { name: "reset" } }] }
+await fetch(`${url}/_fake/faults/script`, { method: "POST", body: JSON.stringify(faults) })
+const { requests } = await (await fetch(`${url}/_fake/requests`)).json() // after the test: what was requested
+await fetch(url, { method: "DELETE" })
+```
 
 `DELETE $URL` deletes the sandbox. A sandbox without requests for `expires_after` seconds, by default an hour, is deleted, too. A
 server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 KiB; data are copied when they change.
