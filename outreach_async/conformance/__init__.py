@@ -9,7 +9,8 @@ set `OUTREACH_OWNER_KEY` to the owner key.
 
 The suite has a test for each documented rule that can be tested. It reads up to 100 campaigns, the steps of ten of them, and up
 to 8,000 mailboxes. To check `total_found` for lists of any length, it also reads the last page of each list, and requests one
-page past the end. A percentage below 0 or above 100 counts as a violation, too.
+page past the end. Values that contradict each other count as violations, too: a percentage that its counts cannot have, more
+opens or bounces than e-mails, a creation time in milliseconds or in the future, or a list that never counts a new contact.
 
 For many questions that the documentation leaves open, `outreach_async.fake.Behaviour` has a setting, called a knob. The suite
 finds out which value of each knob matches the service, and writes these values to `behaviour.toml`, with which

@@ -247,7 +247,10 @@ def is_throttled(response: Response) -> bool:
 
 
 def is_accepted(response: Response) -> bool:
-    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal."""
+    """Return whether a response shows that the service accepted the request. A response with the status 200 can be a refusal.
+
+    A body with another status than those in the API documentation and `error` is inconclusive.
+    """
     if is_throttled(response):
         raise InconclusiveError(f"the service throttled the request with {response.status}")
     if 400 <= response.status < 500:  # noqa: PLR2004 - the range of refusals
@@ -256,7 +259,12 @@ def is_accepted(response: Response) -> bool:
     if not 200 <= response.status < 300 or not isinstance(document, dict):  # noqa: PLR2004 - the range of successes
         fault = "" if isinstance(document, dict) else " without a JSON object"
         raise InconclusiveError(f"the service responded with {response.status}{fault}")
-    return document.get("status") in ("ok", *OUTCOMES)  # a tuple, not a set, because the value may be unhashable
+    status = document.get("status")
+    if status in ("ok", *OUTCOMES):  # a tuple, not a set, because the value may be unhashable
+        return True
+    if status == "error" or document.get("error"):
+        return False
+    raise InconclusiveError(f"the service responded with {response.status} and the unknown status {shorten(repr(status), 60)}")
 
 
 def require_success(response: Response) -> dict[str, Any]:
@@ -352,6 +360,7 @@ class WorkspaceSurvey:
     steps: Mapping[str, HttpExchange]
     campaigns_after: HttpExchange
     first_page: KnobFinding
+    unknown_workspace: Mapping[str, HttpExchange] = attrs.field(factory=dict)
 
     @property
     def page_sequences(self) -> tuple[PageSequence, ...]:
@@ -396,7 +405,13 @@ async def survey_workspace(access: Requests) -> WorkspaceSurvey:
     for id_ in _select_campaigns(campaigns.rows):
         steps[id_] = await send_once(access, access.steps(id_))
     campaigns_after = await send_once(access, campaigns.pages[0].exchange.request)
-    return WorkspaceSurvey(fields, campaigns, mailboxes, (campaign, mailbox), steps, campaigns_after, first_page)
+    unknown = attrs.evolve(access, workspace=f"space_conformance{access.nonce}")
+    requests = {kind: unknown.page(kind, first, 1) for kind in ("campaigns", "mailboxes")} | {"fields": unknown.fields()}
+    unknown_workspace = {kind: await send_once(unknown, request) for kind, request in requests.items()}
+    single_items = campaign, mailbox
+    return WorkspaceSurvey(
+        fields, campaigns, mailboxes, single_items, steps, campaigns_after, first_page, unknown_workspace=unknown_workspace
+    )
 
 
 async def _read_sequence(
@@ -613,7 +628,7 @@ _UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "
 _AGE_PATTERN: Final = re.compile(rf"([0-9]{{1,6}}|an?) ({'|'.join(_UNIT_SECONDS)})s? ago", re.IGNORECASE)
 
 
-def _collect_percentages(survey: WorkspaceSurvey) -> list[float]:
+def collect_percentages(survey: WorkspaceSurvey) -> list[float]:
     templates = [template for exchange in survey.steps.values() for template in exchange.templates]
     return [
         *_collect_numbers(survey.campaign_pages.rows, ("opens", "interested", "replies", "bounces")),
@@ -632,7 +647,7 @@ def _is_number(value: Any) -> bool:
 
 def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out the JSON type of percentages that are whole numbers: an integer (`50`) or a float (`50.0`) (rule W9)."""
-    whole = [value for value in _collect_percentages(survey) if not _count_decimals(value)]
+    whole = [value for value in collect_percentages(survey) if not count_decimals(value)]
     integers = sum(type(value) is int for value in whole)
     floats = len(whole) - integers
     how = f"{len(whole)} percentages are whole numbers: {integers} are written as integers, {floats} as floats"
@@ -641,8 +656,8 @@ def measure_numbers(survey: WorkspaceSurvey) -> KnobFinding:
 
 def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     """Find out how many decimal places percentages have (rule T8)."""
-    found = _collect_percentages(survey)
-    most = max(map(_count_decimals, found), default=0)
+    found = collect_percentages(survey)
+    most = max(map(count_decimals, found), default=0)
     how = f"{len(found)} percentages have at most {most} decimal places"
     if most > _MOST_DIGITS:
         return unobserved(f"{how}; {NO_MATCH}")
@@ -651,7 +666,7 @@ def measure_percent_digits(survey: WorkspaceSurvey) -> KnobFinding:
     return ambiguous((2, 1), f"{how}: too few to decide") if most else unobserved(f"{how}: too few to decide")
 
 
-def _count_decimals(value: float) -> int:
+def count_decimals(value: float) -> int:
     return max(0, -int(Decimal(repr(value)).normalize().as_tuple().exponent))
 
 
@@ -705,6 +720,24 @@ def parse_age(text: object) -> float | None:
     return {"just now": 0.0, "never": math.inf}.get(text.strip().lower())
 
 
+async def measure_unknown_workspace(survey: WorkspaceSurvey) -> KnobFinding:
+    """Find out how the service responds to requests for the lists of an unknown workspace (rule P13)."""
+    verdicts: dict[str, list[str]] = {}
+    known = survey.campaign_pages.pages[0].exchange, survey.mailbox_pages.pages[0].exchange, survey.fields
+    for (kind, exchange), same in zip(survey.unknown_workspace.items(), known, strict=True):
+        if exchange.response is None:
+            raise InconclusiveError(exchange.error)
+        if same.payload is None:
+            raise InconclusiveError("the lists of the workspace could not be read")
+        verdict = "refused" if not is_accepted(exchange.response) else "served with items" if exchange.rows else "empty"
+        verdicts.setdefault(verdict, []).append(kind)
+    how = "for an unknown workspace, " + "; ".join(f"{', '.join(kinds)}: {verdict}" for verdict, kinds in verdicts.items())
+    values = {"refused": "reject", "empty": "empty"}
+    if len(verdicts) > 1 or (verdict := next(iter(verdicts))) not in values:
+        return unobserved(f"{how}; {NO_MATCH}")
+    return observed(values[verdict], how)
+
+
 async def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> dict[str, KnobFinding]:
     first, mailboxes, campaigns = survey.first_page_number, survey.mailbox_pages, survey.campaign_pages
     over = await _run_if_readable(mailboxes, probe_over_max, access, first)
@@ -717,6 +750,7 @@ async def run_read_probes(access: Requests, survey: WorkspaceSurvey) -> dict[str
         "list_date": measure_list_date(survey),
         "auth": await run_probe(probe_auth, access),
         "error_renderer": await run_probe(probe_error_renderer, access),
+        "unknown_workspace": await run_probe(measure_unknown_workspace, survey),
         "past_end": await _run_if_readable(mailboxes, probe_past_end, access, first),
         "bad_number": await _run_if_readable(mailboxes, probe_bad_number, access, first),
         "over_max": refine_over_max(over, maximum),
@@ -769,7 +803,10 @@ class TrialCreations:
         first = self.outcomes["added"]
         if first.response is None:
             return first.error
-        return "" if first.payload else f"a plain create request was refused with {first.response.status}"
+        try:
+            return "" if is_accepted(first.response) else f"a plain create request was refused with {first.response.status}"
+        except InconclusiveError as error:
+            return str(error)
 
 
 @attrs.frozen
@@ -778,6 +815,8 @@ class MembershipCounts:
     before: int
     after_joining: int
     after_other: int
+    listed_before: int | None = None  # the `contacts` of the campaign in the list
+    listed_after: int | None = None
 
 
 async def create_trial(access: Requests, survey: WorkspaceSurvey) -> TrialCreations:
@@ -896,14 +935,16 @@ async def probe_enrolment(access: Requests, first: int, display: int) -> tuple[d
     """Create contacts with and without `access.campaign`, and count the campaign's contacts (rules C7, C10 and C16)."""
     counts = None
     try:
-        await _require_draft(access, first, display)
+        listed, page = await _require_draft(access, first, display)
         member, guest, options = access.address("member"), access.address("guest"), {"campaign": access.campaign}
         before, _ = await _read_first_step(access)
         await _require_added(access, access.creation(member, options=options))
         joined, _ = await _read_first_step(access)
         await _require_added(access, access.creation(guest))
         alone, exchange = await _read_first_step(access)
-        counts = MembershipCounts(exchange, before, joined, alone)
+        again = require_success(await access.send(page))
+        row = next((row for row in extract_rows(again) if row.get("id") == access.campaign), {})
+        counts = MembershipCounts(exchange, before, joined, alone, listed.get("contacts"), row.get("contacts"))
         return await _probe_reenrolment(access, member, guest, counts), counts
     except InconclusiveError as error:
         return dict.fromkeys(("skip_enrols", "reenrol"), unobserved(str(error))), counts
@@ -925,16 +966,18 @@ async def _probe_reenrolment(access: Requests, member: str, guest: str, counts: 
     return {"skip_enrols": skip, "reenrol": observed("noop" if again else "error", how)}
 
 
-async def _require_draft(access: Requests, first: int, display: int) -> None:
+async def _require_draft(access: Requests, first: int, display: int) -> tuple[Item, Request]:
+    """Return the campaign's item in the list, and the request for its page. Only a draft sends no e-mail to new contacts."""
     if access.campaign is None:
         raise InconclusiveError("no campaign was given for contacts to join")
     for page in range(first, first + _MAX_CAMPAIGN_PAGES):
-        document = require_success(await access.send(access.page("campaigns", page, display)))
+        request = access.page("campaigns", page, display)
+        document = require_success(await access.send(request))
         for row in extract_rows(document):
             if row.get("id") == access.campaign:
                 if row.get("status") != "draft":
                     raise InconclusiveError("the campaign is not a draft, so it might send e-mail to new contacts")
-                return
+                return row, request
         if page - first + 1 >= require_integer(document, "total_pages"):
             break
     raise InconclusiveError("the campaign was not found in the workspace's list of campaigns")

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from itertools import chain, islice
+from statistics import median_low
 from typing import Any, Final
 
 import attrs
@@ -29,7 +31,11 @@ from outreach_async.conformance._probes import (
     MembershipCounts,
     PageSequence,
     SampledPage,
+    WorkspaceSurvey,
+    collect_percentages,
+    count_decimals,
     extract_rows,
+    parse_age,
     parse_document,
 )
 from outreach_async.models import STANDARD_FIELDS
@@ -42,16 +48,23 @@ Shape = Mapping[str, ValueKind]  # the fields of a JSON object
 
 _FIRST_TIMESTAMP: Final = 10**9
 """Smallest plausible Unix timestamp: September 2001. Smaller numbers are probably years, or dates such as 20260131."""
+_LAST_TIMESTAMP: Final = 10**10
+"""Largest plausible Unix timestamp, in 2286. Larger numbers are probably in milliseconds."""
+_DAY: Final = 86400  # seconds
+_MOST_AHEAD: Final = 3660 * _DAY  # by which the clock of the service may be ahead; that of a fake can be moved
+_MOST_DAYS: Final = 3  # by which two estimates of one end may differ: both may be rounded or a day old
+_MOST_WAIT: Final = 3660 * _DAY * 1000  # milliseconds
 _ABSOLUTE_TIME: Final = re.compile(
     r"""\s*(?: [0-9.]+                              # a timestamp
         | [0-9]{4}-[0-9]{2}.*                     # 2026-01-31T12:00:00Z
         | [0-9]{1,2}([/.])[0-9]{1,2}\1[0-9]{2}.*  # 01/31/2026
         | [^\W\d_]{3,9}\.?\ [0-9]{1,2},?\ [0-9]{4}   # Jan 31, 2026
         | [0-9]{1,2}\.?\ [^\W\d_]{3,9}\.?,?\ [0-9]{4} # 31 January 2026
+        | (in\ |-\ ?)[0-9].*                      # in 5 minutes, -5 minutes ago
     )\s*""",
-    re.DOTALL | re.VERBOSE,
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
-"""Pattern of absolute times, as opposed to relative times such as `5 minutes ago`."""
+"""Pattern of absolute and future times, as opposed to relative times such as `5 minutes ago`."""
 
 
 def is_number(value: Any) -> bool:
@@ -65,7 +78,8 @@ def is_count(value: Any) -> bool:
 
 COUNT: Final[ValueKind] = ("a whole number of 0 or more", is_count)
 NON_NEGATIVE: Final[ValueKind] = ("a finite number of 0 or more", lambda value: 0 <= value < math.inf)
-TIMESTAMP: Final[ValueKind] = ("a Unix timestamp", lambda value: _FIRST_TIMESTAMP <= value < math.inf)
+PERCENTAGE: Final[ValueKind] = ("a percentage from 0 to 100", lambda value: 0 <= value <= 100)  # noqa: PLR2004 - 100 %
+TIMESTAMP: Final[ValueKind] = ("a Unix timestamp in seconds", lambda value: _FIRST_TIMESTAMP <= value < _LAST_TIMESTAMP)
 
 _JSON_TYPES: Final[Mapping[str, ValueKind]] = {
     "string": ("a string", lambda value: isinstance(value, str)),
@@ -122,8 +136,6 @@ def _name_json_type(value: Any) -> str:
 
 _PERSONALIZED: Final = "PER"  # the `test_letter` of a personalized template
 _MAX_CODES: Final = 5  # maximum number of missing codes that a message names
-_LEAST_SHARE: Final = 0.02  # smallest share of e-mails for which a percentage can be told from a fraction
-_SHARE_TOLERANCE: Final = 0.005  # largest difference between a share and the same share rounded to two decimal places
 _PERCENTAGE_COUNTS: Final = {
     "opens": "opens_num", "replies": "replies_num", "bounces": "bounces_num",
     "opened": "opened_num", "clicked": "clicked_num", "replied": "replied_num", "unsubscribed": "unsubscribed_num",
@@ -211,19 +223,99 @@ def _campaigns(measured: Measurement) -> Iterator[Subject]:
 
 
 def _campaign_totals(measured: Measurement) -> Iterator[Subject]:
-    """For each campaign whose steps were read, yield its item before and after the steps, and its templates."""
+    """For each campaign whose steps were read, yield its item before and after the steps, and the steps."""
     # The item after the steps is empty if the campaign is no longer on the first page.
     later = {str(row.get("id")): row for row in measured.survey.campaigns_after.rows}
     for exchange, location, listed, _ in _campaigns(measured):
-        yield exchange, location, listed, later.get(str(listed.get("id")), {}), exchange.templates
+        yield exchange, location, listed, later.get(str(listed.get("id")), {}), exchange.rows
 
 
-def _rated_items(measured: Measurement) -> Iterator[Subject]:
-    """Yield templates and campaigns, each with the number of e-mails sent."""
-    for exchange, location, _, template, _ in _each("template")(measured):
-        yield exchange, location, template, template.get("sent")
-    for exchange, _, listed, _, templates in _campaign_totals(measured):
-        yield exchange, "the campaign", listed, _add_up(templates, "sent")
+def _campaign_estimates(measured: Measurement) -> Iterator[Subject]:
+    for exchange, location, listed, later, _ in _campaign_totals(measured):
+        yield exchange, location, listed, later, (exchange.payload or {}).get("days_left")
+
+
+def _rated_campaigns(measured: Measurement) -> Iterator[Subject]:
+    return ((*subject, _rate_tolerance(measured)) for subject in _campaign_totals(measured))
+
+
+def _rated_templates(measured: Measurement) -> Iterator[Subject]:
+    """Yield each template, the number of bounced e-mails of its campaign, and the tolerance."""
+    for exchange, location, listed, later, _ in _campaign_totals(measured):
+        bounced = max((row["bounces_num"] for row in (listed, later) if is_count(row.get("bounces_num"))), default=None)
+        for template in exchange.templates:
+            yield exchange, f"{location} {shorten(template.get('id'))}", template, bounced, _rate_tolerance(measured)
+
+
+def _rate_tolerance(measured: Measurement) -> float:
+    """Return the largest difference between a percentage and its rounded or truncated value."""
+    return 1.000001 * 10.0 ** -min(2, max(map(count_decimals, collect_percentages(measured.survey)), default=0))
+
+
+def _sending_mailboxes(measured: Measurement) -> Iterator[Subject]:
+    """Yield each mailbox, and the number of campaigns of the workspace."""
+    campaigns = [page.total or 0 for page in measured.survey.campaign_pages.pages]
+    for exchange, location, _, item in _each("mailbox")(measured):
+        yield exchange, location, item, max(campaigns) or None
+
+
+TimeRange = tuple[float, float]
+
+
+def _dated_mailboxes(measured: Measurement) -> Iterator[Subject]:
+    """Yield each mailbox with two ranges of the time of the check: according to this mailbox, and to the median one."""
+    found = [
+        (subject, _find_check_time(subject[3]["created_at"], age))
+        for subject in _each("mailbox")(measured)
+        if _has_time(subject[3], "created_at") and math.isfinite(age := _read_age(subject[3]))
+    ]
+    if found:
+        median = median_low(times for _, times in found)
+        yield from ((exchange, location, item, times, median) for (exchange, location, _, item), times in found)
+
+
+def _find_check_time(created: float, age: float) -> TimeRange:
+    # An age is rounded down to its unit: `1 month ago` may be almost two months. Months and years have different lengths.
+    return created + 0.95 * age - _DAY, created + 2 * age + _DAY
+
+
+def _created_items(measured: Measurement) -> Iterator[Subject]:
+    """Yield campaigns and mailboxes, each with the latest plausible time of its creation."""
+    mailboxes = list(_dated_mailboxes(measured))
+    latest = time.time() + _MOST_AHEAD
+    if mailboxes:
+        latest = min(latest, mailboxes[0][4][1])
+    yield from ((*subject, latest) for subject in _each("campaign", "mailbox")(measured))
+
+
+def _ending_campaigns(measured: Measurement) -> Iterator[Subject]:
+    """Yield each campaign whose end is a timestamp, and the time of the check according to most campaigns."""
+    found = [
+        subject
+        for subject in _each("campaign")(measured)
+        if _has_time(subject[3], "days_left_date") and _is_estimate(subject[3].get("days_left"))
+    ]
+    if found:
+        now = median_low(_find_now(item) for *_, item in found)
+        yield from ((exchange, location, item, now) for exchange, location, _, item in found)
+
+
+def _read_age(mailbox: Row) -> float:
+    age = parse_age(mailbox.get("created"))
+    return math.inf if age is None else age
+
+
+def _has_time(item: Row, name: str) -> bool:
+    return is_number(item.get(name)) and TIMESTAMP[1](item[name])
+
+
+def _is_estimate(value: Any) -> bool:
+    return is_number(value) and NON_NEGATIVE[1](value)
+
+
+def _find_now(campaign: Row) -> float:
+    now: float = campaign["days_left_date"] - campaign["days_left"] * _DAY
+    return now
 
 
 def _add_up(templates: Sequence[Row], name: str) -> int | None:
@@ -237,8 +329,10 @@ def _unique_names(measured: Measurement) -> Iterator[Subject]:
     survey = measured.survey
     for page in (*survey.campaign_pages.pages, *survey.mailbox_pages.pages):
         yield page.exchange, "the page", page.ids
+    ids: list[str] = []
     for exchange in survey.steps.values():
-        yield exchange, "the response", _collect_strings([*exchange.rows, *exchange.templates], "id")
+        ids += _collect_strings([*exchange.rows, *exchange.templates], "id")
+        yield exchange, "the response", tuple(ids)  # ids are unique over all campaigns
     yield survey.fields, "the response", _collect_strings(survey.fields.rows, "code")
 
 
@@ -283,7 +377,7 @@ def _has_valid(kind: str, item: Row, name: str) -> bool:
 
 
 def stated_values(id_: str, statement: str, value_kind: ValueKind, **names: str) -> None:
-    """Add the rule that the named fields of campaigns, mailboxes, steps or templates are of a kind."""
+    """Add the rule that the named fields of some kinds of items have a kind of value."""
 
     def find_wrong(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
         return _find_wrong_values(id_, kind, item, value_kind, names[kind].split())
@@ -298,25 +392,86 @@ def _find_wrong_values(rule: str, kind: str, item: Row, value_kind: ValueKind, n
             yield rule, f"{name} is {shorten(item[name])}, not {description}"
 
 
-@stated(_rated_items, {"W4-fractions": "percentages of campaigns and templates are not fractions"})
-def _check_fractions(item: Row, sent: Any) -> Iterator[Fault]:
-    """Yield a fault for each percentage that is its count divided by the e-mails sent, and not a hundred times that."""
+@stated(_rated_templates, {"W4-rates": "a percentage of a template is its count as a share of the e-mails"})
+def _check_template_rates(template: Row, bounced: Any, tolerance: float) -> Iterator[Fault]:
+    # The API documentation does not state of which e-mails: all that were sent, those delivered, or those opened.
+    sent: Any = template.get("sent")
+    opened = template.get("opened_num")
     for name, counted in _PERCENTAGE_COUNTS.items():
-        value, count = item.get(name), item.get(counted)
-        if is_number(value) and is_count(count) and is_count(sent) and sent:
-            share = count / sent
-            if share >= _LEAST_SHARE and abs(value - share) <= _SHARE_TOLERANCE:
-                yield "W4-fractions", f"{name} is {shorten(value)}, a fraction and not a percentage: {count} of {sent} e-mails"
+        value: Any = template.get(name)
+        count: Any = template.get(counted)
+        if _is_percentage(value) and is_count(count) and is_count(sent) and 0 < count <= sent:
+            delivered = sent - bounced if is_count(bounced) else 0
+            shares = [(_share(count, sent), _share(count, delivered))]
+            if is_count(opened) and name != "opened":
+                shares.append((_share(count, opened),) * 2)
+            if not any(low - tolerance <= value <= high + tolerance for low, high in shares):
+                yield "W4-rates", f"{name} is {shorten(value)}, although {counted} is {count} and {sent} e-mails were sent"
+
+
+def _is_percentage(value: Any) -> bool:
+    return is_number(value) and PERCENTAGE[1](value)
+
+
+def _share(count: Any, total: Any) -> float:
+    return float(100 * count / max(count, total))
+
+
+@stated(_rated_campaigns, {"W4-campaign-rates": "a percentage of a campaign is its count as a share of its e-mails or contacts"})
+def _check_campaign_rates(before: Row, after: Row, steps: Sequence[Row], tolerance: float) -> Iterator[Fault]:
+    # E-mails may be sent while the run reads. The percentage listed before the steps is therefore at least the share of what the
+    # steps show, and the percentage listed after them is at most that.
+    sent: list[Any] = [_add_up(extract_rows(step, "templates"), "sent") for step in steps]
+    for name, counted in _PERCENTAGE_COUNTS.items():
+        for row in (before, after):
+            numbers: list[Any] = [row.get(key) for key in (name, counted, "contacts", "bounces_num")]
+            value, count, contacts, bounced = numbers
+            if not (sent and count and _is_percentage(value) and all(map(is_count, (count, contacts, bounced, *sent)))):
+                continue
+            low, high = _share(count, max(sum(sent), contacts)), _share(count, min(max(sent), contacts) - bounced)
+            if (row is before and value < low - tolerance) or (row is after and value > high + tolerance):
+                fault = f"{name} is {shorten(value)}, although {counted} is {count}, which is {low:.2f} % to {high:.2f} %"
+                yield "W4-campaign-rates", fault
 
 
 @stated(_campaign_totals, {"W4-sums": "opens_num and replies_num are the counts of all templates of a campaign"})
-def _check_sums(before: Row, after: Row, templates: Sequence[Row]) -> Iterator[Fault]:
+def _check_sums(before: Row, after: Row, steps: Sequence[Row]) -> Iterator[Fault]:
     # E-mails may be opened and answered while the run reads. The sum is therefore at least the count that was listed before the
     # steps, and at most the count that was listed after them.
+    templates = [template for step in steps for template in extract_rows(step, "templates")]
     for name, part in (("opens_num", "opened_num"), ("replies_num", "replied_num")):
         whole, first, last = f"{part} of all templates", f"{name} listed before", f"{name} listed after"
         counts = {first: before.get(name), whole: _add_up(templates, part), last: after.get(name)}
         yield from find_unrelated("W4-sums", counts, f"{first} <= {whole}", f"{whole} <= {last}")
+
+
+_TOTAL_RULES: Final = {
+    "W4-bounces": "a campaign has at most as many bounces as e-mails sent",
+    "W4-contacts": "contacts is the number of a campaign's contacts, and includes those of each step",
+}
+
+
+@stated(_campaign_totals, _TOTAL_RULES)
+def _check_totals(before: Row, after: Row, steps: Sequence[Row]) -> Iterator[Fault]:
+    templates = [template for step in steps for template in extract_rows(step, "templates")]
+    counts = {"bounces_num": before.get("bounces_num"), "sent of all templates": _add_up(templates, "sent")}
+    yield from find_unrelated("W4-bounces", counts, "bounces_num <= sent of all templates")
+    # Contacts may join and leave while the run reads.
+    listed: list[Any] = [row.get("contacts") for row in (before, after)]
+    if all(map(is_count, listed)):
+        for step in steps:
+            counts = {"out_of": step.get("out_of"), "contacts of the campaign": max(listed)}
+            yield from find_unrelated("W4-contacts", counts, "out_of <= contacts of the campaign")
+
+
+@stated(_campaign_estimates, {"T13-same": "days_left is the same estimate in list-campaigns and list-steps"})
+def _check_estimates(before: Row, after: Row, days_left: Any) -> Iterator[Fault]:
+    listed: list[Any] = [row.get("days_left") for row in (before, after)]
+    if all(map(_is_estimate, (*listed, days_left))) and not min(listed) - _MOST_DAYS <= days_left <= max(listed) + _MOST_DAYS:
+        yield (
+            "T13-same",
+            f"has days_left {shorten(days_left)}, although the campaign is listed with {shorten(before['days_left'])}",
+        )
 
 
 _CAMPAIGN_RULES: Final = {
@@ -388,7 +543,7 @@ def _check_orders(steps: Sequence[Row]) -> Iterator[Fault]:
 _TEMPLATE_RULES: Final = {
     "T6": "new_thread and subject are null if test_letter is PER",
     "T6-thread": "if test_letter is not PER, subject is null in a follow-up in the same thread, and a string in a new thread",
-    "W4-most": "a template has at most as many opens, replies and unsubscribes as e-mails sent",
+    "W4-most": "a template has at most as many opens, clicks, replies and unsubscribes as e-mails sent",
 }
 
 
@@ -406,13 +561,62 @@ def _check_template(_kind: str, template: Row, step_order: Any) -> Iterator[Faul
         yield "T6-thread", fault
     elif new is True and "subject" in template and subject is None:
         yield "T6-thread", "has a null subject, although the template starts a new thread"
-    for name in ("opened_num", "replied_num", "unsubscribed_num"):  # not clicks: an e-mail may have several links
+    for name in ("opened_num", "clicked_num", "replied_num", "unsubscribed_num"):
         yield from find_unrelated("W4-most", template, f"{name} <= sent")
 
 
 @stated(_each("campaign"), {"W4-interested": "interested_num is the count of interested replies"})
 def _check_interest(_kind: str, campaign: Row) -> Iterator[Fault]:
     return find_unrelated("W4-interested", campaign, "interested_num <= replies_num")
+
+
+_CREATED: Final = "the created of a campaign and the created_at of a mailbox are past Unix timestamps"
+
+
+@stated(_created_items, {"W4-created": _CREATED})
+def _check_created(kind: str, item: Row, latest: float) -> Iterator[Fault]:
+    past = "a past Unix timestamp in seconds", lambda value: _FIRST_TIMESTAMP <= value <= latest
+    return _find_wrong_values("W4-created", kind, item, past, ["created" if kind == "campaign" else "created_at"])
+
+
+@stated(_dated_mailboxes, {"W4-age": "created and created_at of a mailbox are the same time"})
+def _check_age(mailbox: Row, times: TimeRange, median: TimeRange) -> Iterator[Fault]:
+    if times[0] > median[1] or times[1] < median[0]:
+        yield "W4-age", f"created_at is {shorten(mailbox['created_at'])}, although created is {shorten(mailbox['created'])}"
+
+
+@stated(_ending_campaigns, {"T13-date": "days_left_date is the date in days_left days"})
+def _check_end_date(campaign: Row, now: float) -> Iterator[Fault]:
+    if abs(_find_now(campaign) - now) > _MOST_DAYS * _DAY:
+        date, days = campaign["days_left_date"], campaign["days_left"]
+        yield "T13-date", f"days_left_date is {shorten(date)}, although days_left is {shorten(days)}"
+
+
+@stated(
+    lambda measured: ((one, "the list", kind, measured.survey) for kind, one in measured.survey.unknown_workspace.items()),
+    {"P13": "a list has only the items of its workspace"},
+)
+def _check_workspace(exchange_kind: str, survey: WorkspaceSurvey) -> Iterator[Fault]:
+    listed = {"campaigns": survey.campaign_pages, "mailboxes": survey.mailbox_pages}
+    if pages := listed.get(exchange_kind):
+        own = {id_ for page in pages.pages for id_ in page.ids}
+        shared = own.intersection(_collect_strings(survey.unknown_workspace[exchange_kind].rows, "id"))
+        if shared:
+            yield "P13", f"contains {shorten(min(shared))} of another workspace"
+
+
+@stated(_sending_mailboxes, {"W4-campaigns": "campaigns of a mailbox is a number of campaigns of the workspace"})
+def _check_mailbox_campaigns(mailbox: Row, total: int | None) -> Iterator[Fault]:
+    counts = {"campaigns": mailbox.get("campaigns"), "campaigns of the workspace": total}
+    return find_unrelated("W4-campaigns", counts, "campaigns <= campaigns of the workspace")
+
+
+@stated(
+    _each("mailbox"), {"W4-windows": "a mailbox sent at most as many e-mails in a window as in a longer one, and most bounced"}
+)
+def _check_windows(_kind: str, mailbox: Row) -> Iterator[Fault]:
+    relations = "sent_today <= sent_30days", "sent_30days <= sent_90days", "bounced_30days <= sent_30days"
+    return find_unrelated("W4-windows", mailbox, *relations)
 
 
 _FIELD_RULES: Final = {
@@ -448,23 +652,33 @@ stated_values(
     "counts are whole numbers of 0 or more",
     COUNT,
     campaign="steps contacts opens_num replies_num bounces_num interested_num",
+    mailbox="campaigns daily_limit blacklists sent_today sent_30days sent_90days bounced_30days",
     step="left_to_send already_sent out_of",
     template="sent opened_num clicked_num replied_num unsubscribed_num",
 )
 stated_values(
     "W4-percentages",
-    "the opens, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
-    ("a percentage from 0 to 100", lambda value: 0 <= value <= 100),  # noqa: PLR2004 - 100 %
-    campaign="opens replies bounces",
+    "the opens, interested, replies and bounces of campaigns, and the rates of mailboxes and templates, are percentages",
+    PERCENTAGE,
+    campaign="opens interested replies bounces",
     mailbox="opened_14days avg_open_rate avg_click_rate",
     template="opened clicked replied unsubscribed",
 )
+_WORDS: Final = ("active", "live", "Google", "SMTP & IMAP")
+_FOLDED_WORDS: Final = frozenset(map(str.casefold, _WORDS))
+
+stated_values("W4-initials", "the initials of a campaign are not negative", NON_NEGATIVE, campaign="initials")
 stated_values(
-    "W4-created",
-    "the created field of a campaign and the created_at field of a mailbox are Unix timestamps",
-    TIMESTAMP,
-    campaign="created",
-    mailbox="created_at",
+    "W4-words",
+    "statuses, types, labels and codes are not blank, and have the documented spelling",
+    (
+        "a word as documented, or another word",
+        lambda value: value in _WORDS or value.strip().casefold() not in {"", *_FOLDED_WORDS},
+    ),
+    mailbox="status type",
+    step="status",
+    template="status",
+    field="label code",
 )
 stated_values(
     "W4-date",
@@ -488,7 +702,12 @@ stated_values(
 stated_values(
     "T1-type", "the only type of a step is auto_email", ("auto_email", lambda value: value == "auto_email"), step="type"
 )
-stated_values("T1-wait", "wait_time is the time to wait between steps", NON_NEGATIVE, step="wait_time")
+stated_values(
+    "T1-wait",
+    "wait_time is the time to wait between steps, in milliseconds",
+    ("a number of milliseconds up to ten years", lambda value: 0 <= value <= _MOST_WAIT),
+    step="wait_time",
+)
 stated_values("T1-templates", "a step has one or more templates", ("a non-empty array", bool), step="templates")
 stated_values(
     "T7",
@@ -724,14 +943,19 @@ def _check_ids(ids: Mapping[str, str]) -> Iterator[Fault]:
 
 @stated(
     lambda measured: iter([(found.exchange, "the first step", found)] if (found := measured.membership) else ()),
-    {"C7": "a contact joins the campaign that it is created with; null means no campaign"},
+    {
+        "C7": "a contact joins the campaign that it is created with; null means no campaign",
+        "C7-listed": "contacts in list-campaigns counts a contact that has joined the campaign",
+    },
     writes=True,
 )
 def _check_memberships(counts: MembershipCounts) -> Iterator[Fault]:
     names = "contacts before", "contacts after one was created with the campaign", "contacts after one was created without it"
     before, joined, other = names
     known = dict(zip(names, (counts.before, counts.after_joining, counts.after_other), strict=True))
-    return find_unrelated("C7", {**known, "1": 1}, f"{joined} == {before} + 1", f"{other} == {joined}")
+    listed = {"contacts listed before": counts.listed_before, "contacts listed after one joined": counts.listed_after, "1": 1}
+    yield from find_unrelated("C7-listed", listed, "contacts listed before + 1 <= contacts listed after one joined")
+    yield from find_unrelated("C7", {**known, "1": 1}, f"{joined} == {before} + 1", f"{other} == {joined}")
 
 
 # The check.

@@ -41,12 +41,22 @@ from outreach_async.fake._records import (
 from outreach_async.fake._simulation import NO_STATS, CampaignFlow, ListKind, World
 from outreach_async.fake.behaviour import Behaviour, RateLimit
 
+_NO_WORKSPACE: Final = "no workspace has this id"
 
-def find_workspace(workspace: str, world: World) -> Workspace:
+
+def find_workspace(workspace: str, world: World, knob: str = "") -> Workspace:
     record = world.workspaces.get(workspace)
     if record is None:
-        raise Refusal(404, "workspace_not_found", "no workspace has this id", "workspace")
+        raise Refusal(404, "workspace_not_found", _NO_WORKSPACE, "workspace", knob=knob)
     return record
+
+
+def _find_listed_workspace(workspace: str, call: ParsedRequest, context: Context) -> Workspace | None:
+    """Return the workspace of a list; `None` if it is unknown and its list is empty (rule P13)."""
+    if context.behaviour.unknown_workspace == "empty" and workspace not in context.world.workspaces:
+        call.hints.append(_NO_WORKSPACE)
+        return None
+    return find_workspace(workspace, context.world, "unknown_workspace")
 
 
 def find_campaign(campaign: str, world: World, field: str, workspace: str | None = None) -> Campaign:
@@ -589,8 +599,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
     behaviour, world = context.behaviour, context.world
     maximum = MAX_MAILBOXES if kind == "mailbox" else behaviour.campaign_max_display
     id_, display, page = parse_page_query(call.target.query, maximum, behaviour)
-    find_workspace(id_, world)
-    total = len(world.creation_order[id_, kind])
+    total = len(world.creation_order[id_, kind]) if _find_listed_workspace(id_, call, context) else 0
     pages = -(-total // display)
     last = max(pages - 1, 0)  # the first page exists even for an empty list
     index = page - behaviour.first_page
@@ -598,7 +607,7 @@ def _list_page(call: ParsedRequest, context: Context, kind: ListKind) -> Handler
         raise Refusal(404, "page_not_found", f"page {page} is past the end; total_pages is {pages}", "page", knob="past_end")
     if index > last and behaviour.past_end == "clamp":
         index = last
-    ids = _select_page_ids(context, id_, kind, index * display, display)
+    ids = _select_page_ids(context, id_, kind, index * display, display) if total else []
     if kind == "campaign":
         data = [context.render_campaign(world.campaigns[id_]) for id_ in ids]
     else:
@@ -676,7 +685,9 @@ def _list_steps(call: ParsedRequest, context: Context) -> HandlerResult:
 
 def _list_fields(call: ParsedRequest, context: Context) -> HandlerResult:
     check_id(call.target.id, "space_", "workspace_id")
-    workspace = find_workspace(call.target.id, context.world)
+    workspace = _find_listed_workspace(call.target.id, call, context)
+    if workspace is None:
+        return 200, {"status": "ok", "data": []}
     by_number = dict(sorted(workspace.custom_fields.items(), key=lambda field: custom_number(field[0])))
     labels = {"email": "Email", **STANDARD_FIELDS, **workspace.extra_fields, **by_number}  # in this order (rule F2)
     data = [

@@ -19,7 +19,7 @@ knob, because their interpretation is fixed:
 | P9 | `total_pages` of an empty list | 0 |
 | P10, P11 | items created at once; added between two pages | in the order of adding; pages show the list of their moment |
 | P12 | a parameter given twice; an unknown one | 400; ignored, with a hint |
-| P13 | an unknown workspace; an id without its prefix | 404; 400 |
+| P13 | a create request for an unknown workspace; an id without its prefix | 404; 400 |
 | P14 | `headers` | those in the API documentation; items always have every field |
 | C4, C5 | the e-mail and owner of a duplicate | `overwrite` stores the new spelling, trimmed; the owner never changes |
 | C8, C9 | an upload option with an invalid type or value, such as `"true"` or `Skip` | 400 |
@@ -164,6 +164,7 @@ class Behaviour:
         past_end: P8. A page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
         over_max: P6. A `display` over the maximum: 400 (`reject`), the maximum (`clamp`), or as many as requested (`serve`).
         campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. Mailboxes have 2,000.
+        unknown_workspace: P13. A list of an unknown workspace: 404 (`reject`), or an empty list (`empty`).
         bad_number: P5. A malformed or out-of-range `page` or `display`: 400 (`reject`), or the first page and 10 (`default`).
         owner_key: A2. An owner key must be known (`check`), must start with `key_` (`prefix_only`), or can be anything (`off`).
         unknown_custom: C20. A `custom_<n>` that the workspace does not have: 400 (`reject`), `ignore` or `store`.
@@ -210,6 +211,7 @@ class Behaviour:
     past_end: Literal["empty", "clamp", "error"] = _knob("empty", "clamp", "error")
     over_max: Literal["reject", "clamp", "serve"] = _knob("reject", "clamp", "serve")
     campaign_max_display: int | None = _knob(None, 2000, 100, is_accepted=lambda value: type(value) is int and value > 0)
+    unknown_workspace: Literal["reject", "empty"] = _knob("reject", "empty")
     bad_number: Literal["reject", "default"] = _knob("reject", "default")
     owner_key: Literal["check", "prefix_only", "off"] = _knob("check", "prefix_only", "off")
     unknown_custom: Literal["reject", "ignore", "store"] = _knob("reject", "ignore", "store")
@@ -258,6 +260,7 @@ class Behaviour:
             past_end="clamp",
             over_max="clamp",
             campaign_max_display=100,
+            unknown_workspace="empty",
             bad_number="default",
             owner_key="off",
             unknown_custom="ignore",

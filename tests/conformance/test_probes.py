@@ -86,7 +86,7 @@ REASON = "the service refused the request with 400"
         (answer({"status": "ok"}), True),
         (answer({"status": "overwriten"}, 201), True),
         (answer({"status": "error"}), False),
-        (answer({}), False),
+        (answer({"status": "failed", "error": "no"}), False),
         (answer(None, 404), False),
         (answer({"status": "ok"}, 409), False),
     ],
@@ -97,7 +97,17 @@ def test_success_is_recognised_under_any_status(given_response: Response, verdic
 
 @pytest.mark.parametrize(
     "given_response",
-    [answer([]), answer(), answer({"status": "ok"}, 302), answer({}, 500), answer({}, 429), answer({}, retry_after="5")],
+    [
+        answer([]),
+        answer(),
+        answer({}),
+        answer({"status": "created"}, 201),
+        answer({"status": ["ok"]}),
+        answer({"status": "ok"}, 302),
+        answer({}, 500),
+        answer({}, 429),
+        answer({}, retry_after="5"),
+    ],
 )
 def test_a_response_that_is_neither_success_nor_refusal_decides_nothing(given_response: Response) -> None:
     with pytest.raises(InconclusiveError):
@@ -150,6 +160,55 @@ def test_mixed_responses_to_bad_numbers_match_no_value() -> None:
     found = run_probe(probes.probe_bad_number, READER, 1, answers=[page(1, 9), REFUSED])
     assert found.possible == ()
     assert found.explanation.startswith("served: display=abc; refused: display=0,")
+
+
+@pytest.mark.parametrize("status", ["created", "Added", None, 5])
+def test_an_unknown_status_of_a_creation_leaves_the_knobs_unobserved(status: Any) -> None:
+    def change(document: Any) -> None:
+        if document.get("id"):
+            document["status"] = status
+
+    found = measured(altered(document_changed(change)), WRITER).findings
+    assert {found[knob].possible for knob in ("created_status", "owner_key", "unknown_body", "missing_campaign")} == {()}
+    assert found["owner_key"].explanation == f"the service responded with 201 and the unknown status {status!r}"
+
+
+def test_an_unknown_status_in_later_creations_is_no_refusal() -> None:
+    def change(request: Request, response: Response) -> Response:
+        return answer({"status": "queued"}) if b"unknown-field" in request.body else response
+
+    found = measured(altered(change), WRITER).findings["unknown_body"]
+    assert found == unobserved("the service responded with 200 and the unknown status 'queued'")
+
+
+def unknown_workspace_served(**answers: Response) -> KnobFinding:
+    """Measure a service that gives these responses to requests for an unknown workspace, and else those of the fake."""
+
+    def change(request: Request, response: Response) -> Response:
+        kinds = [kind for kind in answers if kind in request.target and "space_conformance" in request.target]
+        return answers[kinds[0]] if kinds else response
+
+    return measured(altered(change), READER).findings["unknown_workspace"]
+
+
+def test_lists_of_an_unknown_workspace_are_refused_empty_or_match_no_value() -> None:
+    assert unknown_workspace_served() == observed("reject", "for an unknown workspace, campaigns, mailboxes, fields: refused")
+    empty = answer({"status": "ok", "data": []})
+    every = {"campaigns": empty, "mailboxes": empty, "fields": empty}
+    assert unknown_workspace_served(**every) == observed("empty", "for an unknown workspace, campaigns, mailboxes, fields: empty")
+    mixed = unknown_workspace_served(mailboxes=empty)
+    assert mixed.possible == ()
+    assert mixed.explanation.startswith(
+        "for an unknown workspace, campaigns, fields: refused; mailboxes: empty; no value of this"
+    )
+    served = answer({"status": "ok", "data": [{"id": "x"}]})
+    assert unknown_workspace_served(**dict.fromkeys(every, served)).possible == ()
+    assert unknown_workspace_served(fields=answer({}, 500)) == unobserved("the service responded with 500")
+
+
+def test_lists_that_cannot_be_read_tell_nothing_about_an_unknown_workspace() -> None:
+    found = measured(service(Behaviour(auth=HeaderAuth("x-token", ""))), READER).findings["unknown_workspace"]
+    assert found == unobserved("the lists of the workspace could not be read")
 
 
 def test_a_maximum_below_the_documented_one_is_a_clamp() -> None:
@@ -474,10 +533,12 @@ def test_a_rule_without_observations_is_not_judged() -> None:
     found = measure(access=attrs.evolve(WRITER, owner_key="key_unknown"), snapshot=fake.snapshot())
     unjudged = {rule.id for rule in RULES if find_breaches(rule, found) is None}
     assert unjudged == {
-        *("W4-status", "W4-counts", "W4-percentages", "W4-fractions", "W4-sums", "W4-most", "W4-interested", "W4-created"),
-        *("W4-date", "W4-relative", "W4-email", "W4-steps"),
+        *("W4-age", "W4-bounces", "W4-campaign-rates", "W4-campaigns", "W4-contacts", "W4-counts", "W4-created", "W4-date"),
+        *("W4-email", "W4-initials", "W4-interested", "W4-most", "W4-percentages", "W4-rates", "W4-relative", "W4-status"),
+        *("W4-steps", "W4-sums", "W4-windows"),
         *("T1", "T1-type", "T1-wait", "T1-templates", "T3", "T3-sent", "T6", "T6-thread", "T7", "T7-unique"),
-        *("T13", "T13-days", "T14", "T14-finished", "T14-left", "C2", "C6", "C7", "C19"),
+        *("T13", "T13-days", "T14", "T14-finished", "T14-left", "T13-date", "T13-same", "C2", "C6", "C7"),
+        *("C7-listed", "C19"),
     }
 
 

@@ -152,6 +152,23 @@ def not_a_number(request: Request, response: Response) -> Response:
 FIRST_CAMPAIGNS: Final = said_by(page(service(), "/campaigns", workspace=SPACE, display=10))["data"]
 
 
+YEAR: Final = 365 * 86400
+SENT: Final = ("sent_today", "sent_30days", "sent_90days", "bounced_30days")
+
+
+def own_mailboxes(request: Request, response: Response) -> Response:
+    """Serve the mailboxes of the workspace for every workspace."""
+    if "/mailboxes?workspace=space_conformance" not in request.target:
+        return response
+    return service().handle(attrs.evolve(request, target=f"/mailboxes?workspace={SPACE}&display=1&page=1"))
+
+
+def no_contacts_in_draft(payload: Any) -> None:
+    for item in payload["data"]:
+        if item["id"] == DRAFT:
+            item["contacts"] = 0
+
+
 def same_id_twice(payload: Any) -> None:
     for item, other in zip(payload["data"][:1], payload["data"][1:2], strict=False):
         other["id"] = item["id"]
@@ -233,7 +250,7 @@ WRONG: Final = [
     row("W1", "a list that is created", refused("fields", 201)),
     row("W1", "a list of fields that is an array", refused("fields", 200, body=b"[]")),
     row("W1", "a server's error", refused("steps", 500, containing=LIVE)),
-    row("W1-json", "a number that is none", Wrong(not_a_number)),
+    row("W1-json", "a number that is none", Wrong(not_a_number), "W4-counts"),
     row("W2", "another status", put("fields", "status", "fine")),
     row("W2", "no status", put("steps", "status", KeyError, containing=LIVE)),
     row("P1", "no total_found", put("mailboxes", "total_found", KeyError)),
@@ -255,7 +272,7 @@ WRONG: Final = [
     row("P1-total", "a page that is refused, though counted in", refused("campaigns", 404, containing="display=10&page=2")),
     row("P1", "no array of data", put("mailboxes", "data", None), "P2"),
     row("P1-total", "31 found of 30, with as many pages", document("mailboxes", more), "P2"),
-    row("P1-end", "10 found of 20, with as many pages", document("campaigns", fewer)),
+    row("P1-end", "10 found of 20, with as many pages", document("campaigns", fewer), "W4-campaigns"),
     row("P1-repeat", "the first page as every page", Wrong(first_page_again)),
     row("P2", "20 mailboxes at most", put("mailboxes", "data", lambda items: items[:20]), "P1-total"),
     row("P2", "no page of 2,000", refused("mailboxes", 400, containing="display=2000"), "W1"),
@@ -279,7 +296,9 @@ WRONG: Final = [
         "T3-sent",
         "T7-unique",
         "W4-sums",
+        "W4-campaign-rates",
     ),
+    row("W3-unique", "a step of several campaigns", put("steps", "data.0.id", "step_1")),
     row("W3-unique", "two fields of one code", put("fields", "data.20.code", "custom_1"), "F1"),
     row("W4", "an item that is a number", put("fields", "data.20", 5), "F1"),
     row("W4", "a template that is text", steps_of(DRAFT, "data.0.templates.1", "B")),
@@ -329,23 +348,104 @@ WRONG: Final = [
             ("unsubscribed", set[str]()),
         )
     ),
-    row("W4-fractions", "the rates of a template", steps_of(LIVE, FIRST, shares_of("opened", "replied"))),
-    row("W4-fractions", "the rates of a campaign", put("campaigns", "data.1", shares_of("opens", "replies"))),
+    row("W4-rates", "fractions", steps_of(LIVE, FIRST, shares_of("opened", "replied"))),
+    *(
+        row("W4-rates", f"{value} % {name}", steps_of(LIVE, f"{FIRST}.{name}", value))
+        for name, value in (
+            ("opened", 0),
+            ("opened", 100),
+            ("opened", 51.63),
+            ("opened", 53.63),
+            ("clicked", 0),
+            ("clicked", 4.2),
+            ("clicked", 50),
+        )
+    ),
+    row("W4-campaign-rates", "fractions", put("campaigns", "data.1", shares_of("opens", "replies"))),
+    *(
+        row("W4-campaign-rates", f"{value} % {name}", put("campaigns", "data.1", lambda item, n=name, v=value: {**item, n: v}))
+        for name, value in (("opens", 0), ("opens", 100), ("opens", 52.5), ("opens", 18), ("replies", 0.5), ("replies", 50))
+    ),
+    row("W4-bounces", "more bounces than e-mails", put("campaigns", "data.1.bounces_num", 38), "W4-campaign-rates"),
+    row("W4-contacts", "fewer contacts than in a step", put("campaigns", "data.1.contacts", 99)),
+    row("W4-contacts", "no contacts", put("campaigns", "data.1.contacts", 0)),
+    row("W4-contacts", "more in a step than there are", steps_of(LIVE, "data.0.out_of", 101)),
+    row("W4-contacts", "a step of 10 trillion contacts", steps_of(LIVE, "data.0.out_of", 10**13)),
+    *(row("W4-initials", f"{value} initials", put("campaigns", "data.1.initials", value)) for value in (-1, -0.5)),
     row("W4-sums", "an open more than the templates", put("campaigns", "data.1.opens_num", lambda count: count + 1)),
-    row("W4-sums", "an open fewer than the templates", put("campaigns", "data.1.opens_num", lambda count: count - 1)),
+    row(
+        "W4-sums",
+        "an open fewer than the templates",
+        put("campaigns", "data.1.opens_num", lambda count: count - 1),
+        "W4-campaign-rates",
+    ),
     row("W4-sums", "a reply more than the templates", put("campaigns", "data.1.replies_num", lambda count: count + 1)),
     *(
         row("W4-most", f"more than it sent in {name}", steps_of(LIVE, f"{FIRST}.{name}", 10**6), *others)
-        for name, others in (("opened_num", {"W4-sums"}), ("replied_num", {"W4-sums"}), ("unsubscribed_num", set[str]()))
+        for name, others in (
+            ("opened_num", {"W4-sums"}),
+            ("clicked_num", set[str]()),
+            ("replied_num", {"W4-sums"}),
+            ("unsubscribed_num", set[str]()),
+        )
     ),
     row("W4-interested", "more interest than replies", put("campaigns", "data.1.interested_num", 10**6)),
     *(row("W4-created", f"created {value}", put("campaigns", "data.0.created", value)) for value in (0, 2026, 20260131)),
+    row("W4-created", "a campaign created in milliseconds", put("campaigns", "data.0.created", lambda created: created * 1000)),
+    row("W4-created", "a campaign created in two years", put("campaigns", "data.0.created", lambda created: created + 2 * YEAR)),
+    row("W4-created", "a mailbox created in milliseconds", put("mailboxes", "data.1.created_at", lambda created: created * 1000)),
+    row(
+        "W4-created", "a mailbox created in 50 years", put("mailboxes", "data.1.created_at", lambda at: at + 50 * YEAR), "W4-age"
+    ),
+    *(
+        row(
+            "W4-age",
+            f"created {days} days off",
+            put("mailboxes", "data.1.created_at", lambda created, d=days: created + d * 86400),
+        )
+        for days in (-600, 200)
+    ),
+    row("W4-age", "created just now", put("mailboxes", "data.1.created", "just now")),
+    row("W4-age", "created 20 years ago", put("mailboxes", "data.1.created", "20 years ago")),
     row("W4-created", "created before 1970", put("mailboxes", "data.0.created_at", -5)),
     row("W4-date", "a date as a number", put("campaigns", "data.1.days_left_date", 20260131)),
+    row("W4-date", "a date in milliseconds", put("campaigns", "data.1.days_left_date", 1770681600000)),
+    row("T13-date", "a date in two years", put("campaigns", "data.1.days_left_date", 1830681600)),
+    row("T13-date", "a date before the days left", put("campaigns", "data.1.days_left_date", 1767225600)),
+    row("T13-same", "a hundred times the days left", steps_of(LIVE, "days_left", 4000)),
+    row("T13-same", "no days left", steps_of(LIVE, "days_left", 0)),
+    *(
+        row("W4-relative", f"the activity {text!r}", put("mailboxes", "data.0.last_activity", text))
+        for text in ("in 5 minutes", "-5 minutes ago", "2026-01-31t12:00:00z")
+    ),
     row("W4-relative", "a campaign's activity as a date", put("campaigns", "data.1.last_activity", "2026-01-31T12:00:00Z")),
     row("W4-relative", "a mailbox's activity as a timestamp", put("mailboxes", "data.0.last_activity", "1767225600")),
     row("W4-relative", "a mailbox's age as a date", put("mailboxes", "data.0.age", "Jan 31, 2026")),
     row("W4-relative", "a mailbox's creation as a date", put("mailboxes", "data.0.created", "31/01/2026")),
+    *(
+        row("W4-counts", f"{value} of a mailbox's {name}", put("mailboxes", f"data.1.{name}", value))
+        for name in ("campaigns", "daily_limit", "blacklists", "sent_today", "bounced_30days")
+        for value in (-1, 0.5)
+    ),
+    row("W4-counts", "fewer than no e-mails", put("mailboxes", "data.1", lambda item: {**item, **dict.fromkeys(SENT, -5)})),
+    row("W4-campaigns", "more campaigns than there are", put("mailboxes", "data.1.campaigns", 21)),
+    row("W4-windows", "more today than in 30 days", put("mailboxes", "data.1.sent_today", 10**4)),
+    row("W4-windows", "more in 30 days than in 90", put("mailboxes", "data.1.sent_30days", 10**6)),
+    row("W4-windows", "fewer in 90 days than in 30", put("mailboxes", "data.1.sent_90days", 500)),
+    row("W4-windows", "more bounces than e-mails", put("mailboxes", "data.1.bounced_30days", 10**4)),
+    *(
+        row("W4-words", f"{kind}: {path.rpartition('.')[2]} {word!r}", put(kind, path, word))
+        for kind, path, words in (
+            ("mailboxes", "data.1.status", ("", "ACTIVE", " active")),
+            ("mailboxes", "data.1.type", (" ", "google", "SMTP & imap")),
+            ("steps", "data.0.status", ("", "Live")),
+            ("steps", f"{FIRST}.status", (" ", "LIVE")),
+            ("fields", "data.20.label", ("",)),
+        )
+        for word in words
+    ),
+    row("W4-percentages", "an interest of 101 %", put("campaigns", "data.1.interested", 101)),
+    row("P13", "the mailboxes of another workspace", Wrong(own_mailboxes)),
     row("W4-email", "no address", put("mailboxes", "data.0.email", "nobody")),
     row("W4-steps", "a step more than listed", put("campaigns", "data.0.steps", 2)),
     row(
@@ -357,6 +457,7 @@ WRONG: Final = [
     row("T1", "half a place", steps_of(LIVE, "data.1.order", 1.5)),
     row("T1-type", "another type", steps_of(LIVE, "data.0.type", "call")),
     row("T1-wait", "a wait below zero", steps_of(LIVE, "data.1.wait_time", -1)),
+    row("T1-wait", "a wait in nanoseconds", steps_of(LIVE, "data.1.wait_time", 3 * 86400 * 10**9)),
     row("T1-templates", "a step without templates", steps_of(LIVE, "data.1.templates", [])),
     row("T3", "more contacts than there are", steps_of(LIVE, "data.0.out_of", lambda count: count - 1)),
     row("T3-sent", "fewer contacts than e-mails", steps_of(LIVE, "data.0.already_sent", lambda count: count - 1)),
@@ -383,6 +484,7 @@ WRONG: Final = [
         "T14-left",
         "a contact left in what is complete",
         steps_of(DONE, "data.0", lambda step: {**step, "left_to_send": 1, "out_of": 31}),
+        "W4-contacts",
     ),
     row("F1", "a standard code that is not there", put("fields", "data.0", lambda field: {**field, "code": "mail"})),
     row("F1", "a field of new contacts that is not listed", document("fields", lambda payload: payload["data"].pop(20))),
@@ -421,7 +523,8 @@ WRONG: Final = [
             ("strict_validation", False),
         )
     ),
-    row("C7", "contacts that join nothing", campaign_as(None)),
+    row("C7", "contacts that join nothing", campaign_as(None), "C7-listed"),
+    row("C7-listed", "a count of contacts that is never counted again", document("campaigns", no_contacts_in_draft)),
     row("C7", "contacts that join without being asked", campaign_as(DRAFT)),
     row("C19", "a listed field that is refused", refused("contacts", 400, containing='"custom_1":')),
     row("E1", "a conflict", refused("contacts", 409, containing='"duplicates": "skip"'), "A1", "C1", "C2-added"),

@@ -59,6 +59,16 @@ def test_p2_and_p6_a_display_above_the_maximum_is_400(path: str) -> None:
     assert refusal(page(fake, path, display=2001), 400, "display_too_large")["field"] == "display"
 
 
+def test_p13_lists_of_an_unknown_workspace_may_be_empty() -> None:
+    fake = small_world(unknown_workspace="empty")
+    for path in LISTS:
+        listed = document(page(fake, path, workspace="space_9"))
+        assert (listed["data"], listed["total_found"], listed["total_pages"]) == ([], 0, 0)
+    response = get(fake, "/workspaces/space_9/all-fields")
+    assert document(response) == {"status": "ok", "data": []}
+    assert response.headers["x-fake-hint"] == "no workspace has this id"
+
+
 def test_p7_a_maximum_for_campaigns_does_not_affect_mailboxes() -> None:
     fake = filled(0, campaign_max_display=100)
     refusal(page(fake, "/campaigns", display=101), 400, "display_too_large")
