@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
@@ -15,7 +14,7 @@ from anyio.lowlevel import checkpoint, current_token
 
 from outreach_async._core import retry
 from outreach_async._core.attempts import Call, CallOptions, Throttle
-from outreach_async._core.limits import Rate, RateLimiter, RatePoller
+from outreach_async._core.limits import Rate, RateLimiter, RatePoller, unix_time
 from outreach_async._core.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._core.responses import Route, build_status_error, parse_retry_after, read_named_wait, scrub_error
@@ -54,7 +53,7 @@ class Engine:
     max_in_flight: int = attrs.field(kw_only=True)
     policy: retry.RetryPolicy = attrs.field(kw_only=True)
     rate: float | Rate | None = attrs.field(default=None, kw_only=True)
-    wall_clock: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+    wall_clock: Callable[[], float] = attrs.field(default=unix_time, kw_only=True)
     observer: Observer | None = attrs.field(default=None, kw_only=True)
     limiter: RateLimiter = attrs.field(init=False)
     throttle: Throttle = attrs.field(init=False)

@@ -43,6 +43,11 @@ _START_FRACTION: Final = 0.5  # fraction of the base rate at which the ramp afte
 _DURATION: Final = 2.0  # longest ramp after a pause, in seconds
 
 
+def unix_time() -> float:
+    """Return the Unix time, by the function that freezegun may have put in the place of `time.time`."""
+    return time.time()
+
+
 class TokenBucket:
     """Limits attempts to a configured rate with the generic cell rate algorithm."""
 
@@ -354,7 +359,7 @@ class RateLimiter:
         max_in_flight: int,
         rate: float | None = None,
         needs_share: bool = False,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = unix_time,
     ) -> None:
         self.max_in_flight = max_in_flight
         self._policy = policy

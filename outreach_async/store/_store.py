@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ import attrs
 import msgspec
 
 from outreach_async._core.arguments import show_number, type_name
+from outreach_async._core.limits import unix_time
 from outreach_async._files.objects import Objects, is_url, list_folders, open_objects
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import Repeats
@@ -159,7 +159,7 @@ class Store:
     inline: bool = attrs.field(default=False, kw_only=True)
     objects: Objects | None = attrs.field(kw_only=True)
     clock: Callable[[], float] = attrs.field(default=boot_time, kw_only=True)
-    wall: Callable[[], float] = attrs.field(default=time.time, kw_only=True)
+    wall: Callable[[], float] = attrs.field(default=unix_time, kw_only=True)
 
     @linger.default
     def _default_linger(self) -> float:
