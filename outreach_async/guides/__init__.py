@@ -26,7 +26,8 @@ print(pydoc.locate("outreach_async.guides.concepts").__doc__.partition(":")[0]) 
 Installation
 ------------
 The package needs Python 3.11 or newer. It is typed, and its models are immutable. `pip install outreach_async` installs the
-client, over httpx. Extras add the rest, and `all` adds everything:
+client, over httpx; before the first release, run `pip install .` in a checkout. Extras add the rest, as in
+`pip install '.[cli,xlsx]'`, and `all` adds everything:
 
     cli, html                      the command `outreach-async`, with HTML reports; only the reports
     httpx2, aiohttp                further HTTP libraries

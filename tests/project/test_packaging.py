@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -76,6 +77,26 @@ def test_the_wheel_contains_only_the_package_its_types_and_its_data(wheel: Path)
     assert "outreach_async/py.typed" in names
     assert {f"outreach_async/fake/data/{table}.tsv" for table in ("countries", "names", "states", "timezones")} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"outreach_async"}
+
+
+def test_the_links_of_the_published_readme_are_absolute(wheel: Path) -> None:
+    text = (
+        next(path for path in zipfile.Path(wheel).iterdir() if path.name.endswith(".dist-info"))
+        .joinpath("METADATA")
+        .read_text("utf-8")
+    )
+    links = re.findall(r"\](?:\(|: )([^)\s]+)", text.partition("\n\n")[2])
+    assert [link for link in links if not link.startswith("https://")] == []
+    for name, address in {
+        "the client": "outreach-async.github.io/outreach_async/outreach_async.html",
+        "resume after a kill": "outreach-async.github.io/outreach_async/outreach_async/bulk.html#journal-and-resume",
+        "Examples": "github.com/outreach-async/outreach_async/blob/main/tests/examples",
+        "CHANGELOG": "github.com/outreach-async/outreach_async/blob/main/CHANGELOG.md",
+    }.items():
+        assert f"[{name}](https://{address})" in text
+    assert (
+        "\n[figure]: https://raw.githubusercontent.com/outreach-async/outreach_async/main/benchmarks/results/results.svg" in text
+    )
 
 
 def test_the_wheel_stays_small(wheel: Path) -> None:

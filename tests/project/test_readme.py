@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +18,7 @@ from tools.api_pages import CHAPTERS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-SITE = "https://outreach-async.github.io/outreach_async/"
+LINK = re.compile(r"\](?:\(|: )([^)#\s]+)(?:#([\w-]+))?")
 
 
 def blocks(language: str) -> list[str]:
@@ -83,23 +84,28 @@ def test_it_is_short_and_its_lines_fit_beside_other_text(path: str, words: int) 
     assert [line for line in outside.splitlines() if len(line) > 120 and not line.startswith("|")] == []
 
 
-def test_links_to_the_repository_are_absolute_and_point_to_existing_files() -> None:
-    links = re.findall(r"\](?:\(|: )([^)#\s]+)", TEXT)
-    start = r"https://(?:github|raw\.githubusercontent)\.com/outreach-async/outreach_async/(?:blob/|tree/)?main/"
-    assert all((ROOT / re.sub(start, "", link)).exists() for link in links if re.match(start, link))
-    assert all(link.startswith("https://") for link in links)  # the package index shows this page, too
+def test_every_link_leads_to_a_file_of_the_checkout() -> None:
+    for path in ("README.md", ".github/CONTRIBUTING.md"):
+        for link in LINK.findall((ROOT / path).read_text(encoding="utf-8")):
+            assert (ROOT / path).parent.joinpath(link[0]).exists(), f"{path}: {link[0]}"
 
 
-def test_its_table_links_to_chapters_and_to_sections_that_exist() -> None:
-    links = re.findall(
-        rf"\]\({re.escape(SITE)}([\w/]+)\.html(?:#([\w-]+))?\)", TEXT.partition("## Guides")[2].partition("\n## ")[0]
-    )
+def test_its_table_links_to_guides_and_to_sections_that_exist() -> None:
+    links = LINK.findall(TEXT.partition("## Guides")[2].partition("\n## ")[0])
     assert len(links) >= 20
     for path, section in links:
-        name = path.replace("/", ".")
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         assert name in CHAPTERS
         headings = re.findall(r"^(.+)\n-+$", importlib.import_module(name).__doc__ or "", re.MULTILINE)
         assert not section or section in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_it_says_how_to_install_before_and_after_the_first_release() -> None:
+    checkout, repository, index = re.findall(r"^pip install '(.*?)'", "\n".join(blocks("bash")), re.MULTILINE)
+    assert (checkout, repository, index) == (".[cli]", "outreach_async[cli] @ git+ADDRESS", "outreach_async[cli]")
+    listed = TEXT.partition("`all` is every extra:")[2].partition(".")[0]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(re.findall("`(.+?)`", listed)) == set(extras) - {"all"}
 
 
 @pytest.mark.nightly
