@@ -309,9 +309,10 @@ class Contacts(_Resource):
     ) -> bulk.BulkRun:
         """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
 
-        Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`. Rows are read on demand. A
-        row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a generator may fill
-        one dict again and again. A row whose `items()` raises `Excluded` is not sent, and has the outcome `excluded`.
+        Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`, also as a task. Rows are read
+        on demand. A row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a
+        generator may fill one dict again and again. A row whose `items()` raises `Excluded` is not sent, and has the outcome
+        `excluded`.
 
         Rows of a data frame and of a `csv.DictReader` are the cells of a table, and are sent as the command `import` sends them:
         blanks around a value, guards of spreadsheets and texts such as `NULL` are removed, and a damaged value, such as `#REF!`,

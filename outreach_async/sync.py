@@ -407,6 +407,7 @@ class SyncRun:
     def __init__(self, run: BulkRun, rows: CallerRows, loop: ClientLoop) -> None:
         self._run, self._rows, self._loop = run, rows, loop
         self._only_counts = False
+        run._remedy = "call wait(), or use it in 'with'"  # noqa: SLF001 - of the warning about a run that is never started
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -415,6 +416,7 @@ class SyncRun:
 
     def __enter__(self) -> SyncOutcomes:
         """Start the run, and return its outcomes."""
+        self._run._is_used = True  # noqa: SLF001 - also if the loop cannot start it
         self._manager = self._loop.hold(self._run)
         return SyncOutcomes(self._manager.__enter__(), self._rows, self._loop, only_counts=self._only_counts)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self, get_args
+from typing import Any, Final, NoReturn, Self, get_args
 
 import anyio
 
@@ -24,6 +27,9 @@ from outreach_async.bulk._source import Source
 from outreach_async.bulk._targets import ListCampaigns, Targets
 from outreach_async.bulk._throttle import RunThrottle
 from outreach_async.errors import InvalidRequest, JournalError
+
+_OWN_FRAMES: Final = 3
+"""The number of frames from the caller of `create_many` to a new run."""
 
 
 def create_plan(
@@ -125,8 +131,11 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return self._pipeline.next()  # not a coroutine function: every outcome passes here
 
 
-class BulkRun:
+class BulkRun(Coroutine[Any, Any, BulkReport]):
     """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
+
+    A run is a coroutine, so `asyncio.create_task`, the task groups of asyncio and anyio, and the nurseries of trio accept it. One
+    that is never started sends nothing, and warns of it as any other coroutine does.
 
     Example:
         ```python
@@ -135,10 +144,24 @@ class BulkRun:
         ```
     """
 
+    __name__ = "create_many"  # in the repr of a task
+    _is_used = True  # until `__init__` has ended
+    _remedy = "await it, or use it in 'async with'"
+
     def __init__(self, plan: Plan, open_recorder: OpenRecorder | None) -> None:
         self._plan = plan
         self._open_recorder = open_recorder
         self._started = self._only_counts = False
+        self._to_end: Coroutine[Any, Any, BulkReport] | None = None
+        depth = sys.get_coroutine_origin_tracking_depth()
+        self._origin = traceback.format_list(traceback.extract_stack(limit=depth + _OWN_FRAMES)[:-1]) if depth else []
+        self._is_used = False
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:  # at the end, globals may be gone
+        if not self._is_used and not is_finalizing():
+            text = f"create_many: the run was never started, so nothing was sent; {self._remedy}"
+            origin = "".join(["\nRun created at (most recent call last)\n", *self._origin]).rstrip() if self._origin else ""
+            warnings.warn(text + origin, RuntimeWarning, stacklevel=2, source=self)
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -153,6 +176,27 @@ class BulkRun:
         """Process all rows, and return the report."""
         return self._run_to_end().__await__()
 
+    # A task group passes on no awaitable, only a coroutine.
+
+    def send(self, value: Any) -> Any:
+        """Continue the run, as a task does."""
+        return self._coroutine().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an exception in the run, as a task does that is cancelled."""
+        return self._coroutine().throw(*error)
+
+    def close(self) -> None:
+        """End a run that is not awaited any more."""
+        self._is_used = True
+        if self._to_end is not None:
+            self._to_end.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, BulkReport]:
+        self._is_used = True
+        self._to_end = self._to_end or self._run_to_end()
+        return self._to_end
+
     async def _run_to_end(self) -> BulkReport:
         self._only_counts = True
         async with self as outcomes:
@@ -162,6 +206,7 @@ class BulkRun:
 
     async def __aenter__(self) -> Outcomes:
         """Start the workers, and return the outcomes."""
+        self._is_used = True  # also if it cannot start
         if self._started:
             raise InvalidRequest("create_many: this run has already started; call create_many again to start another")
         self._plan.engine.require_open()
@@ -210,6 +255,7 @@ class BulkRun:
 
     def __aiter__(self) -> NoReturn:
         # Only the end of an `async with` block can stop the workers.
+        self._is_used = True
         raise InvalidRequest(
             "create_many: expected `async with ... as outcomes`, got `async for`; iterate over `outcomes` inside the block"
         )

@@ -78,12 +78,14 @@ def test_a_mock_made_from_a_client_knows_its_resources_and_their_parameters(clie
 
 def cannot_be_pickled() -> dict[str, object]:
     client = OutreachClient(transport=FakeTransport(FakeService()), workspace="space_1", owner_key="key_secret")
+    run = client.contacts.create_many([])
+    run.close()  # otherwise it warns that it was never started
     sync = SyncClient(transport=FakeTransport(FakeService()), workspace="space_1")
     return {
         "client": client,
         "resource": client.contacts,
         "pager": client.campaigns.list(),
-        "run": client.contacts.create_many([]),
+        "run": run,
         "sync client": sync,
         "fake": FakeTransport(FakeService()),
         "rate": RedisRate("redis://:key_secret@127.0.0.1:1", key="outreach:rate"),
