@@ -62,10 +62,24 @@ _JSON_HEADERS: Final = {"content-type": "application/json"}
 _MAX_HINT_LENGTH: Final = 2000
 
 
+def _identifying_fields(now: float, number: int) -> dict[str, str]:
+    return {"date": format_http_date(int(now)), "x-request-id": f"req_{number:016x}"}
+
+
+def _identify(exchange: Exchange, now: float, number: int) -> Exchange:
+    """Add what every response has (rule W11) to one that a fault has created."""
+    response = exchange.response
+    if response is None or "x-request-id" in response.headers:
+        return exchange
+    return attrs.evolve(
+        exchange, response=attrs.evolve(response, headers={**_identifying_fields(now, number), **response.headers})
+    )
+
+
 def respond(call: ParsedRequest, context: Context, number: int) -> Response:
     """Execute a request and return the response; a refused request gets an error response (rules W11, E2 and E3)."""
-    call.request_id = f"req_{number:016x}"
-    fields = {"date": format_http_date(int(context.now)), "x-request-id": call.request_id}
+    fields = _identifying_fields(context.now, number)
+    call.request_id = fields["x-request-id"]
     headers: Mapping[str, str] = {}
     try:
         status, document = execute(call, context)
@@ -462,6 +476,7 @@ class FakeService:
             call, number, now = parse_request(request), len(self.requests), self.now
             context = Context(self._world, self.behaviour, self._limiter, self.seed, now)
             exchange = execute_with_faults(self.faults, call.operation, request, lambda: respond(call, context, number))
+            exchange = _identify(exchange, now, number)
             # Every request is logged, whether the service executed it or a fault replaced the execution.
             entry = Recorded(
                 number=number,
@@ -686,6 +701,16 @@ class FakeService:
         """Return the later of `preferred` and the newest item's creation time, so that creation times never decrease."""
         order = self._world.creation_order[workspace, kind]
         return int(max(preferred, order[-1][0] if order else 0))
+
+
+def find_examples(fake: FakeService) -> dict[str, str]:
+    """Return the ids of a workspace, its campaign and its owner key, by the examples of the document that they replace."""
+    world = fake._world  # noqa: SLF001 - the class of this module
+    space = next(iter(world.workspaces), None)
+    campaigns = (campaign.id for campaign in world.campaigns.values() if campaign.workspace == space)
+    keys = (key for key, spaces in world.owner_keys.items() if space in spaces)
+    found = {"space_1": space, "camp_1": next(campaigns, None), "key_1": next(keys, None)}
+    return {example: id_ for example, id_ in found.items() if id_ is not None}
 
 
 def advance_in_slices(fake: FakeService, step: timedelta) -> Generator[None, None, None]:

@@ -89,12 +89,12 @@ def render_nested(refusal: Refusal) -> RenderedError:
 BODILESS: Final = (204, 304)
 
 
-def error_response(code: int) -> Response:
-    """Return an error response in the service's default format."""
+def error_response(code: int, message: str = "") -> Response:
+    """Return an error response in the service's default format. Its code, and by default its message, is the reason phrase."""
     if code in BODILESS:
         return Response(code)
-    message = http.client.responses.get(code, "Error")
-    return Response(*render_nested(Refusal(code, message.lower().replace(" ", "_"), message)))
+    phrase = http.client.responses.get(code, "Error")
+    return Response(*render_nested(Refusal(code, phrase.lower().replace(" ", "_"), message or phrase)))
 
 
 def without_body(response: Response) -> Response:

@@ -11,7 +11,7 @@ knob, because their interpretation is fixed:
 | W7 | a create request without `content-type: application/json` | accepted, with a hint |
 | W8 | a body over 1 MiB; not an object; with NaN, a duplicate key or a lone surrogate | 413; 400 |
 | W10 | times | Unix seconds; `wait_time` in milliseconds, as the API documentation states |
-| W11 | headers of every response | `content-type: application/json` and a unique `x-request-id` |
+| W11 | headers of every response | `content-type: application/json`, `date` by its clock, and a unique `x-request-id` |
 | W12 | `workspace` as a parameter of list-steps | ignored: campaign ids are global |
 | A2 | an unknown owner key; a known one without access to the workspace | 401; 403 |
 | A4 | several errors at once | the first in this order: JSON, presence, type, id, key, workspace, campaign, fields, values |

@@ -6,14 +6,19 @@ wait for the sockets.
 
 from __future__ import annotations
 
+import errno
 import http.client
 import logging
 import re
+import secrets
 import socket
 import struct
 import traceback
+import zlib
 from collections.abc import AsyncIterator, Generator, Iterable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from email.utils import formatdate
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -95,9 +100,8 @@ async def _handle_request(
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
         # Close the connection, because the start of the next request is unknown.
-        refusal = error_response(error.error_status_hint)
-        closing = Response(refusal.status, {**refusal.headers, "connection": "close"}, refusal.body)
-        await line.write(b"".join(_serialize_response(conversation, closing, "")))
+        refusal = _refuse(error.error_status_hint, connection="close")
+        await line.write(b"".join(_serialize_response(conversation, refusal, "")))
         await line.close_gracefully()
         return False
     if request is None:
@@ -112,6 +116,13 @@ async def _handle_request(
     elif end is not ConnectionEnd.HANG:
         await line.close_gracefully()
     return False
+
+
+def _refuse(status: int, message: str = "", **headers: str) -> Response:
+    """Return an error response for a request that never reaches the service."""
+    refusal = error_response(status, message)
+    identity = {"date": formatdate(usegmt=True), "x-request-id": f"server_{secrets.token_hex(8)}"}
+    return attrs.evolve(refusal, headers={**refusal.headers, **identity, **headers})
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
@@ -153,14 +164,36 @@ async def _execute(
     """Execute a request. Return the exchange, and the response's head and body, which are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
-        exchange = await _take_turns(exchange_in_slices(service, request), turns)
+        decoded = _decode_body(request)
+        if isinstance(decoded, Response):
+            return exchange, *_serialize_response(conversation, decoded, request.method)
+        exchange = await _take_turns(exchange_in_slices(service, decoded), turns)
         if exchange.response is None:
             return exchange, b"", b""
         return exchange, *_serialize_response(conversation, exchange.response, request.method)
     except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
         # Log the traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
-        return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, error_response(500), request.method)
+        return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, _refuse(500), request.method)
+
+
+def _decode_body(request: Request) -> Request | Response:
+    """Return the request with its body decompressed, or an error response."""
+    coding = request.headers.get("content-encoding", "identity").strip().lower()
+    if coding == "identity":
+        return request
+    if coding not in {"gzip", "x-gzip"}:
+        return _refuse(415, "expected a body in gzip or without content-encoding; send it without", **{"accept-encoding": "gzip"})
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    try:
+        body = unpacking.decompress(request.body, MAX_REQUEST_BYTES + 1)
+    except zlib.error:
+        body = b""
+    if len(body) > MAX_REQUEST_BYTES:
+        return _refuse(413)
+    if not unpacking.eof:
+        return _refuse(400, "the body is not in gzip, as its content-encoding says")
+    return attrs.evolve(request, body=body)
 
 
 async def _take_turns(slices: Generator[None, None, Exchange], turns: anyio.Lock) -> Exchange:
@@ -204,16 +237,20 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
 
 @asynccontextmanager
 async def serve(service: Service | SlicedService, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve a service on a socket while the `async with` block runs."""
+    """Serve a service on a socket while the `async with` block runs. `localhost` means 127.0.0.1 and, if there is IPv6, ::1."""
     # An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
     failure: BaseException | None = None
     family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-    with socket.create_server(address, family=family, backlog=1024) as listener:
-        listener.setblocking(False)
+    with ExitStack() as stack:
+        listeners = _listen_on_loopback(port) if host == "localhost" else [_listen(family, address)]
+        for listener in listeners:
+            stack.enter_context(listener)
         async with anyio.create_task_group() as group:
-            group.start_soon(_accept_connections, listener, group, service)
+            turns = anyio.Lock()
+            for listener in listeners:
+                group.start_soon(_accept_connections, listener, group, service, turns)
             try:
-                yield _build_url(listener)
+                yield _build_url(listeners[0])
             except anyio.get_cancelled_exc_class():
                 raise
             except BaseException as error:  # noqa: BLE001 - raised below, outside the task group, which would wrap it
@@ -227,13 +264,32 @@ async def serve(service: Service | SlicedService, host: str = "127.0.0.1", port:
         del failure  # its traceback refers to this frame: the reference cycle would delay garbage collection
 
 
+def _listen(family: int, address: Any) -> socket.socket:
+    listener = socket.create_server(address, family=family, backlog=1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _listen_on_loopback(port: int, ipv6: str = "::1") -> list[socket.socket]:
+    """Listen on the same port of 127.0.0.1 and ::1: clients differ in which of them `localhost` means."""
+    first = _listen(socket.AF_INET, ("127.0.0.1", port))
+    try:
+        return [first, _listen(socket.AF_INET6, (ipv6, first.getsockname()[1]))]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            first.close()
+            raise
+        return [first]  # no IPv6
+
+
 def _build_url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _accept_connections(listener: socket.socket, group: anyio.abc.TaskGroup, service: Service | SlicedService) -> None:
-    turns = anyio.Lock()
+async def _accept_connections(
+    listener: socket.socket, group: anyio.abc.TaskGroup, service: Service | SlicedService, turns: anyio.Lock
+) -> None:
     while True:
         await anyio.wait_readable(listener)
         try:

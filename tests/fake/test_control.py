@@ -13,6 +13,7 @@ from support.control import HOST, PlaneClient
 from support.fake import KEY, SPACE, START, creation, get, post, small_world
 
 from outreach_async import Request
+from outreach_async._cli.demo_data import create_demo_world
 from outreach_async.fake import Behaviour, FakeService, HeaderAuth, RateLimit, Recorded, faults
 from outreach_async.fake._clock import DAY
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES
@@ -377,6 +378,64 @@ def test_a_refusal_in_slices_is_the_same() -> None:
     plane = PlaneClient()
     for path in ("/nothing", "/sandboxes/none/_fake/time"):
         assert answer_of(in_slices(plane, "GET", path)) == json.loads(plane.send("GET", f"/_fake{path}").body)
+
+
+def test_every_answer_has_the_date_of_its_fake_and_an_id_of_its_own() -> None:
+    plane = PlaneClient(small_world())
+    inside = plane.sandbox()
+    inside("POST", "/time/advance", {"days": 1})
+    plane.fake.faults.script("unknown", faults.status(503), faults.status(503, headers={"date": "never"}))
+    targets = ["/_fake", "/_fake/x", "/", "/", "/", "/_fake/sandboxes/none"]
+    answers = [plane.send("GET", target) for target in targets]
+    first = "Thu, 01 Jan 2026 00:00:00 GMT"
+    assert [answer.headers["date"] for answer in answers] == [first, first, first, "never", first, first]
+    second = [inside.send("GET", target) for target in ("/_fake/time", "/_fake/x", "/")]
+    assert {answer.headers["date"] for answer in second} == {"Fri, 02 Jan 2026 00:00:00 GMT"}
+    control = [*answers[:2], answers[-1], *second[:2]]
+    assert len({answer.headers["x-request-id"] for answer in control}) == 5
+    assert len({answer.headers["x-request-id"] for answer in answers}) == 6
+
+
+def test_a_number_without_a_fraction_is_an_integer() -> None:
+    plane, other = PlaneClient(), PlaneClient()
+    steps = [{"wait_time": 1000.0, "templates": [{"sent": 0.0, "rates": {"open": 1.0}}]}]
+    contacts = [{"email": "ann@company.example", "created": 1767225600.0}]
+    world = {"version": 1.0, "workspaces": [{"campaigns": [{"contacts": 3.0, "steps": steps}], "contacts": contacts}]}
+    plane("PUT", "/world", world)
+    other("PUT", "/world", json.loads(json.dumps(world).replace(".0", "")))
+    assert plane("GET", "/world") == other("GET", "/world")
+    assert plane.sandbox(seed=754.0)("GET", "/time")["unix"] == START
+    knobs = {"first_page": 0.0, "campaign_max_display": 50.0, "created_status": {"added": 200.0}, "rate_limit": {"limit": 2.0}}
+    assert plane("PATCH", "/behaviour", knobs)["first_page"] == 0
+    plane("POST", "/faults", {"fault": {"name": "truncate", "after_bytes": 3.0}, "times": 2.0})
+    assert plane("GET", "/faults") == {"unfired": ["any request: truncate(3) (0 of 2)"]}
+    assert plane.problem("POST", "/sandboxes", {"seed": 7.5})["field"] == "seed"
+
+
+def test_a_value_that_is_kept_as_it_is_sent_keeps_its_type() -> None:
+    plane = PlaneClient()
+    world = {"version": 1.0, "workspaces": [{"id": SPACE, "mailboxes": [{"daily_limit": 40.0, "sent_today": 3}]}]}
+    plane("PUT", "/world", world)
+    assert b'"daily_limit":40.0,' in plane.send("GET", f"/mailboxes?workspace={SPACE}&display=1&page=1").body
+    fault = {"name": "drift", "path": "status", "change": 1.0}
+    plane("POST", "/faults", {"fault": fault, "times": 1.0})
+    assert b'"status": 1.0,' in plane.send("GET", f"/workspaces/{SPACE}/all-fields").body
+
+
+def test_the_examples_of_the_document_exist() -> None:
+    plane = PlaneClient(create_demo_world())
+    for inside in (plane, plane.sandbox(), plane.sandbox(world=json.loads(small_world().dump()))):
+        described = json.loads(inside.send("GET", "/_fake/openapi.json").body)
+        components = described["components"]
+        parameters, members = components["parameters"].values(), components["schemas"]["CreateContact"]["properties"]
+        example = {each["name"]: each["schema"].get("examples", [1])[0] for each in parameters}
+        body = {name: member["examples"][0] for name, member in members.items() if "examples" in member}
+        options = {"duplicates": "skip", "strict_validation": False, "campaign": example["campaign_id"]}
+        assert inside.send("GET", f"/campaigns/{example['campaign_id']}/steps").status == 200
+        assert inside.send("GET", f"/workspaces/{example['workspace_id']}/all-fields").status == 200
+        assert inside.send("GET", f"/mailboxes?workspace={example['workspace']}&page=1&display=1").status == 200
+        assert inside.send("POST", "/contacts", json.dumps({**body, "upload_options": options}).encode()).status == 201
+    assert b'"examples": ["space_1"]' not in PlaneClient().send("GET", "/_fake/openapi.json").body
 
 
 def test_an_unknown_path_is_404_and_a_wrong_method_405() -> None:

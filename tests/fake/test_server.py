@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import logging
+import re
 import socket
 import struct
 from collections.abc import Generator
@@ -25,6 +27,7 @@ from outreach_async.fake.server import (
     RawConnection,
     _accept_connections,
     _build_url,
+    _listen_on_loopback,
     serve,
 )
 
@@ -152,6 +155,7 @@ async def test_an_invalid_request_is_refused_and_the_connection_closed(sent: byt
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nconnection: close" in head.lower()
+    assert re.search(rb"\r\ndate: .*GMT\r\nx-request-id: server_\w+\r\n", head)
     assert json.loads(body)["status"] == "error"
     assert (end, service.requests) == (CLOSED, [])
 
@@ -285,7 +289,7 @@ async def test_a_connection_that_cannot_be_accepted_yet_is_accepted_later() -> N
         listener.setblocking(False)
         address = socket.socket.getsockname(listener)
         async with anyio.create_task_group() as group:
-            group.start_soon(_accept_connections, listener, group, TinyService())
+            group.start_soon(_accept_connections, listener, group, TinyService(), anyio.Lock())
             got, _ = await exchange_bytes(f"http://127.0.0.1:{address[1]}", encode_request("GET", "/", b"", LAST))
             group.cancel_scope.cancel()
     assert (got[:12], listener.errors) == (b"HTTP/1.1 201", [])
@@ -321,6 +325,71 @@ async def test_what_the_peer_does_not_read_at_once_is_written_later() -> None:
                 await anyio.wait_readable(far)
                 received += far.recv(2**16)
     assert received == sent
+
+
+CREATED = gzip.compress(CREATE.body)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZIP", "x-gzip", "identity"])
+async def test_a_compressed_body_is_read(coding: str) -> None:
+    service = TinyService()
+    body = CREATE.body if coding == "identity" else CREATED
+    async with serve(service) as url:
+        got, _ = await exchange_bytes(url, encode_request("POST", "/contacts", body, f"content-encoding: {coding}", LAST))
+    assert got.startswith(b"HTTP/1.1 201 ")
+    assert [request.body for request in service.requests] == [CREATE.body]
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "status"),
+    [
+        ("br", CREATED, 415),
+        ("gzip, gzip", CREATED, 415),
+        ("gzip", CREATE.body, 400),
+        ("gzip", CREATED[:-9], 400),
+        ("gzip", gzip.compress(bytes(MAX_REQUEST_BYTES + 1)), 413),
+    ],
+    ids=["br", "twice", "plain", "cut", "bomb"],
+)
+async def test_a_body_that_cannot_be_decompressed_is_refused(coding: str, body: bytes, status: int) -> None:
+    service = TinyService()
+    async with serve(service) as url:
+        refused = encode_request("POST", "/contacts", body, f"content-encoding: {coding}")
+        got, _ = await exchange_bytes(url, refused + encode_request("GET", "/next", b"", LAST))
+    assert got.startswith(b"HTTP/1.1 %d " % status)
+    assert b"\r\ndate: " in got
+    assert (b"accept-encoding: gzip" in got) == (status == 415)
+    assert [request.target for request in service.requests] == ["/next"]  # on the same connection
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+async def test_localhost_is_served_on_both_stacks() -> None:
+    async with serve(TinyService(), "localhost") as url:
+        port = int(url.rpartition(":")[2])
+        for address in ("127.0.0.1", *(["::1"] if has_ipv6() else [])):
+            async with await anyio.connect_tcp(address, port) as stream:
+                await stream.send(encode_request("GET", "/", b"", LAST))
+                assert (await stream.receive()).startswith(b"HTTP/1.1 201 ")
+
+
+def test_localhost_is_served_on_a_machine_without_ipv6() -> None:
+    (listener,) = _listen_on_loopback(0, "2001:db8::1")
+    listener.close()
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="needs IPv6 on loopback")
+def test_localhost_with_a_port_that_another_program_has_on_one_stack_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with socket.create_server(("::1", port), family=socket.AF_INET6), pytest.raises(OSError, match="in use"):
+        _listen_on_loopback(port)
 
 
 class Slicing(TinyService):

@@ -54,9 +54,24 @@ def demo(options: Options) -> int:
         "--host is not a loopback address, the control plane is available only with this option."
     ),
 )
+@option(
+    "--allow-origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Origin of web pages that may send requests (CORS), such as http://localhost:5173, or * for all; repeatable.",
+)
 @with_options("as_json", "verbose")
 def serve(
-    options: Options, *, host: str, port: int, world: Path | None, seed: int, behaviour: str, control_hosts: tuple[str, ...]
+    options: Options,
+    *,
+    host: str,
+    port: int,
+    world: Path | None,
+    seed: int,
+    behaviour: str,
+    control_hosts: tuple[str, ...],
+    origins: tuple[str, ...],
 ) -> int:
     """Serve the embedded service over HTTP until interrupted.
 
@@ -73,6 +88,7 @@ def serve(
     from outreach_async._cli.demo_data import create_demo_world
     from outreach_async._cli.files import explain_os_errors
     from outreach_async._cli.process import OK, run_async
+    from outreach_async.fake._cross_origin import CrossOriginService
     from outreach_async.fake.control import ControlPlane, is_loopback
     from outreach_async.fake.faults import Service, SlicedService
     from outreach_async.fake.server import serve as serve_fake
@@ -80,7 +96,8 @@ def serve(
     choices = serving.choose_behaviour(behaviour)
     service = create_demo_world(seed, choices) if world is None else serving.load_world(world, seed, choices)
     controlled = bool(control_hosts) or is_loopback(host)
-    served: Service | SlicedService = ControlPlane(service, control_hosts) if controlled else service
+    served: Service | SlicedService = ControlPlane(service, control_hosts, origins=origins) if controlled else service
+    served = CrossOriginService(served, frozenset(origins)) if origins else served
     served = serving.LoggingService(served) if options.verbose else served
 
     def print_address(base_url: str) -> None:

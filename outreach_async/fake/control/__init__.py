@@ -74,7 +74,9 @@ server has at most 1,000 sandboxes. A new sandbox of the sample data takes 65 Ki
 Errors and versions
 -------------------
 An invalid request changes nothing: the response has a 4xx status, and an `error` with `message`, `field` and `remedy`. The
-control plane accepts only requests to `localhost`, an IP address or a `--control-host`, and refuses requests from web pages.
+control plane accepts only requests to `localhost`, an IP address or a `--control-host`. It refuses requests from web pages,
+except from each `--allow-origin http://localhost:5173` that you pass to `serve`: browsers let these pages read all responses,
+of the service, too. Bodies may be compressed with gzip. With `--host localhost`, the fake is served on 127.0.0.1 and on ::1.
 
 `$FAKE` itself answers when the server is ready. Wait for it with `npx wait-on $FAKE` or `start-server-and-test`.
 

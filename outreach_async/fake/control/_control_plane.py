@@ -8,6 +8,7 @@ resolves to the address of this server (DNS rebinding), the page could read the 
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import math
 import re
@@ -15,7 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from ipaddress import ip_address
@@ -29,7 +30,9 @@ from msgspec.structs import asdict
 
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
-from outreach_async.fake._fake_service import FakeService, Snapshot, advance_in_slices, copy_service
+from outreach_async.fake._clock import format_http_date
+from outreach_async.fake._cross_origin import is_allowed
+from outreach_async.fake._fake_service import FakeService, Snapshot, advance_in_slices, copy_service, find_examples
 from outreach_async.fake._messages import mask_owner_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Exchange, Fault, run_to_end
@@ -67,10 +70,21 @@ def parse_body(raw: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(_to_whole_numbers(msgspec.json.decode(raw)), kind)
         raise _validation_problem(error, kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__
         raise Problem(400, f"cannot parse the body: {reason}", None, "send one JSON object in UTF-8") from None
+
+
+def _to_whole_numbers(value: Any) -> Any:
+    """Replace 754.0 by 754, because JSON Schema counts it as an integer. Values that are kept as they are sent stay unchanged."""
+    if isinstance(value, dict):
+        return {name: item if name in {"change", "mailboxes"} else _to_whole_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_to_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def parse_query(query: str, kind: Any) -> Any:
@@ -277,6 +291,8 @@ def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
     try:
         fake.load(world)
     except WorldError as error:
+        with suppress(WorldError):
+            return fake.load(_to_whole_numbers(world))
         place, _, reason = str(error).partition(": ")
         raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
 
@@ -333,6 +349,7 @@ def _set_knobs(behaviour: Behaviour, knobs: Mapping[str, Any], prefix: str = "")
         if preset not in tuple(PRESETS):
             raise Problem(400, f"preset: expected one of {', '.join(PRESETS)}, got {preset!r}", f"{prefix}preset", UNCHANGED)
         behaviour = PRESETS[preset]()
+    knobs = _to_whole_numbers(knobs)
     for name in filter("preset".__ne__, knobs):
         try:
             check_known([name], ("preset", *KNOB_NAMES), "a behaviour")
@@ -392,9 +409,10 @@ def describe(call: ControlCall, _: Any) -> dict[str, Any]:
     from importlib.resources import files  # slow to import, and used for this document only
 
     folder = files("outreach_async.fake")
-    document, plane = (
-        json.loads(folder.joinpath(*path).read_text(encoding="utf-8")) for path in (["openapi.json"], ["control", "openapi.json"])
-    )
+    text = folder.joinpath("openapi.json").read_text(encoding="utf-8")
+    for example, id_ in find_examples(call.fake).items():  # so that a request with the examples finds something
+        text = text.replace(f'"examples": ["{example}"]', f'"examples": [{json.dumps(id_)}]')
+    document, plane = json.loads(text), json.loads(folder.joinpath("control", "openapi.json").read_text(encoding="utf-8"))
     sandboxes = () if not call.instance.id else (PREFIX + SANDBOXES, PREFIX + _ITSELF)
     document["paths"] |= {path: operations for path, operations in plane["paths"].items() if path not in sandboxes}
     for kind, components in plane["components"].items():
@@ -443,7 +461,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, tuple[Any, Handler, int]]]] = {
 }
 
 
-def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
+def check_source(headers: Mapping[str, str], names: Collection[str], origins: frozenset[str]) -> None:
     # DNS rebinding needs a name: it cannot use localhost or an IP address, so these are always accepted.
     host = headers.get("host", "")
     try:
@@ -453,8 +471,9 @@ def check_source(headers: Mapping[str, str], names: Collection[str]) -> None:
     if not (name == "localhost" or name.endswith(".localhost") or name in names or _is_address(name)):
         remedy = "use localhost or an IP address, or start the server with --control-host NAME"
         raise Problem(403, "the control plane does not accept this host name", "host", remedy)
-    if headers.get("origin", f"://{host}").partition("://")[2] != host:
-        remedy = "send the request from a program, without an Origin header"
+    origin = headers.get("origin", f"://{host}")
+    if origin.partition("://")[2] != host and not is_allowed(origin, origins):
+        remedy = "send the request from a program, without an Origin header, or start the server with --allow-origin ORIGIN"
         raise Problem(403, "the control plane does not accept requests from web pages", "origin", remedy)
 
 
@@ -489,13 +508,22 @@ class ControlPlane:
         service: The fake. `reset` restores the state that the fake has now, and each sandbox starts with it.
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
         clock: Function that returns seconds; it decides when unused sandboxes are deleted.
+        origins: Origins of web pages from which the control plane accepts requests; `*` for all.
 
     Attributes:
         service: The fake.
     """
 
-    def __init__(self, service: FakeService, hosts: Iterable[str] = (), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        service: FakeService,
+        hosts: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        origins: Iterable[str] = (),
+    ) -> None:
         self.service = service
+        self._origins = frozenset(origins)
+        self._numbers = itertools.count()
         self._hosts = frozenset(host.lower() for host in hosts)
         self._instance = Instance(service)
         self._sandboxes = Sandboxes(clock)
@@ -514,7 +542,7 @@ class ControlPlane:
         try:
             return run_to_end(self._handle(request, self._route(request)))
         except Problem as problem:
-            return _refuse(problem)
+            return self._refuse(problem, self.service)
 
     def exchange_in_slices(self, request: Request, /) -> Generator[None, None, Exchange]:
         """Handle a request as `exchange` does, in slices. Requests to the same sandbox wait for each other."""
@@ -528,7 +556,7 @@ class ControlPlane:
             finally:
                 route.instance.is_busy = False
         except Problem as problem:
-            return _refuse(problem)
+            return self._refuse(problem, self.service)
 
     def _route(self, request: Request) -> _Route:
         instance, target, base_url = self._instance, request.target, f"http://{request.headers.get('host', '')}"
@@ -545,20 +573,24 @@ class ControlPlane:
         if route.path is None:
             inside = request if route.target == request.target else attrs.evolve(request, target=route.target)
             return route.instance.fake.exchange(inside)
-        check_source(request.headers, self._hosts)
-        status, content = _execute(ControlCall(route.instance, route.base_url, self._sandboxes), request, route.path, route.query)
-        if inspect.isgenerator(content):
-            content = yield from content
-        return _respond(status, content, {})
+        call = ControlCall(route.instance, route.base_url, self._sandboxes)
+        try:
+            check_source(request.headers, self._hosts, self._origins)
+            status, content = _execute(call, request, route.path, route.query)
+            if inspect.isgenerator(content):
+                content = yield from content
+        except Problem as problem:
+            return self._refuse(problem, call.fake)
+        return self._respond(status, content, {}, call.fake)
 
+    def _refuse(self, problem: Problem, fake: FakeService) -> Exchange:
+        content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
+        return self._respond(problem.status, content, problem.headers, fake)
 
-def _refuse(problem: Problem) -> Exchange:
-    content = {"error": {"message": problem.message, "field": problem.field, "remedy": problem.remedy}}
-    return _respond(problem.status, content, problem.headers)
-
-
-def _respond(status: int, content: Any, headers: Mapping[str, str]) -> Exchange:
-    return Exchange(Response(status, {"content-type": "application/json", **headers}, msgspec.json.encode(content)), None)
+    def _respond(self, status: int, content: Any, headers: Mapping[str, str], fake: FakeService) -> Exchange:
+        fields = {"date": format_http_date(int(fake.now)), "x-request-id": f"control_{next(self._numbers):016x}"}
+        headers = {"content-type": "application/json", **headers, **fields}
+        return Exchange(Response(status, headers, msgspec.json.encode(content)), None)
 
 
 def _execute(call: ControlCall, request: Request, path: str, query: str) -> tuple[int, Any]:
