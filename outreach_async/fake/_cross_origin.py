@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from outreach_async.fake._messages import identify_server
 from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.transport._wire import Request, Response
 
@@ -33,7 +34,7 @@ class CrossOriginService:
             return (yield from exchange_in_slices(self.service, request))
         headers = {"access-control-allow-origin": origin, "access-control-expose-headers": "*", "vary": "origin"}
         if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
-            headers |= {"access-control-allow-methods": _METHODS, "access-control-max-age": "600"}
+            headers |= {"access-control-allow-methods": _METHODS, "access-control-max-age": "600", **identify_server()}
             return Exchange(Response(204, headers | {"access-control-allow-headers": request.headers.get(_ASKS_FOR, "*")}), None)
         exchange = yield from exchange_in_slices(self.service, request)
         response = exchange.response

@@ -10,7 +10,9 @@ import html
 import http.client
 import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -95,6 +97,11 @@ def error_response(code: int, message: str = "") -> Response:
         return Response(code)
     phrase = http.client.responses.get(code, "Error")
     return Response(*render_nested(Refusal(code, phrase.lower().replace(" ", "_"), message or phrase)))
+
+
+def identify_server() -> dict[str, str]:
+    """Return the header fields that identify a response that the service has not made."""
+    return {"date": formatdate(usegmt=True), "x-request-id": f"server_{secrets.token_hex(8)}"}
 
 
 def without_body(response: Response) -> Response:

@@ -10,14 +10,12 @@ import errno
 import http.client
 import logging
 import re
-import secrets
 import socket
 import struct
 import traceback
 import zlib
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
-from email.utils import formatdate
 from typing import Any
 
 import anyio
@@ -26,7 +24,7 @@ import anyio.lowlevel
 import attrs
 import h11
 
-from outreach_async.fake._messages import BODILESS, error_response
+from outreach_async.fake._messages import BODILESS, error_response, identify_server
 from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep
 from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.transport._wire import Request, Response
@@ -121,8 +119,7 @@ async def _handle_request(
 def _refuse(status: int, message: str = "", **headers: str) -> Response:
     """Return an error response for a request that never reaches the service."""
     refusal = error_response(status, message)
-    identity = {"date": formatdate(usegmt=True), "x-request-id": f"server_{secrets.token_hex(8)}"}
-    return attrs.evolve(refusal, headers={**refusal.headers, **identity, **headers})
+    return attrs.evolve(refusal, headers={**refusal.headers, **identify_server(), **headers})
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:

@@ -48,6 +48,7 @@ def test_a_preflight_allows_the_methods_and_headers_that_the_page_asks_for(targe
     response = send(fake, {PAGE}, "OPTIONS", target, origin=PAGE, **asked)
     assert answered(response) == (204, PAGE)
     assert response is not None
+    assert {"date", "x-request-id"} <= response.headers.keys()
     assert response.headers["access-control-allow-headers"] == "content-type,x-a"
     assert {"POST", "PATCH"} <= set(response.headers["access-control-allow-methods"].split(", "))
     assert len(fake.requests) == 0

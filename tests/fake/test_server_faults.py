@@ -3,6 +3,7 @@ from __future__ import annotations
 import http.client
 from collections.abc import Callable
 
+import aiohttp
 import anyio
 import anyio.to_thread
 import pytest
@@ -69,6 +70,31 @@ class PooledClient:
             self.connection.close()
             return None
         return response.status
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule", "ends", "attempts"),
+    [(f.reset(), False, 201, 2), (f.reset(), True, "ClientOSError", 2), (f.truncate(5), False, "ClientPayloadError", 1)],
+    ids=["one reset", "every reset", "truncated"],
+)
+def test_a_client_that_retries_by_itself_does_so_as_documented(
+    fault: f.Fault, rule: bool, ends: int | str, attempts: int
+) -> None:
+    asked: list[None] = []
+    service = TinyService(lambda: asked.append(None))
+    inject = service.faults.add if rule else lambda fault: service.faults.script("list_campaigns", fault)
+    inject(fault)
+
+    async def read() -> int | str:
+        async with serve(service) as url, aiohttp.ClientSession() as session:
+            try:
+                async with session.get(f"{url}/campaigns") as response:
+                    await response.read()
+                    return response.status
+            except aiohttp.ClientError as error:
+                return type(error).__name__
+
+    assert (anyio.run(read), len(asked)) == (ends, attempts)
 
 
 OTHERS = [f.ok, f.latency(0.001), f.slow_drip(bytes=40, every=0.001), f.status(503), f.drift("a", 1)]

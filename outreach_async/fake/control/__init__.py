@@ -86,6 +86,30 @@ semantic versioning: operations and members are removed or changed only with a n
 is a complete test file for Node.js: each test creates a sandbox, advances its time and scripts faults. For Java, pass
 `-g java --library native` to `openapi-generator-cli generate`.
 
+Clients that retry by themselves
+--------------------------------
+Many HTTP clients send a request again if the connection ends before the response starts, and tell nobody. A scripted `reset`,
+`close` or `refuse` then disappears in a test: the call succeeds, and the request log has an entry more. Measured:
+
+| client | retries by itself | sent at most | off |
+|---|---|---|---|
+| `java.net.http` of Java 17 | GET | twice | no |
+| aiohttp 3.14 | GET | twice | no |
+| `Net::HTTP` of Ruby 3.1 | GET, also after `reset_mid_body` | twice | `http.max_retries = 0` |
+| curl 7.88 | every method, POST too, on a connection that has served before | twice | `-H "connection: close"` |
+| `fetch` and `node:http` of Node.js 20 | nothing | once | |
+
+Count calls by what your code returns, and attempts by `GET $FAKE/requests`. To make a call fail, inject the fault into every
+attempt: with a rule, which fires until faults are cleared, or with as many faults in the script as the client sends requests.
+
+    $ curl $FAKE/faults -d '{"fault": {"name": "reset"}, "operation": "list_fields"}'
+    {"unfired":["list_fields: reset() (0 of 1)"]}
+
+Or choose a fault that these clients do not retry: `truncate` and `malformed` break a response that has started, and
+`status` answers. Ruby, however, returns a truncated body as if it were whole. A lost response of a creation, `commit_then` with
+`reset`, reaches the code that called Java, aiohttp and Ruby, because they do not repeat a POST. With curl on a connection that
+has served before, the second attempt meets the contact that the first has created: the outcome is that of a duplicate.
+
 In a container
 --------------
 Save this as `Containerfile`. Clients reach the fake as `http://localhost:8000`, or as `http://fake:8000` in a network of Docker:
