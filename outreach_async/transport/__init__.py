@@ -54,6 +54,11 @@ bytes; a request without a body may then receive them as its response. To preven
 arrives alone after the next request was sent. A creation that is answered `added` with the id of an earlier response is never
 certain, and its connection is closed. A copy without an id is not noticed.
 
+Use HTTP/1.1: with `http2=True`, httpx and httpx2 send all requests in flight over one connection. If the server ends it (GOAWAY),
+they fail together, more fail on the broken connection, and nobody knows which were applied, so a run repeats them after growing
+pauses. With a server that ends each connection after 20 requests and 64 requests in flight, a run created 92 to 146 of 300 contacts
+in 45 s; with `max_in_flight=8`, all in 7 s; with `http2=False`, all in 3 s; with a transport made from the URL, all in 2 s.
+
 respx, pytest-httpx and vcrpy work without configuration, because a client uses httpx by default. A mocked `ConnectError` proves,
 as a real one does, that nothing was sent. Each mocked creation needs an id of its own: a static response to two rows has the same
 id twice, and a run takes the second one for a copy. vcrpy and other mocks of HTTP libraries cannot see `SocketTransport`, whose

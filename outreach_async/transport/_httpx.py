@@ -64,7 +64,7 @@ class HttpxTransport(BaseTransport):
     With 64 requests in flight, a client takes four to five times the CPU time of a transport made from a URL. If several requests
     are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections, and that of httpx2 too, but less often
     and only over TLS. When no connection is left, every request times out. A transport made from a URL has its own pool, to which
-    this cannot happen.
+    this cannot happen. Do not pass a client with `http2=True`; see `outreach_async.transport`.
 
     Args:
         service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
