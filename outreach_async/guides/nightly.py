@@ -136,7 +136,8 @@ and with 0 otherwise. A scheduler that counts 3 as a success hides a run that st
 In Airflow and Dagster, a task or an asset calls a function like `send_changes` of the example `tests/examples/nightly.py`, which
 reads a DuckDB table and writes the ids back. `airflow_nightly.py` and `dagster_nightly.py` beside it are complete: they start a
 failed job again, and let only one run at a time use the ledger. (Tested by hand with Airflow 3.3 and Dagster 1.13. The test suite
-calls their functions without the frameworks.)
+calls their functions without the frameworks.) `singer_target.py` ends a pipeline of any Singer tap, and `dlt_sink.py` is a
+destination of dlt. Both write the outcome of each row. If they start again, the ledger knows what is left to send.
 
 `Store("contacts.ledger").contacts()`, and on the command line `outreach-async report contacts.ledger`, counts contacts and lists
 the runs. `import --ledger contacts.ledger --dry-run` only counts, and with `--results ids.csv` writes the ids that the ledger

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import os
@@ -11,8 +12,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +26,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from django.test import Client as DjangoClient
 from starlette.testclient import TestClient
+from support.neighbours import needs, run_beside, write
 
+from outreach_async import Outcome
 from outreach_async.fake import FakeService, control, faults
 from outreach_async.fake.control import ControlPlane
 from outreach_async.fake.server import serve
@@ -219,6 +224,77 @@ def test_the_nightly_job_runs_as_a_task_of_airflow_and_as_an_asset_of_dagster(
     metadata = example("dagster_nightly").outreach_contacts().metadata
     assert (metadata["new"], metadata["unchanged"], metadata["outcomes"]["unchanged"]) == (0, 1, 1)
     assert emails(fake, workspace) == ["ann@company.example"]
+
+
+def tap(*records: dict[str, Any], stream: str = "people") -> list[str]:
+    """Return the messages of a tap, with a state after every second record, and at the end."""
+    messages: list[dict[str, Any]] = [{"type": "SCHEMA", "stream": stream, "schema": {}, "key_properties": ["email"]}]
+    for number, record in enumerate(records, 1):
+        messages.append({"type": "RECORD", "stream": stream, "record": record})
+        if number % 2 == 0:
+            messages.append({"type": "STATE", "value": {"sent": number}})
+    return [json.dumps(message) for message in (*messages, {"type": "STATE", "value": {"sent": len(records)}})]
+
+
+def target(lines: list[str], folder: Path) -> tuple[int, list[int], list[list[str]]]:
+    """Run the Singer target, and return how many records must be sent again, the printed states, and the results."""
+    output, results = StringIO(), folder / "results.csv"
+    names = {"stream": "people", "ledger": str(folder / "people.ledger"), "results": str(results)}
+    retried = example("singer_target").send(iter(lines), output, **names)
+    states = [json.loads(line)["sent"] for line in output.getvalue().splitlines()]
+    return retried, states, list(csv.reader(results.read_text(encoding="utf-8").splitlines()))[1:]
+
+
+def people(count: int, **fields: str) -> list[dict[str, Any]]:
+    return [{"email": f"user{number}@company.example", "first_name": "Ann", **fields} for number in range(count)]
+
+
+def test_the_singer_target_sends_changes_and_prints_states(fake: FakeService, workspace: str, tmp_path: Path) -> None:
+    retried, states, results = target([*tap(*people(5)), *tap({"email": "other@company.example"}, stream="others")], tmp_path)
+    assert (retried, states) == (0, [2, 4, 5, 1])
+    assert [row[::2] for row in results] == [[email, "added"] for email in emails(fake, workspace)]
+    changed = [*people(4), {"email": "user4@company.example", "first_name": "Bo"}, {"email": " "}]
+    retried, states, results = target(tap(*changed), tmp_path)
+    assert (retried, states) == (0, [2, 4, 6, 6])
+    assert [row[2] for row in results] == [*["unchanged"] * 4, Outcome.OVERWRITTEN, "rejected"]
+    assert "email" in results[-1][3]
+    assert len(fake.contacts(workspace)) == 5
+
+
+def test_the_singer_target_prints_no_state_after_a_record_that_must_be_sent_again(
+    fake: FakeService, workspace: str, tmp_path: Path
+) -> None:
+    fake.faults.add(faults.status(499), match=lambda request: b"user2@" in request.body)
+    retried, states, results = target(tap(*people(6)), tmp_path)
+    assert (retried, states, [row[2] for row in results].count("added")) == (1, [2], 5)
+    fake.faults.clear()
+    retried, states, _ = target(tap(*people(6)), tmp_path)
+    assert (retried, states, len(fake.contacts(workspace))) == (0, [2, 4, 6, 6], 6)
+
+
+@needs("dlt")
+@pytest.mark.nightly
+def test_the_dlt_destination_loads_a_batch_again_and_sends_only_what_is_left(
+    fake: FakeService, workspace: str, tmp_path: Path
+) -> None:
+    fake.faults.add(faults.status(499), times=2, match=lambda request: b"user2@" in request.body)
+    script = """
+        import os, sys
+        import dlt
+        sys.path.append(sys.argv[1])
+        from dlt_sink import outreach
+
+        rows = [{"email": f"user{number}@company.example", "first_name": "Ann"} for number in range(10)]
+        destination = outreach(ledger="people.ledger", results="results.jsonl")
+        dlt.pipeline("people", destination=destination, pipelines_dir="dlt").run([*rows, {"email": " "}], table_name="people")
+        """
+    variables = {name: os.environ[name] for name in ("OUTREACH_BASE_URL", "OUTREACH_OWNER_KEY", "OUTREACH_WORKSPACE")}
+    run_beside(write(tmp_path / "main.py", script), str(FOLDER), folder=tmp_path, **variables)
+    results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    loads = [Counter(each["status"] for each in results[start : start + 11]) for start in range(0, len(results), 11)]
+    again = Counter(unchanged=9, unknown=1, rejected=1)
+    assert loads == [Counter(added=9, unknown=1, rejected=1), again, Counter(unchanged=9, added=1, rejected=1)]
+    assert len(fake.contacts(workspace)) == 10
 
 
 @pytest.fixture(scope="module")
