@@ -14,14 +14,14 @@ export const requests: {
 } = {
   world: { workspaces: [{ id: "space_1", campaigns: [{ id: "camp_1" }] }] },
   faults: [
-    { fault: { name: "latency", seconds: 0.2 }, operation: "list_mailboxes", p: 0.1 },
-    { fault: { name: "truncate", after_bytes: 5 }, containing: "bo@acme.example", times: 1 },
+    { fault: { name: "latency", seconds: 2 }, operation: "list_steps", p: 0.1 },
+    { fault: { name: "truncate", after_bytes: 5 }, containing: "bo@", times: 1 },
     { fault: { name: "slow_drip" } },
     { fault: { name: "wrong_length" } },
     { fault: { name: "commit_then", fault: { name: "reset" } } },
   ],
   script: { operation: "create_contact", faults: [{ name: "status", code: 503 }, { name: "ok" }] },
-  behaviour: { preset: "strict", numbers: "mixed", auth: "none", rate_limit: { limit: 2 } },
+  behaviour: { preset: "strict", order: "newest", auth: "none", rate_limit: { limit: 2 } },
   advance: { days: 2, hours: 12 },
   sandboxes: [{}, { seed: 7, behaviour: { preset: "strict" }, expires_after: 60 }, { world: {}, behaviour: {} }],
 };

@@ -47,9 +47,9 @@ def test_the_examples_have_the_documented_responses() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 10
     with serve_in_thread(ControlPlane(FakeService())) as url:
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
-        environment = {"FAKE": f"{url}/_fake", "PATH": os.defpath}
+        environment = {"OUTREACH_BASE_URL": url, "PATH": os.defpath}
         done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
-    answers = done.stdout.replace(f"{url}/_fake", "$FAKE")
+    answers = done.stdout.replace(url, "$OUTREACH_BASE_URL")
     documented = "".join(f"{answer}\n" for _, answer in EXAMPLES)
     assert re.sub("[0-9a-f]{16}", "ID", answers) == re.sub("[0-9a-f]{16}", "ID", documented)
     assert done.stderr == ""

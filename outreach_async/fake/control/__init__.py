@@ -1,50 +1,50 @@
 """The control plane: HTTP and JSON endpoints under `/_fake/` that set up and control the fake from any language.
 
-`outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve it. In
-the examples, the variable `FAKE` is the URL on the first line that `serve` prints, with `/_fake` appended. `PUT $FAKE/world`
+`outreach-async serve` includes the control plane. In Python, wrap a fake in `ControlPlane(fake)` before you serve it. The first
+line that `serve` prints sets `OUTREACH_BASE_URL`, which the examples use, as the client and the commands do. `PUT /_fake/world`
 replaces all stored data with those of a world file of at most 16 MiB; `outreach_async.fake.world_file` shows the format. Values
 that the file omits are generated:
 
-    $ curl -X PUT $FAKE/world -d '{"workspaces": [{"id": "space_1", "campaigns": [{"id": "camp_1"}]}]}'
+    $ curl -X PUT $OUTREACH_BASE_URL/_fake/world -d '{"workspaces": [{"id": "space_1", "campaigns": [{"id": "camp_1"}]}]}'
     {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
 
-`GET $FAKE/world` returns all stored data in the same format. To pause a campaign, change the limit of a mailbox, add contacts, or
+`GET /_fake/world` returns all stored data in this format. To pause a campaign, change the limit of a mailbox, add contacts, or
 script how a contact reacts to an e-mail, edit the file and put it back: everything else continues as before.
 
 `reset` restores the data, the time and the behaviour of the server's start, removes faults and empties the request log:
 
-    $ curl -X POST $FAKE/reset
+    $ curl -X POST $OUTREACH_BASE_URL/_fake/reset
     {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
 
 Faults have the names and arguments of the functions in `outreach_async.fake.faults`. A script injects one fault into each of the
 next requests of an operation. A rule injects a fault into every matching request, optionally with a probability:
 
-    $ curl $FAKE/faults/script -d '{"operation": "create_contact", "faults": [{"name": "status", "code": 503}, {"name": "ok"}]}'
-    {"unfired":["create_contact: status(503)"]}
-    $ curl $FAKE/faults -d '{"fault": {"name": "latency", "seconds": 0.2}, "operation": "list_mailboxes", "p": 0.1}'
-    {"unfired":["create_contact: status(503)"]}
-    $ curl $FAKE/faults -d '{"fault": {"name": "truncate", "after_bytes": 5}, "containing": "bo@acme.example", "times": 1}'
-    {"unfired":["create_contact: status(503)","any request: truncate(5) (0 of 1)"]}
-    $ curl -X DELETE $FAKE/faults
+    $ curl $OUTREACH_BASE_URL/_fake/faults/script -d '{"operation": "create_contact", "faults": [{"name": "hang"}]}'
+    {"unfired":["create_contact: hang()"]}
+    $ curl $OUTREACH_BASE_URL/_fake/faults -d '{"fault": {"name": "latency", "seconds": 2}, "operation": "list_steps", "p": 0.1}'
+    {"unfired":["create_contact: hang()"]}
+    $ curl $OUTREACH_BASE_URL/_fake/faults -d '{"fault": {"name": "truncate", "after_bytes": 5}, "containing": "bo@", "times": 1}'
+    {"unfired":["create_contact: hang()","any request: truncate(5) (0 of 1)"]}
+    $ curl -X DELETE $OUTREACH_BASE_URL/_fake/faults
     {"unfired":[]}
 
 The behaviour has the knobs of `outreach_async.fake.Behaviour`. PATCH sets the given knobs. The others keep their values; with
 `preset`, they get the values of the preset:
 
-    $ curl -X PATCH $FAKE/behaviour -d '{"preset": "strict", "numbers": "mixed"}' -o /dev/null -w '%{http_code}'
+    $ curl -X PATCH $OUTREACH_BASE_URL/_fake/behaviour -d '{"preset": "strict", "order": "newest"}' -o /dev/null -w '%{http_code}'
     200
-    $ curl -X PATCH $FAKE/behaviour -d '{"presets": "strict"}'
+    $ curl -X PATCH $OUTREACH_BASE_URL/_fake/behaviour -d '{"presets": "strict"}'
     {"error":{"message":"a behaviour has no field 'presets'","field":"presets","remedy":"did you mean preset?"}}
 
 The fake's time stands still until you advance it. Each request can advance it by at most ten years (3,660 days). Requests to the
 same fake wait meanwhile; those to other sandboxes do not:
 
-    $ curl $FAKE/time/advance -d '{"days": 2, "hours": 12}'
+    $ curl $OUTREACH_BASE_URL/_fake/time/advance -d '{"days": 2, "hours": 12}'
     {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}
 
 Read the request log. The log masks keys, and contains no requests to the control plane:
 
-    $ curl "$FAKE/requests?operation=create_contact&last=5"
+    $ curl "$OUTREACH_BASE_URL/_fake/requests?operation=create_contact&last=5"
     {"total":0,"counts":{},"statuses":{},"requests":[]}
 
 Sandboxes
@@ -52,8 +52,8 @@ Sandboxes
 A sandbox is a fake of its own below a base URL of its own: data, behaviour, time, faults and request log. Parallel tests can
 share one server if each of them creates a sandbox. It starts as the server did, unless `seed`, `world` or `behaviour` change it:
 
-    $ curl $FAKE/sandboxes -d '{"seed": 7, "behaviour": {"preset": "strict"}, "expires_after": 60}'
-    {"url":"$FAKE/sandboxes/3d1f0a86c24b97e5","expires_after":60.0}
+    $ curl $OUTREACH_BASE_URL/_fake/sandboxes -d '{"seed": 7, "behaviour": {"preset": "strict"}, "expires_after": 60}'
+    {"url":"$OUTREACH_BASE_URL/_fake/sandboxes/3d1f0a86c24b97e5","expires_after":60.0}
 
 Requests to the service use this URL as base URL, and the control plane of the sandbox is below it: `POST $URL/_fake/reset`.
 The first lines of `serve` name a workspace and a key of its data; sandboxes have them, too, unless `world` replaces them. In
@@ -78,13 +78,13 @@ control plane accepts only requests to `localhost`, an IP address or a `--contro
 except from each `--allow-origin http://localhost:5173` that you pass to `serve`: browsers let these pages read all responses,
 of the service, too. Bodies may be compressed with gzip. With `--host localhost`, the fake is served on 127.0.0.1 and on ::1.
 
-`$FAKE` itself answers when the server is ready. Wait for it with `npx wait-on $FAKE` or `start-server-and-test`.
+`/_fake` answers when the server is ready. Wait for it with `npx wait-on $OUTREACH_BASE_URL/_fake` or `start-server-and-test`.
 
-`GET $FAKE/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
+`GET /_fake/openapi.json` returns an OpenAPI 3.1 document of the service and of the control plane. Its `info.version` follows
 semantic versioning: operations and members are removed or changed only with a new major version. In TypeScript, for example,
-`npx openapi-typescript $FAKE/openapi.json -o service.d.ts` makes types of it. `tests/examples/service.test.ts` in the repository
-is a complete test file for Node.js: each test creates a sandbox, advances its time and scripts faults. For Java, pass
-`-g java --library native` to `openapi-generator-cli generate`.
+`npx openapi-typescript $OUTREACH_BASE_URL/_fake/openapi.json -o service.d.ts` makes types of it.
+`tests/examples/service.test.ts` in the repository is a complete test file for Node.js: each test creates a sandbox, advances its
+time and scripts faults. For Java, pass `-g java --library native` to `openapi-generator-cli generate`.
 
 Clients that retry by themselves
 --------------------------------
@@ -99,10 +99,10 @@ Many HTTP clients send a request again if the connection ends before the respons
 | curl 7.88 | every method, POST too, on a connection that has served before | twice | `-H "connection: close"` |
 | `fetch` and `node:http` of Node.js 20 | nothing | once | |
 
-Count calls by what your code returns, and attempts by `GET $FAKE/requests`. To make a call fail, inject the fault into every
+Count calls by what your code returns, and attempts by `GET /_fake/requests`. To make a call fail, inject the fault into every
 attempt: with a rule, which fires until faults are cleared, or with as many faults in the script as the client sends requests.
 
-    $ curl $FAKE/faults -d '{"fault": {"name": "reset"}, "operation": "list_fields"}'
+    $ curl $OUTREACH_BASE_URL/_fake/faults -d '{"fault": {"name": "reset"}, "operation": "list_fields"}'
     {"unfired":["list_fields: reset() (0 of 1)"]}
 
 Or choose a fault that these clients do not retry: `truncate` and `malformed` break a response that has started, and
