@@ -8,7 +8,7 @@ Read `outreach_async.guides.concepts` first: every other guide uses its words. T
     import a file                    outreach_async.importer
     send what changed, every night   outreach_async.guides.nightly
     create many rows, and resume     outreach_async.bulk
-    use more CPUs or machines        outreach_async.parts, outreach_async.rates
+    use more CPUs or machines        outreach_async.parts, outreach_async.parts.processes, outreach_async.rates
     audit, and keep daily figures    outreach_async.audit, outreach_async.audit.campaigns, outreach_async.audit.history
     connect an assistant             outreach_async.mcp_server
     test your code                   outreach_async.pytest_plugin, outreach_async.fake, outreach_async.testing

@@ -46,9 +46,9 @@ file is sent once: after a crash, Ctrl-C or exit code 75, the same command with 
 or lost, add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`.
 
 If the service permits more than one CPU can send, `--processes 4 --journal journals` imports a file with four processes. They
-share `--rate` and `--concurrency`, and the folder `journals` has a journal for each part of the file. After a crash, a kill,
-Ctrl-C or exit code 75, the same command continues, without `--resume`. A ledger needs one process. For several machines, see
-`outreach_async.parts`; `report` accepts the folder of an import in parts, and adds up its journals.
+share `--rate` and `--concurrency`. The file is divided into parts, and the folder `journals` has a journal for each of them.
+After a crash, a kill, Ctrl-C or exit code 75, the same command continues, without `--resume`. With a ledger, one process imports.
+For several machines, see `outreach_async.parts`; `report` accepts the folder of an import in parts, and adds up its journals.
 
 Findings of the checks, failed rows and excluded rows are grouped by reason: a thousand rows with one problem are one line with
 their number and three examples. On a terminal, an import prints at most 40 lines, whatever the file; `--verbose` prints every

@@ -68,7 +68,8 @@ moment, the run resumes from its journal. A ledger remembers all runs: the last 
 a ledger, the same call sends only what is new, changed or uncertain, every night and after any crash. Use a journal to send an
 input once, and a ledger to keep the service equal to an input that changes.
 
-Both are files on a local disk, or objects in a store (`s3://bucket/prefix`). Neither contains a key.
+Both are files on a local disk, or objects in an object store (`s3://bucket/prefix`). Neither contains an owner key.
+`outreach_async.store` says what they contain, and `Store` reads them.
 
 Rate, slots and pauses
 ----------------------
@@ -79,8 +80,8 @@ See `outreach_async.guides.operating`.
 
 Transport
 ---------
-A transport sends one complete request and returns one complete response, over an HTTP library or the fake.
-It never retries, limits or logs: only the client does. See `outreach_async.transport`.
+A transport sends one complete request and returns one complete response, over connections of our own, an HTTP library or the
+fake. It never retries, limits or logs: only the client does. See `outreach_async.transport`.
 
 Fake
 ----

@@ -41,9 +41,9 @@ of the time from the scheduled start of a row to its response stays at 25 ms, be
 that arrives one by one (from an async generator) cannot be marked before it arrives, so it waits for these commits: 237 instead
 of 23 ms on the slow disk, and 33 ms on a quick one.
 
-The command uses `SocketTransport` unless the environment sets a proxy for the address (`--backend auto`; with `--verbose`, it
-says which one it uses). In Python, a client uses httpx, because respx and pytest-httpx replace it. This line chooses the faster
-one:
+By default (`--backend auto`), the command uses `SocketTransport`, or httpx if the environment sets a proxy for the address; with
+`--verbose`, it says which one and why. In Python, a client uses httpx, because respx and pytest-httpx can replace it. This line
+chooses `SocketTransport`:
 
 ```python
 from outreach_async import SocketTransport, OutreachClient

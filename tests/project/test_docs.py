@@ -90,7 +90,7 @@ def shown_file(module: str) -> str:
 
 SHORT = list(short_examples())
 GUIDE_BLOCKS = list(guides())
-LONG_BLOCKS = dict.fromkeys(("outreach_async.parts.dask-1",), pytest.mark.nightly)
+LONG_BLOCKS = dict.fromkeys(("outreach_async.parts.dask-1", "outreach_async.parts.processes-1"), pytest.mark.nightly)
 
 
 def test_a_public_name_has_a_docstring_with_one_example() -> None:

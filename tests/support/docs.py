@@ -46,6 +46,7 @@ PACKAGES: Final = (
     "outreach_async.otel",
     "outreach_async.parts",
     "outreach_async.parts.dask",
+    "outreach_async.parts.processes",
     "outreach_async.store",
     "outreach_async.sync",
     "outreach_async.testing",

@@ -48,7 +48,12 @@ PARTS: Final = {
         *("outreach_async.fake.request_log", "outreach_async.conformance"),
     ),
     "Test from another language": ("outreach_async.fake.control",),
-    "Past one machine": ("outreach_async.parts", "outreach_async.parts.dask", "outreach_async.rates"),
+    "Past one machine": (
+        "outreach_async.parts",
+        "outreach_async.parts.processes",
+        "outreach_async.parts.dask",
+        "outreach_async.rates",
+    ),
     "Operate": (
         *("outreach_async.guides.operating", "outreach_async.hooks", "outreach_async.otel", "outreach_async.transport"),
         "outreach_async.guides.performance",
@@ -69,7 +74,8 @@ TASKS: Final = {
         "Send only what changed, every night": "outreach_async/guides/nightly.html",
         "Schedule imports with cron, systemd, Airflow or Dagster": "outreach_async/guides/nightly.html#schedulers",
         "Resume after a crash, a kill or Ctrl-C": "outreach_async/bulk.html#journal-and-resume",
-        "Import a large file faster, with several processes or machines": "outreach_async/parts.html",
+        "Import a large file faster, with several processes": "outreach_async/parts/processes.html",
+        "Import with several machines": "outreach_async/parts.html",
         "Find the contact ids of the rows": "outreach_async/guides/command_line.html#imports",
     },
     "You work for many clients": {
@@ -328,7 +334,7 @@ def index_sections(name: str, text: str) -> Iterator[dict[str, str]]:
 
 def show(text: str) -> str:
     text = re.sub("`+([^`]+)`+", r"<code>\1</code>", html.escape(text))
-    return f"<p>{text}</p>"
+    return f"<p>{text.replace('`', '')}</p>"  # a shortened text may end within code
 
 
 def read_examples() -> str:
