@@ -58,7 +58,7 @@ def _with_field(head: bytes, field: bytes) -> bytes:
     return b"\r\n".join([*lines, field, b"", b""])
 
 
-def _add_fields(head: bytes, *fields: bytes) -> bytes:
+def announce_end(head: bytes, *fields: bytes) -> bytes:
     # To a client, the response is complete. Without the announcement, its pool would send the next request on this connection.
     return b"\r\n".join([head[:-4], *fields, b"connection: close", b"", b""])
 
@@ -76,9 +76,9 @@ SERVER_STEPS: Mapping[WireFaultKind, Callable[[WireFault, bytes, bytes], Iterabl
     "no_final_chunk": lambda _, head, body: (_encode_chunked(head, body, b""), ConnectionEnd.CLOSE),
     "garbage": lambda *_: (_GARBAGE, ConnectionEnd.CLOSE),
     "long_header": lambda *_: (b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * LONG_HEADER_BYTES, ConnectionEnd.CLOSE),
-    "wrong_encoding": lambda _, head, body: (_add_fields(head, b"content-encoding: gzip") + body, ConnectionEnd.CLOSE),
+    "wrong_encoding": lambda _, head, body: (announce_end(head, b"content-encoding: gzip") + body, ConnectionEnd.CLOSE),
     "wrong_length": lambda fault, head, body: (
-        _add_fields(_with_field(head, b"content-length: %d" % max(0, len(body) - fault.size))) + body,
+        announce_end(_with_field(head, b"content-length: %d" % max(0, len(body) - fault.size))) + body,
         ConnectionEnd.CLOSE,
     ),
 }

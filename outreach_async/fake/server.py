@@ -25,7 +25,7 @@ import attrs
 import h11
 
 from outreach_async.fake._messages import BODILESS, error_response, identify_server
-from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep
+from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep, announce_end
 from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.transport._wire import Request, Response
 
@@ -106,6 +106,8 @@ async def _handle_request(
         return False
     exchange, head, body = await _execute(conversation, service, request, turns)
     fault = exchange.fault
+    if fault is not None and request.method == "HEAD" and fault.kind not in {"latency", "slow_drip"}:
+        head = announce_end(head)  # without a body, the response is complete, whatever the fault does to it
     end = await _perform_steps(line, (head + body,) if fault is None else SERVER_STEPS[fault.kind](fault, head, body))
     if end is None and conversation.our_state is h11.DONE and conversation.their_state is h11.DONE:
         return True

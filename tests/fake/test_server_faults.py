@@ -101,13 +101,14 @@ OTHERS = [f.ok, f.latency(0.001), f.slow_drip(bytes=40, every=0.001), f.status(5
 
 
 @pytest.mark.parametrize("fault", [*(fault for fault, _, _ in FAULTS), *OTHERS], ids=lambda fault: fault.label)
-async def test_the_next_request_of_a_pooled_client_is_answered(fault: f.Fault) -> None:
+@pytest.mark.parametrize("method", ["POST", "HEAD"])
+async def test_the_next_request_of_a_pooled_client_is_answered(fault: f.Fault, method: str) -> None:
     service = TinyService()
     async with serve(service) as url:
         client = PooledClient(url)
         for _ in range(2):  # the second time on a connection that has served before
             service.faults.script("create_contact", fault)
-            await anyio.to_thread.run_sync(client.send, "POST", "/contacts")
+            await anyio.to_thread.run_sync(client.send, method, "/contacts")
             assert await anyio.to_thread.run_sync(client.send, "GET", "/next") == 201
         client.connection.close()
     assert [request.target for request in service.requests if request.target == "/next"] == ["/next"] * 2
