@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from outreach_async.transport._aiohttp import AiohttpTransport
     from outreach_async.transport._httpx import HttpxTransport
     from outreach_async.transport._sockets import SocketTransport
-    from outreach_async.transport._wire import Progress, Request, Response, Transport
+    from outreach_async.transport._wire import Middleware, Progress, Request, Response, Transport
 
     __version__: str
 
@@ -115,6 +115,7 @@ __all__ = [
     "InvalidRequest",
     "JournalError",
     "Mailbox",
+    "Middleware",
     "NewContact",
     "NotFound",
     "Outcome",
@@ -167,7 +168,7 @@ _EXPORTS: Final = {
     "transport._aiohttp": "AiohttpTransport",
     "transport._httpx": "HttpxTransport",
     "transport._sockets": "SocketTransport",
-    "transport._wire": "Progress Request Response Transport",
+    "transport._wire": "Middleware Progress Request Response Transport",
     "_wire_words": "UNSET ContactFields ContactRow DuplicatePolicy Outcome",
 }
 _import: Final = import_on_use(__name__, __name__, _EXPORTS)

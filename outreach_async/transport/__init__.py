@@ -56,8 +56,8 @@ certain, and its connection is closed. A copy without an id is not noticed.
 
 Use HTTP/1.1: with `http2=True`, httpx and httpx2 send all requests in flight over one connection. If the server ends it (GOAWAY),
 they fail together, more fail on the broken connection, and nobody knows which were applied, so a run repeats them after growing
-pauses. With a server that ends each connection after 20 requests and 64 requests in flight, a run created 92 to 146 of 300 contacts
-in 45 s; with `max_in_flight=8`, all in 7 s; with `http2=False`, all in 3 s; with a transport made from the URL, all in 2 s.
+pauses. With a server that ends each connection after 20 requests, and 64 in flight, a run created 92 to 146 of 300 contacts in
+45 s; with `max_in_flight=8`, all in 7 s; with `http2=False`, all in 3 s; with a transport made from the URL, all in 2 s.
 
 respx, pytest-httpx and vcrpy work without configuration, because a client uses httpx by default. A mocked `ConnectError` proves,
 as a real one does, that nothing was sent. Each mocked creation needs an id of its own: a static response to two rows has the same
@@ -79,32 +79,27 @@ of the proxy, and says nothing about the owner key. A redirect is an error that 
 
 Writing middleware
 ------------------
-Middleware is a transport that wraps another. `send` receives a `Request` and a `Progress` and returns a `Response` with any
-status. If no complete response arrives, `send` raises `TransportError`.
+Middleware is a transport that wraps another: derive it from `Middleware`, which forwards everything else. `send` receives a
+`Request` and a `Progress` and returns a `Response` with any status. If no complete response arrives, it raises `TransportError`.
 
 `progress.sent` determines `maybe_sent` of every error, even if a client timeout has cancelled the transport. Set it to `False`
 while it is certain that no byte was sent, and to `True` before the first byte is sent. The client removes the traceback frames of
 errors that `send` raises, because their locals can show secrets. If such an error is not an `OutreachError`, a note states where
-it was raised. A transport that wraps another passes on `max_in_flight`, `secrets`, `base_url` and `drop_idle`; see `Transport`.
+it was raised. Add your own secrets to those of the wrapped transport, so that errors mask them.
 
 ```python
 import anyio
-from outreach_async import HttpxTransport, OutreachClient, Progress, Request, Response, Transport
+from outreach_async import HttpxTransport, Middleware, OutreachClient, Progress, Request, Response, Transport
 
 
-class Signing:
+class Signing(Middleware):
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-        self.max_in_flight = getattr(inner, "max_in_flight", None)
-        self.secrets = (*getattr(inner, "secrets", ()), "hunter2")
-        self.base_url = getattr(inner, "base_url", None)
+        super().__init__(inner)
+        self.secrets = (*self.secrets, "hunter2")
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         signed = Request(request.method, request.target, {**request.headers, "x-signature": "hunter2"}, request.body)
-        return await self._inner.send(signed, progress)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return await super().send(signed, progress)
 
 
 async def main(url: str) -> None:

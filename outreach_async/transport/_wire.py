@@ -6,8 +6,8 @@ The client handles operations, retries, limits and timeouts. A transport only se
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, runtime_checkable
 
 import attrs
 
@@ -108,7 +108,7 @@ class Transport(Protocol):
     """Sends requests to the service. Many tasks may use a transport at the same time.
 
     A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: the client cancels `send`.
-    A transport can have these attributes. A transport that wraps another should have the same attributes as the wrapped one.
+    A transport can have these attributes. `Middleware`, the base class of transports that wrap another, forwards them.
 
     - `max_in_flight: int` limits the client's concurrency.
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
@@ -139,3 +139,60 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close every connection. You may call this more than once."""
+
+
+_OPTIONAL: Final[Mapping[str, Any]] = {"max_in_flight": None, "secrets": (), "base_url": None, "proxy": None, "drop_idle": bool}
+"""What a transport can have besides `send` and `aclose`, and what stands for it in one that has it not."""
+
+
+class Middleware:
+    """A transport that passes each request to another one: the base class of middleware.
+
+    Override `send`, and await `super().send(...)` in it. `aclose` and every optional attribute of `Transport` are those of
+    `inner`, unless you assign or define your own: without the `secrets` of `inner`, errors could show a password.
+
+    Args:
+        inner: The transport to pass the requests to.
+
+    Attributes:
+        inner: The transport that was passed.
+        max_in_flight, secrets, base_url, proxy: Those of `inner`, or `None`, and no secrets, if it has none.
+
+    Example:
+        ```python
+        class Tagged(Middleware):
+            async def send(self, request: Request, progress: Progress, /) -> Response:
+                tagged = Request(request.method, request.target, {**request.headers, "x-run": "7"}, request.body)
+                return await super().send(tagged, progress)
+
+
+        transport = Tagged(HttpxTransport("https://api.example"))
+        print(transport, transport.max_in_flight)  # -> <Tagged over <HttpxTransport to https://api.example by httpx>> 64
+        ```
+    """
+
+    max_in_flight: int | None
+    secrets: tuple[str, ...]
+    base_url: str | None
+    proxy: str | None
+    drop_idle: Callable[[], object]
+
+    def __init__(self, inner: Transport, /) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:  # only for what neither the class nor the instance has
+        if name not in _OPTIONAL:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(self.inner, name, _OPTIONAL[name])
+
+    async def send(self, request: Request, progress: Progress, /) -> Response:
+        """Pass the request to `inner`, and return its response."""
+        return await self.inner.send(request, progress)
+
+    async def aclose(self) -> None:
+        """Close `inner`."""
+        await self.inner.aclose()
+
+    def __repr__(self) -> str:
+        """Show the class and `inner`."""
+        return f"<{type(self).__name__} over {self.inner!r}>"

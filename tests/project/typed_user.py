@@ -15,6 +15,7 @@ from outreach_async import (
     ContactRow,
     CreatedContact,
     HttpxTransport,
+    Middleware,
     NewContact,
     Outcome,
     OutreachClient,
@@ -31,21 +32,17 @@ from outreach_async.models import Campaign, CampaignSteps, Mailbox, Page, Respon
 from outreach_async.sync import SyncClient
 
 
-class Recording:
+class Recording(Middleware):
     """A user's transport around another."""
 
     def __init__(self, inner: Transport) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.seen: list[Request] = []
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         """Record the request and forward it."""
         self.seen.append(request)
-        return await self.inner.send(request, progress)
-
-    async def aclose(self) -> None:
-        """Close the inner transport."""
-        await self.inner.aclose()
+        return await super().send(request, progress)
 
 
 async def reads(client: OutreachClient) -> None:

@@ -13,7 +13,7 @@ import pytest
 from support.listener import PATIENCE, Listener, Peer, send_while_idle
 from support.transports import ALL, MAKERS, OWN, Make, over
 
-from outreach_async import ContactOutcome, OutreachClient, Progress, Request, Response, RetryPolicy, Transport
+from outreach_async import ContactOutcome, Middleware, OutreachClient, Progress, Request, Response, RetryPolicy, Transport
 
 ROWS: Final = 200
 
@@ -81,20 +81,17 @@ class CopyingService:
         return wrong
 
 
-class Idling:
+class Idling(Middleware):
     """A transport that lets the service send delayed copies after each response is read."""
 
     def __init__(self, inner: Transport, service: CopyingService) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._service = service
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        response = await self._inner.send(request, progress)
+        response = await super().send(request, progress)
         self._service.send_owed()
         return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def answer_everything_alike(peer: Peer) -> None:

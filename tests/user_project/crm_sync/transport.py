@@ -3,22 +3,18 @@
 import time
 
 import attrs
-from outreach_async import Progress, Request, Response, Transport
+from outreach_async import Middleware, Progress, Request, Response, Transport
 
 
-class Tagged:
+class Tagged(Middleware):
     def __init__(self, inner: Transport, run: str) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.run = run
         self.slowest = 0.0
-        self.secrets: tuple[str, ...] = getattr(inner, "secrets", ())
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
         started = time.monotonic()
         try:
-            return await self.inner.send(attrs.evolve(request, headers={**request.headers, "x-run": self.run}), progress)
+            return await super().send(attrs.evolve(request, headers={**request.headers, "x-run": self.run}), progress)
         finally:
             self.slowest = max(self.slowest, time.monotonic() - started)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
