@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def test_every_entry_of_the_request_log_has_the_documented_schema() -> None:
     validate("RequestsResponse", log)
 
 
-# Clients, made by generators that are not among the requirements of the tests.
+# Clients. All generators but the first are not among the requirements of the tests.
 
 
 def run(*command: object, folder: Path) -> str:
@@ -157,6 +158,36 @@ def require_program(name: str, remedy: str) -> str:
     if path is None:
         pytest.skip(f"needs {name}; {remedy}")
     return path
+
+
+FLOW = """
+import sys
+sys.path.insert(0, ".")
+from generated import Client
+from generated.api.control_plane import advance, change_behaviour, create_sandbox, get_world, list_requests, put_world
+from generated.models import AdvanceBody, BehaviourBody, BehaviourBodyPastEnd, SandboxBody
+
+url = create_sandbox.sync(client=Client(sys.argv[1]), body=SandboxBody(seed=3)).url
+inside = Client(url)
+print(advance.sync(client=inside, body=AdvanceBody(days=2)).unix)
+print(change_behaviour.sync(client=inside, body=BehaviourBody(past_end=BehaviourBodyPastEnd.CLAMP)).past_end.value)
+print(put_world.sync(client=inside, body=get_world.sync(client=inside)).unix)
+print(list_requests.sync(client=inside, last=5).requests)
+"""
+
+
+@pytest.mark.thorough
+def test_a_generated_client_in_python_sets_up_a_sandbox(tmp_path: Path) -> None:
+    pytest.importorskip("openapi_python_client", reason="the group bench installs openapi-python-client")
+    (tmp_path / "openapi.json").write_text(json.dumps(DESCRIBED), encoding="utf-8")
+    files = ("--path", "openapi.json", "--output-path", "generated")
+    run(sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none", *files, folder=tmp_path)
+    (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
+    fake = small_world()
+    fake.advance(days=1)
+    with serve_in_thread(ControlPlane(fake)) as url:
+        printed = run(sys.executable, "flow.py", url, folder=tmp_path)
+    assert printed.splitlines() == ["1767484800.0", "clamp", "1767484800.0", "[]"]
 
 
 @pytest.mark.nightly
