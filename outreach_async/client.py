@@ -197,6 +197,8 @@ class OutreachClient:
         method: str,
         target: str,
         *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         timeout: Seconds = UNSET,
@@ -209,21 +211,27 @@ class OutreachClient:
         Args:
             method: HTTP method, such as `GET`.
             target: Percent-encoded path and query as one string, starting with `/`.
-            body: The whole body; sent as `application/json` unless `headers` set another content type.
+            params: Parameters to add to the query, which are percent-encoded: strings, numbers, Booleans (sent as `true` and
+                `false`), or lists of these for repeated parameters. `None` omits a parameter.
+            json: A JSON value to send as the body; `None` for no body.
+            body: The whole body, instead of `json`; sent as `application/json` unless `headers` set another content type.
             headers: Header fields to add.
             timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
 
         Example:
             ```python
-            response = await client.request("GET", "/workspaces/space_1/all-fields")
-            print(response.status, response.headers["content-type"])  # -> 200 application/json
+            response = await client.request("GET", "/campaigns", params={"workspace": "space_1", "page": 0})
+            print(response.status, response.json()["status"])  # -> 200 ok
             ```
         """
         from outreach_async._core.operations import raw_request
 
         with drop_frames:
-            operation = raw_request(method, target, body, headers or {}, self._settings.request_defaults)
-            body, headers = b"", None  # the traceback of a cancellation shows this frame, which must contain no secrets
+            operation = raw_request(
+                method, target, body, headers or {}, self._settings.request_defaults, params=params or {}, json=json
+            )
+            # The traceback of a cancellation shows this frame, which must contain no secrets.
+            body, headers, params, json = b"", None, None, None
             return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:

@@ -24,7 +24,8 @@ anyio.run(main)
 ```
 
 A call is recorded as a span of kind INTERNAL, and each attempt as a child span of kind CLIENT, as the conventions require for
-retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans.
+retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans. The
+route of a `client.request()` is its path with placeholders for ids, such as `/contacts/{contact_id}`.
 
 `OtelHook` sends no trace header, because the service is a third party; an instrumented HTTP library may send one. By default,
 `OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.
@@ -32,6 +33,7 @@ retried requests. During an attempt, its span is the current span, which lets in
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -39,6 +41,7 @@ import attrs
 
 from outreach_async import hooks
 from outreach_async._plumbing import parse_base_url
+from outreach_async.models import ID_PREFIXES
 
 try:
     from opentelemetry import context, metrics, trace
@@ -59,6 +62,7 @@ URL_TEMPLATES: Final = {
     "list_steps": "/campaigns/{campaign_id}/steps",
     "list_fields": "/workspaces/{workspace_id}/all-fields",
 }
+_WORD: Final = re.compile(r"(?:[a-z]+(?:[-_][a-z]+)*|v[0-9]{1,3})?")
 _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"})
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)  # seconds, as the conventions say
 
@@ -148,13 +152,12 @@ class OtelHook:
             span_attributes["url.full"] = base_url + event.target
             port = parts.port or (443 if parts.scheme == "https" else 80)
             attributes |= {"server.address": parts.hostname, "server.port": port, "url.scheme": parts.scheme}
-        if event.operation in URL_TEMPLATES:
-            attributes["url.template"] = parts.path + URL_TEMPLATES[event.operation]
+        attributes["url.template"] = parts.path + (URL_TEMPLATES.get(event.operation) or find_route(event.target))
         call_attributes: dict[str, Any] = {"outreach.operation": event.operation}
         if event.run is not None:
             call_attributes["outreach.run"] = event.run
         span = self._tracer.start_span(event.operation, kind=SpanKind.INTERNAL, attributes=call_attributes)
-        name = f"{event.method if is_known else 'HTTP'} {attributes.get('url.template', '')}".rstrip()
+        name = f"{event.method if is_known else 'HTTP'} {attributes['url.template']}"
         self._calls[event.call] = _CallSpans(name, span, attributes, span_attributes)
 
     def _start_attempt(self, call: _CallSpans, event: hooks.AttemptStarted) -> None:
@@ -189,3 +192,15 @@ def _end_span(span: Span, attributes: dict[str, Any]) -> None:
     if "error.type" in attributes:
         span.set_status(StatusCode.ERROR)
     span.end()
+
+
+def find_route(target: str) -> str:
+    """Return the path of a target with placeholders for ids, so that the names of spans are few."""
+    return "/".join(map(_name_segment, target.partition("?")[0].split("/")))
+
+
+def _name_segment(segment: str) -> str:
+    for kind, prefix in ID_PREFIXES.items():
+        if segment.startswith(prefix):
+            return f"{{{kind.replace(' ', '_')}_id}}"
+    return segment if _WORD.fullmatch(segment) else "{id}"

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from math import isnan
 from typing import Any, Final
+from urllib.parse import quote
 
 from outreach_async import _wire_words as words
 from outreach_async._wire_words import UNSET
@@ -394,6 +395,25 @@ def require_target(target: object) -> str:
         expected = "a string such as '/campaigns?page=1'"
         raise InvalidRequest(f"target: expected {expected}, got {type_name(target)}; pass a path and query")
     return require_origin_form(target)
+
+
+def join_params(target: str, params: object) -> str:
+    """Return a request target with parameters added to its query, percent-encoded."""
+    if not isinstance(params, Mapping):
+        raise InvalidRequest(f"params: expected a mapping of names to values, got {type_name(params)}; pass a dict")
+    expected = "expected names that are strings, and values that are strings, numbers, Booleans or lists of them"
+    pairs = []
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise InvalidRequest(f"params: {expected}, got a name of the type {type_name(name)}; convert it")
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(each, str | int | float | None):
+                raise InvalidRequest(f"params: {expected}, got a value of the type {type_name(each)}; convert it")
+            text = str(each).lower() if isinstance(each, bool) else str(each)
+            require_encodable("params", name + text)
+            pairs += [] if each is None else [f"{quote(name, safe='')}={quote(text, safe='')}"]
+    separator = "&" if "?" in target else "?"
+    return target + separator + "&".join(pairs) if pairs else target
 
 
 def require_headers(headers: object) -> dict[str, str]:

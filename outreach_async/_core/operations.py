@@ -24,7 +24,7 @@ from outreach_async._wire_words import (
     SERVICE_OUTCOMES,
     Outcome,
 )
-from outreach_async.errors import strip_invisible
+from outreach_async.errors import InvalidRequest, strip_invisible
 from outreach_async.models import (
     Campaign,
     CampaignSteps,
@@ -407,10 +407,27 @@ def _encode_prefix(key: Secret, workspace: str, duplicates: object, strict_valid
     return encode({"owner_key": key.reveal(), "workspace": workspace, "upload_options": options})[:-1] + b","
 
 
-def raw_request(method: object, target: object, body: object, headers: object, defaults: RequestDefaults) -> Operation[Response]:
+def raw_request(
+    method: object, target: object, body: object, headers: object, defaults: RequestDefaults, *, params: object, json: object
+) -> Operation[Response]:
     """Return the operation that sends the given request. It accepts any status. It is retried only if no byte was sent."""
     added = validation.require_headers(headers)
-    fields = {**(defaults.write_headers if body else defaults.read_headers), **added}
-    request = Request(validation.require_method(method), validation.require_target(target), fields, validation.require_body(body))
+    content = validation.require_body(body)
+    if json is not None:
+        if content:
+            raise InvalidRequest("json: expected no body beside it, got both; pass one of them")
+        content = _encode_json(json)
+    fields = {**(defaults.write_headers if content else defaults.read_headers), **added}
+    whole = validation.join_params(validation.require_target(target), params)
+    request = Request(validation.require_method(method), whole, fields, content)
     secrets = (*defaults.secrets, *map(Secret, secret_parts(added)))
     return Operation("request", request, lambda response, _info: response, Idempotency.UNKNOWN, secrets, any_status=True)
+
+
+def _encode_json(value: object) -> bytes:
+    try:
+        return encode(value)
+    except (TypeError, ValueError, RecursionError) as error:  # the message of msgspec may quote a value, which may be a secret
+        got = f"one that cannot be encoded ({type(error).__name__})"
+        remedy = "pass dicts, lists, strings, numbers, Booleans and None"
+        raise InvalidRequest(f"json: expected a JSON value, got {got}; {remedy}") from None

@@ -78,6 +78,21 @@ class Response:
         """The response's `x-request-id`; `None` without one."""
         return self.headers.get("x-request-id")
 
+    def json(self) -> Any:
+        """Return the body as a JSON value.
+
+        Raises:
+            ValueError: The body is not JSON.
+
+        Example:
+            ```python
+            print(Response(200, body=b'{"status": "ok"}').json()["status"])  # -> ok
+            ```
+        """
+        import json  # a slow import, which requests and responses do not need
+
+        return json.loads(self.body)
+
     def __repr__(self) -> str:
         """Show the status and the size. The body is omitted, because it may repeat secrets of the request."""
         return f"<Response {self.status} ({len(self.body)} bytes)>"

@@ -185,7 +185,25 @@ async def test_a_method_unknown_to_the_conventions_is_other() -> None:
     await telemetry.client(Script(page())).request("PURGE", "/campaigns")
     (span,) = telemetry.spans()
     named = [attributes(span)[name] for name in ("http.request.method", "http.request.method_original")]
-    assert (span.name, named) == ("HTTP", ["_OTHER", "PURGE"])
+    assert (span.name, named) == ("HTTP /v1/campaigns", ["_OTHER", "PURGE"])
+
+
+@pytest.mark.parametrize(
+    ("target", "route"),
+    [
+        ("/", "/"),
+        ("/workspaces/space_1/all-fields?x=1", "/workspaces/{workspace_id}/all-fields"),
+        ("/v2/campaigns/camp_abc/do_not_send/", "/v2/campaigns/{campaign_id}/do_not_send/"),
+        ("/steps/personalized_step_1", "/steps/{personalized_template_id}"),
+        ("/contacts/ann@company.example/3f2a", "/contacts/{id}/{id}"),
+        ("/files/Ann%20Lee/1", "/files/{id}/{id}"),
+    ],
+)
+async def test_the_spans_of_any_other_request_are_named_by_its_route(target: str, route: str) -> None:
+    telemetry = Telemetry()
+    await telemetry.client(Script(page())).request("GET", target)
+    (span,) = telemetry.spans()
+    assert (span.name, attributes(span)["url.template"]) == (f"GET /v1{route}", f"/v1{route}")
 
 
 @pytest.mark.parametrize(

@@ -222,8 +222,40 @@ REFUSED: list[tuple[Callable[[OutreachClient], Any], str]] = [
     (lambda c: c.request("GET", "/a/../b"), "target: expected no '.' or '..' segments, .+"),
     (lambda c: c.request("POST", "/", body="{}"), "body: expected bytes, got str; .+"),  # type: ignore[arg-type]
     (lambda c: c.request("GET", "/", headers={"a": "\n"}), r"headers\['a'\]: expected printable ASCII .+"),
+    (lambda c: c.request("GET", "/", params=[("a", "b")]), "params: expected a mapping .+, got list; pass a dict"),  # type: ignore[arg-type]
+    (lambda c: c.request("GET", "/", params={"a": b"b"}), "params: expected .+, got a value of the type bytes; convert it"),
+    (lambda c: c.request("GET", "/", params={1: "b"}), "params: expected .+, got a name of the type int; convert it"),  # type: ignore[dict-item]
+    (lambda c: c.request("GET", "/", params={"a": "\ud800"}), "params: expected valid Unicode, .+"),
+    (lambda c: c.request("POST", "/", json={"a": object()}), r"json: expected a JSON value, .+ \(TypeError\); .+"),
+    (lambda c: c.request("POST", "/", json={}, body=b"{}"), "json: expected no body beside it, got both; pass one of them"),
     (lambda c: c.contacts.create_many([], concurrency=0), "concurrency: expected at least 1, got 0; .+"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("target", "params", "sent"),
+    [
+        ("/a", {}, "/a"),
+        ("/a", {"none": None, "empty": []}, "/a"),
+        ("/a", {"b": "x y&=%/?", "c": 1, "d": 2.5, "e": True}, "/a?b=x%20y%26%3D%25%2F%3F&c=1&d=2.5&e=true"),
+        ("/a?b=1", {"c[]": ["é", "", None]}, "/a?b=1&c%5B%5D=%C3%A9&c%5B%5D="),
+    ],
+)
+async def test_parameters_are_encoded_and_added_to_the_query(target: str, params: dict[str, Any], sent: str) -> None:
+    script = Script(Response(200))
+    await client(script).request("GET", target, params=params)
+    assert [request.target for request in script.requests] == [sent]
+
+
+@pytest.mark.parametrize("value", [{"a": [1, None, "é"]}, {}, [], 0, False, ""])
+async def test_a_json_value_is_sent_and_read_as_such(value: Any) -> None:
+    script = Script(Response(200, {}, json.dumps(value).encode()))
+    response = await client(script).request("POST", "/a", json=value)
+    (request,) = script.requests
+    assert (json.loads(request.body), request.headers["content-type"]) == (value, "application/json")
+    assert response.json() == value
+    with pytest.raises(ValueError, match="Expecting value"):
+        Response(200, {}, b"<html>").json()
 
 
 async def test_an_invalid_argument_is_refused_before_anything_is_sent() -> None:

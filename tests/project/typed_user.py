@@ -64,7 +64,7 @@ async def reads(client: OutreachClient) -> None:
     assert_type(list(first), list[Campaign])
     assert_type(await first.next_page(), Page[Campaign] | None)
     assert_type(await client.campaigns.list().first(), Campaign | None)
-    assert_type(await client.request("GET", "/campaigns"), Response)
+    assert_type(await client.request("GET", "/campaigns", params={"page": 1}, json={"a": [1]}), Response)
 
 
 def rows() -> Iterator[NewContact]:
@@ -102,7 +102,7 @@ def synchronous(client: SyncClient) -> None:
         assert_type(campaign, Campaign)
     assert_type(client.mailboxes.list().first(), Mailbox | None)
     assert_type(client.campaigns.steps("camp_1"), CampaignSteps)
-    assert_type(client.request("GET", "/campaigns", body=b"x"), Response)
+    assert_type(client.request("GET", "/campaigns", body=b"x", params={"page": 1}), Response)
     client.campaigns.list(pages=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.contacts.create_many(rows(), order="inputs")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     SyncClient("https://api.example", timeouts=5.0)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -92,7 +92,7 @@ def request(data: bytes) -> None:
     method, target, name, value = [*parts, "", "", "", ""][:4]
     with suppress(InvalidRequest):
         defaults = RequestDefaults.from_headers({}, OutreachConverter)
-        raw = operations.raw_request(method, target, b"", require_headers({name: value}), defaults).request
+        raw = operations.raw_request(method, target, b"", require_headers({name: value}), defaults, params={}, json=None).request
         assert require_origin_form(raw.target) == target
         assert fields_to_send(raw, {})[name.lower()] == value or name.lower() == "accept-encoding"
         assert re.fullmatch(r"[!-~]+", raw.method + raw.target)
