@@ -33,13 +33,14 @@ anyio.run(main)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
+from outreach_async._display import MAX_REPR, Serialized, Tabular, TabularReport, show_list, show_object
 from outreach_async._wire_words import (
     FAILED_OUTCOMES,
     ID_PREFIXES,
@@ -57,7 +58,7 @@ from outreach_async._wire_words import (
     TemplateStatus,
     Unset,
 )
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import InvalidRequest, shorten
 
 __all__ = [
     "FAILED_OUTCOMES",
@@ -79,6 +80,7 @@ __all__ = [
     "Step",
     "StepStatus",
     "StepType",
+    "TabularReport",
     "Template",
     "TemplateStatus",
     "Undecodable",
@@ -114,8 +116,8 @@ def _date_or_none(value: str | Number) -> datetime | None:
     return None if isinstance(value, str) else _to_datetime("days_left_date", value)
 
 
-@attrs.frozen(kw_only=True)
-class ResponseModel:
+@attrs.frozen(kw_only=True, repr=False)
+class ResponseModel(Serialized):
     """Base class of response models, which keep unknown fields."""
 
     # An empty `extra` is created on access: an empty dict in every object would waste memory.
@@ -148,6 +150,12 @@ class ResponseModel:
             ```
         """
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return show_object(self)
+
+    def _table(self) -> Sequence[Any]:
+        return [{"field": name, "value": value} for name, value in self.to_dict().items()]
 
 
 def _to_json_value(value: Any) -> Any:
@@ -184,7 +192,7 @@ class ResponseInfo:
         return self.headers.get("x-request-id")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ResponseWithInfo(ResponseModel):
     """Base class of what a call returns."""
 
@@ -196,7 +204,7 @@ class ResponseWithInfo(ResponseModel):
         return self._response
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Campaign(ResponseModel):
     """A campaign in the campaign list (section "Campaign" of the service's API documentation).
 
@@ -252,7 +260,7 @@ class Campaign(ResponseModel):
         return _date_or_none(self.days_left_date)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Mailbox(ResponseModel):
     """A synced sending account (section "Mailbox" of the service's API documentation).
 
@@ -314,7 +322,7 @@ class Mailbox(ResponseModel):
         return _to_datetime("created_at", self.created_at)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template" of the service's API documentation).
 
@@ -355,7 +363,7 @@ class Template(ResponseModel):
     unsubscribed_num: Number
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Step(ResponseModel):
     """One step of a campaign (section "Step" of the service's API documentation).
 
@@ -388,7 +396,7 @@ class Step(ResponseModel):
     templates: list[Template]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class WorkspaceField(ResponseModel):
     """A field available to the contacts of a workspace (section "Workspace field" of the service's API documentation).
 
@@ -409,7 +417,7 @@ class WorkspaceField(ResponseModel):
     searchable: list[str]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Undecodable:
     """A list item that does not match the service's API documentation.
 
@@ -437,9 +445,12 @@ class Undecodable:
     error: str
     fields: dict[str, Any] = attrs.field(factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        return show_object(self)
 
-@attrs.frozen(kw_only=True)
-class Page(ResponseWithInfo, Generic[T]):
+
+@attrs.frozen(kw_only=True, repr=False)
+class Page(ResponseWithInfo, Tabular, Generic[T]):
     """One page of a list (sections "List campaigns" and "List mailboxes"). Iterate over it for its items, which `len` counts.
 
     Attributes:
@@ -496,14 +507,17 @@ class Page(ResponseWithInfo, Generic[T]):
         page: Page[T] | None = await self._require_link().next_page(self)
         return page
 
+    def _table(self) -> Sequence[Any]:
+        return self.data
+
     def _require_link(self) -> Any:
         if self._link is None:
             raise InvalidRequest("page: expected a page that a client has returned, got a copy; list it again with page=")
         return self._link
 
 
-@attrs.frozen(kw_only=True)
-class CampaignSteps(ResponseWithInfo):
+@attrs.frozen(kw_only=True, repr=False)
+class CampaignSteps(ResponseWithInfo, Tabular):
     """The steps of a campaign (section "List steps of a campaign" of the service's API documentation).
 
     Attributes:
@@ -527,13 +541,16 @@ class CampaignSteps(ResponseWithInfo):
     days_left_display: str
     data: list[Step]
 
+    def _table(self) -> Sequence[Any]:
+        return self.data
+
     @property
     def days_left_datetime(self) -> datetime | None:
         """`days_left_date` as a datetime in UTC; `None` if it is a string, `ValueError` if no datetime can represent it."""
         return _date_or_none(self.days_left_date)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class WorkspaceFields(ResponseWithInfo):
     """The response with the fields of a workspace; `client.workspaces.fields()` returns its `data`."""
 
@@ -541,7 +558,7 @@ class WorkspaceFields(ResponseWithInfo):
     data: list[WorkspaceField]
 
 
-class FieldList(list[WorkspaceField]):
+class FieldList(list[WorkspaceField], Tabular):
     """The fields of a workspace, with the `response` that listed them.
 
     Example:
@@ -553,11 +570,17 @@ class FieldList(list[WorkspaceField]):
 
     response: ResponseInfo | None = None
 
+    def __repr__(self) -> str:
+        return show_list(self)
+
+    def _table(self) -> Sequence[Any]:
+        return self
+
 
 OptionalString: TypeAlias = str | Unset | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CreateContactResponse(ResponseWithInfo):
     """The answer to the creation of a contact, as the service sends it."""
 
@@ -566,7 +589,7 @@ class CreateContactResponse(ResponseWithInfo):
     details: str | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CreatedContact(CreateContactResponse):
     """The result of creating a contact (section "Create contact" of the service's API documentation).
 
@@ -758,7 +781,8 @@ class NewContact:
     def __repr__(self) -> str:
         pairs: dict[str, Any] = dict(self.standard())
         pairs |= {name: value for name, value in (("custom", self.custom), ("extra", self.extra)) if value}
-        return f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"
+        shown = f"NewContact({', '.join([repr(self.email), *(f'{name}={value!r}' for name, value in pairs.items())])})"
+        return shorten(shown, MAX_REPR - 3)
 
 
 _CONTACT_FIELDS: Final = attrs.fields_dict(NewContact).keys()

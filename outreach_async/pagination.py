@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import anyio
@@ -11,13 +11,14 @@ import attrs
 
 from outreach_async._core.arguments import require_number
 from outreach_async._core.retry import explain_status
+from outreach_async._display import Tabular, show_list
 from outreach_async.errors import OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import Campaign, Mailbox, Number, Page, Undecodable
 
 T = TypeVar("T", bound=Campaign | Mailbox)
 
 
-class Collected(list[T]):
+class Collected(list[T], Tabular):
     """All items of a list without duplicates, with statistics of the walk over its pages.
 
     Attributes:
@@ -40,6 +41,12 @@ class Collected(list[T]):
         self.repeats = cursor.repeats
         self.missing = cursor.missing
         self.undecodable = cursor.undecodable
+
+    def __repr__(self) -> str:
+        return show_list(self)
+
+    def _table(self) -> Sequence[Any]:
+        return self
 
 
 class PageCursor(Generic[T]):

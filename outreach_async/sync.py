@@ -247,7 +247,7 @@ class ClientLoop:
 # Pages and runs.
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class SyncPage(Page[Item]):
     """A page of the synchronous client.
 

@@ -18,7 +18,7 @@ from outreach_async.audit._values import to_json_values
 from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.errors import InvalidRequest, shorten
-from outreach_async.models import Number
+from outreach_async.models import Number, TabularReport
 
 REPORT_VERSION: Final = 1  # of the JSON format
 MAX_HISTORY: Final = 100  # earlier audits in the history of a report
@@ -150,7 +150,7 @@ class HistoryPoint:
 
 
 @attrs.frozen(kw_only=True)
-class Report:
+class Report(TabularReport):
     """The result of an audit.
 
     Attributes:
@@ -201,6 +201,9 @@ class Report:
         counts = " ".join(f"{severity}={count}" for severity, count in self.counts.items())
         scope = f"workspaces={len(self.workspaces)} unreadable={len(self.unreadable)} mailboxes={self.mailboxes}"
         return f"<{type(self).__name__} {scope} score={self.scores.overall} {counts}>"
+
+    def _table(self) -> Sequence[Any]:
+        return self.findings
 
     @property
     def counts(self) -> dict[Severity, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -12,6 +12,7 @@ import msgspec
 
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._core.retry import FailureKind, Idempotency, classify, explain_error, is_permanent_rejection, maybe_applied
+from outreach_async._display import TabularReport, show_object
 from outreach_async._wire_words import DUPLICATE_OUTCOMES, SERVICE_OUTCOMES, Outcome
 from outreach_async.errors import BulkStopped, InvalidRequest, OutreachError, StatusError, UnexpectedResponse
 from outreach_async.models import CERTAIN_OUTCOMES, RUN_TARGET, CreateContactResponse, Target, possible_outcomes
@@ -280,8 +281,8 @@ Example:
 """
 
 
-@attrs.frozen
-class BulkReport:
+@attrs.frozen(repr=False)
+class BulkReport(TabularReport):
     """The report of a run: the number of rows with each outcome. These numbers add up to `rows`.
 
     Attributes:
@@ -307,6 +308,12 @@ class BulkReport:
     repeats: int = 0
     ledger: LedgerCounts | None = None
     targets: Targeted = attrs.field(factory=dict)
+
+    def __repr__(self) -> str:
+        return show_object(self)
+
+    def _table(self) -> Sequence[Any]:
+        return [{"outcome": outcome.value, "rows": count} for outcome, count in self.outcomes.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, with outcomes named as on the wire.

@@ -14,6 +14,7 @@ Read `outreach_async.guides.concepts` first: every other guide uses its words. T
     test your code                   outreach_async.pytest_plugin, outreach_async.fake, outreach_async.testing
     test in another language         outreach_async.fake.control
     check a live service             outreach_async.conformance
+    explore in a notebook            outreach_async.guides.notebooks
     operate                          outreach_async.guides.operating, outreach_async.hooks, outreach_async.otel
     choose a transport               outreach_async.transport, outreach_async.guides.performance
 

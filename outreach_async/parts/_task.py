@@ -307,7 +307,7 @@ class FailedRow:
     campaign: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ImportReport(BulkReport):
     """The report of parts of an import. Importing a finished part again returns the same report.
 

@@ -96,7 +96,7 @@ class MarkedWindow:
         return self.first + self.rows
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class JournalReport(BulkReport):
     """The report of a run, read from its journal: a `BulkReport`, in which the time between the processes does not count.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ import msgspec
 
 from outreach_async._core.arguments import show_number, type_name
 from outreach_async._core.limits import unix_time
+from outreach_async._display import TabularReport, show_object
 from outreach_async._files.objects import Objects, is_url, list_folders, open_objects
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import Repeats
@@ -56,8 +57,8 @@ Example:
 """
 
 
-@attrs.frozen
-class LedgerReport:
+@attrs.frozen(repr=False)
+class LedgerReport(TabularReport):
     """The contacts, runs and targets of a ledger.
 
     Attributes:
@@ -84,6 +85,12 @@ class LedgerReport:
     address: str | None
     targets: Mapping[Target, int]
     pending: bool
+
+    def __repr__(self) -> str:
+        return show_object(self)
+
+    def _table(self) -> Sequence[Any]:
+        return [{"run": number, "at": at.isoformat(), **counts} for number, at, counts in self.runs]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values.

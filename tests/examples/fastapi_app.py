@@ -12,7 +12,8 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from outreach_async import ContactRejected, InvalidRequest, NewContact, OutreachClient, OutreachError
+from outreach_async import BulkReport, ContactRejected, InvalidRequest, Mailbox, NewContact, OutreachClient, OutreachError
+from outreach_async.audit import Report, audit
 
 
 class State(TypedDict):
@@ -43,6 +44,21 @@ async def sign_up(signup: Signup, client: Annotated[OutreachClient, Depends(get_
     contact = NewContact(signup.email, first_name=signup.first_name)
     created = await client.contacts.create(contact, duplicates="update_missing_fields")
     return {"status": created.status}
+
+
+@app.get("/mailboxes/first")
+async def first_mailbox(client: Annotated[OutreachClient, Depends(get_outreach)]) -> Mailbox | None:
+    return await client.mailboxes.list().first()  # FastAPI writes models, pages and reports as JSON
+
+
+@app.post("/imports")
+async def import_signups(signups: list[Signup], client: Annotated[OutreachClient, Depends(get_outreach)]) -> BulkReport:
+    return await client.contacts.create_many([signup.model_dump() for signup in signups])
+
+
+@app.get("/audit")
+async def audit_workspace(client: Annotated[OutreachClient, Depends(get_outreach)], workspace: str) -> Report:
+    return await audit(client, [workspace])
 
 
 @app.get("/mailboxes")

@@ -131,6 +131,21 @@ def test_the_fastapi_app_shares_one_client_between_requests(fake: FakeService, w
     assert emails(fake, workspace) == ["ann@company.example", "bob@company.example"]
 
 
+def test_the_fastapi_app_returns_models_and_reports_as_json(fake: FakeService, workspace: str) -> None:
+    with TestClient(example("fastapi_app").app) as site:
+        assert site.get("/mailboxes/first").json() is None
+        fake.add_mailbox(workspace, email="ada@north.example", spf=False)
+        mailbox = site.get("/mailboxes/first").json()
+        report = site.post("/imports", json=[{"email": "ann@company.example", "first_name": "Ann"}]).json()
+        found = site.get("/audit", params={"workspace": workspace}).json()["findings"]
+        schemas = site.get("/openapi.json").json()["paths"]
+    assert (mailbox["email"], mailbox["status"], mailbox["daily_limit"]) == ("ada@north.example", "active", 40)
+    assert (report["rows"], report["outcomes"]["added"]) == (1, 1)
+    assert "no SPF record" in [finding["message"] for finding in found]
+    schema = schemas["/imports"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert schema["type"] == "object"
+
+
 @pytest.mark.thorough
 def test_the_django_site_shares_one_client_between_requests(fake: FakeService, workspace: str) -> None:
     def sign_up(email: str) -> Any:

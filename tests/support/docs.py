@@ -59,6 +59,7 @@ GUIDES: Final = (
     "outreach_async.guides.command_line",
     "outreach_async.guides.concepts",
     "outreach_async.guides.nightly",
+    "outreach_async.guides.notebooks",
     "outreach_async.guides.operating",
     "outreach_async.guides.performance",
     "outreach_async.pytest_plugin",

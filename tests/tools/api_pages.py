@@ -33,7 +33,7 @@ PARTS: Final = {
     "Concepts": ("outreach_async.guides", "outreach_async.guides.concepts"),
     "The client": (
         *("outreach_async", "outreach_async.resources", "outreach_async.models", "outreach_async.converters"),
-        *("outreach_async.sync", "outreach_async.config"),
+        *("outreach_async.sync", "outreach_async.config", "outreach_async.guides.notebooks"),
     ),
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
     "Every night": ("outreach_async.bulk", "outreach_async.guides.nightly", "outreach_async.store"),
