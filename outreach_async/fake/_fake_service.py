@@ -615,11 +615,7 @@ class FakeService:
             print(fake)  # -> <FakeService seed=0: 1 workspaces, 0 mailboxes, 0 campaigns, 1 contacts>
             ```
         """
-        document = read_document(source)
-        with self._lock:
-            self._world = _load_world(document, FakeService(self.seed, self.behaviour, document.now or self._clock.iso))
-            if document.now is not None:
-                self._clock.set_time(document.now)
+        run_to_end(load_in_slices(self, source))
 
     def dump(self) -> str:
         """Return the stored data, pending events and the time as a world file; equal states give equal strings.
@@ -703,6 +699,17 @@ class FakeService:
         return int(max(preferred, order[-1][0] if order else 0))
 
 
+def load_in_slices(fake: FakeService, source: str | Path | Mapping[str, Any]) -> Generator[None, None, None]:
+    """Load a world as `FakeService.load` does, and yield after each slice of the work. The data change at the end, at once."""
+    document = read_document(source)
+    loaded = FakeService(fake.seed, fake.behaviour, document.now or fake._clock.iso)  # noqa: SLF001 - the class of this module
+    world = yield from _load_world(document, loaded)
+    with fake._lock:  # noqa: SLF001 - as above
+        fake._world = world  # noqa: SLF001 - as above
+        if document.now is not None:
+            fake._clock.set_time(document.now)  # noqa: SLF001 - as above
+
+
 def find_examples(fake: FakeService) -> dict[str, str]:
     """Return the ids of a workspace, its campaign and its owner key, by the examples of the document that they replace."""
     world = fake._world  # noqa: SLF001 - the class of this module
@@ -749,12 +756,17 @@ def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str,
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 
-def _load_world(document: WorldDocument, fake: FakeService) -> World:
+_RECORDS_IN_A_SLICE: Final = 50
+
+
+def _load_world(document: WorldDocument, fake: FakeService) -> Generator[None, None, World]:
     """Load a document into a fake, which must be empty, and return the world."""
     world = fake._world  # noqa: SLF001 - the class of this module
     world.counters |= document.made_up
     for number, item in enumerate(document.workspaces):
-        _load_workspace(f"$.workspaces[{number}]", item, fake)
+        for count, _ in enumerate(_load_workspace(f"$.workspaces[{number}]", item, fake), 1):
+            if count % _RECORDS_IN_A_SLICE == 0:
+                yield
     with name_place("$.owner_keys"):
         for key, workspaces in document.owner_keys.items():
             fake.add_owner_key(*workspaces, key=key)
@@ -768,7 +780,8 @@ def _load_world(document: WorldDocument, fake: FakeService) -> World:
     return world
 
 
-def _load_workspace(path: str, item: WorkspaceDocument, fake: FakeService) -> None:
+def _load_workspace(path: str, item: WorkspaceDocument, fake: FakeService) -> Iterator[None]:
+    """Load a workspace, and yield after each record."""
     with name_place(path):
         id_ = fake.add_workspace(item.id, custom_fields=item.custom_fields, extra_fields=item.extra_fields)
     # Load in this order: campaigns refer to mailboxes, and contacts refer to campaigns.
@@ -776,10 +789,12 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: FakeService) -> No
         with name_place(f"{path}.mailboxes[{number}]"):
             check_known(mailbox, MAILBOX_ARGUMENTS, "a mailbox")
             fake.add_mailbox(id_, **mailbox)
+        yield
     for number, campaign in enumerate(item.campaigns):
         with name_place(f"{path}.campaigns[{number}]"):
             check_known(campaign, CampaignFields.__annotations__, "a campaign")
             fake.add_campaign(id_, **campaign)
+        yield
     for number, contact in enumerate(item.contacts):
         with name_place(f"{path}.contacts[{number}]"):
             fields = {code: require_field(code, value) for code, value in contact.fields.items()}
@@ -788,3 +803,4 @@ def _load_workspace(path: str, item: WorkspaceDocument, fake: FakeService) -> No
             created = int(fake.now) if contact.created is None else contact.created
             record = Contact(contact.id or "", contact.email, contact.owner, created, fields, enrolments)
             fake._store_contacts(id_, [record])  # noqa: SLF001 - as above
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Generator
+from copy import copy
 from typing import Any, get_args
 
 import attrs
@@ -359,6 +360,24 @@ def test_while_a_sandbox_advances_its_requests_wait_and_others_are_answered() ->
     assert answer_of(advance)["unix"] == answer_of(waiting)["unix"] == START + 30 * DAY
     quiet("POST", "/time/advance", {"days": 30})
     assert busy("GET", "/world") == quiet("GET", "/world")
+
+
+@pytest.mark.parametrize("path", ["/world", "/sandboxes"])
+def test_while_a_world_is_loaded_others_are_answered_and_see_the_old_data(path: str) -> None:
+    source = small_world()
+    source.add_contacts(SPACE, 200)
+    world = json.loads(source.dump())
+    plane = PlaneClient()
+    quiet = plane.sandbox()
+    method, body = ("PUT", world) if path == "/world" else ("POST", {"world": world})
+    loading = in_slices(plane, method, path, json.dumps(body).encode())
+    for _ in range(3):
+        next(loading)
+        assert answer_of(in_slices(quiet, "GET", "/world"))["workspaces"] == plane("GET", "/world")["workspaces"] == []
+    answer = answer_of(loading)
+    made = plane if path == "/world" else copy(plane)
+    made.base = answer.get("url", "").removeprefix(f"http://{HOST['host']}")
+    assert made.send("GET", "/_fake/world").body.decode() == source.dump()
 
 
 def test_the_next_advance_completes_one_that_is_abandoned() -> None:

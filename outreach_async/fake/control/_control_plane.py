@@ -32,7 +32,14 @@ from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
 from outreach_async.fake._clock import format_http_date
 from outreach_async.fake._cross_origin import is_allowed
-from outreach_async.fake._fake_service import FakeService, Snapshot, advance_in_slices, copy_service, find_examples
+from outreach_async.fake._fake_service import (
+    FakeService,
+    Snapshot,
+    advance_in_slices,
+    copy_service,
+    find_examples,
+    load_in_slices,
+)
 from outreach_async.fake._messages import mask_owner_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Exchange, Fault, run_to_end
@@ -282,17 +289,17 @@ def reset(call: ControlCall, _: Any) -> dict[str, Any]:
     return get_time(call)
 
 
-def put_world(call: ControlCall, body: dict[str, Any]) -> dict[str, Any]:
-    _load_world(call.fake, body, "")
+def put_world(call: ControlCall, body: dict[str, Any]) -> Generator[None, None, dict[str, Any]]:
+    yield from _load_world(call.fake, body, "")
     return get_time(call)
 
 
-def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> None:
+def _load_world(fake: FakeService, world: dict[str, Any], prefix: str) -> Generator[None, None, None]:
     try:
-        fake.load(world)
+        yield from load_in_slices(fake, world)
     except WorldError as error:
         with suppress(WorldError):
-            return fake.load(_to_whole_numbers(world))
+            return (yield from load_in_slices(fake, _to_whole_numbers(world)))
         place, _, reason = str(error).partition(": ")
         raise Problem(400, reason, (prefix + place.removeprefix("$")).lstrip(".") or None, UNCHANGED) from None
 
@@ -420,11 +427,11 @@ def describe(call: ControlCall, _: Any) -> dict[str, Any]:
     return {**document, "servers": [{"url": call.base_url}], "tags": [*document["tags"], {"name": "control plane"}]}
 
 
-def create_sandbox(call: ControlCall, body: SandboxBody) -> dict[str, Any]:
+def create_sandbox(call: ControlCall, body: SandboxBody) -> Generator[None, None, dict[str, Any]]:
     fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
     fake.behaviour = _set_knobs(fake.behaviour, body.behaviour, "behaviour.")
     if body.world is not None:
-        _load_world(fake, body.world, "world")
+        yield from _load_world(fake, body.world, "world")
     instance = call.sandboxes.add(fake, body.expires_after)
     return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
 
