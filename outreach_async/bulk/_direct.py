@@ -14,7 +14,8 @@ from outreach_async._wire_words import Outcome
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeBuffer, OutcomeCounts, Revision, unsent_outcome
 from outreach_async.bulk._ports import EndState, Feed, RunContext
 from outreach_async.bulk._rows import NO_ROWS, ParsedRow, PossiblySent
-from outreach_async.bulk._source import END
+from outreach_async.bulk._source import END, Source
+from outreach_async.bulk._stream import StreamReader
 from outreach_async.bulk._targets import ListingNeeded
 from outreach_async.errors import BulkError, BulkStopped
 
@@ -58,16 +59,16 @@ class DirectRecorder:
         """Return the next row or, if the row is not sent, its outcome; `None` after the last row."""
         # Rows leave in the order of the input, also while one of them waits until the campaigns of its workspace are listed. Then
         # the other workers queue. Without such a row, an iterable is pulled and parsed without a wait, so that no lock is needed.
+        source = self._source
+        if isinstance(source, StreamReader):
+            while not (self._parsed or self._pulled or self._stopped or source.has_arrived):
+                await source.wait()
         if self._parsed or (not self._lock.locked() and self._pull_batch()):
             return self._parsed.popleft()
-        if self._source.iterator is None:
-            row = self._pulled.popleft() if self._pulled else END if self._stopped else await self._source.pull()
-            index = self._number()  # no task switch since the pull
-        elif self._lock.locked():
+        if self._lock.locked() and isinstance(source, Source):
             async with self._lock:
                 return await self._resolve(*self._next_pulled())
-        else:
-            index, row = self._next_pulled()
+        index, row = self._next_pulled()  # no task switch since its arrival
         if row is not END and not self._lock.locked():
             with suppress(ListingNeeded):
                 return self._parser.parse(index, row)

@@ -73,12 +73,22 @@ class StreamReader:
         # The exception of the iterable is not: the rows before it come first.
         return bool(self._rows) or (self._ended and self._failure is None)
 
-    async def pull(self) -> Any:
-        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
-        while not (self._rows or self._ended):
+    @property
+    def has_arrived(self) -> bool:
+        """Whether `pull` does not wait."""
+        return bool(self._rows) or self._ended
+
+    async def wait(self) -> None:
+        """Wait until a row has arrived, which another task may take first, or until no further one follows."""
+        if not self.has_arrived:
             self._waiting.append(place := anyio.Event())
             self._wanted.set()
             await place.wait()
+
+    async def pull(self) -> Any:
+        """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
+        while not self.has_arrived:
+            await self.wait()
         if self._rows:
             row = self._rows.popleft()
             if self._ahead:
@@ -106,12 +116,13 @@ class StreamReader:
         return batch, room
 
     def pull_quickly(self, limit: int, room: int, _clock: Callable[[], float]) -> tuple[list[Any], int]:
-        """Return the rows that have arrived, as `pull_batch` does, but wait for none, and leave one that is alone."""
+        """Return the rows that have arrived, as `pull_batch` does, but wait for none."""
         batch: list[Any] = []
-        is_alone = len(self._rows) == 1
-        while self._rows and not is_alone and len(batch) < limit and room > 0:
+        while self._rows and len(batch) < limit and room > 0:
             batch.append(row := self._rows.popleft())
             room -= approximate_size(row)
+        if not batch and not self._stopped:
+            self.raise_failure()
         return batch, room
 
     def stop(self) -> None:

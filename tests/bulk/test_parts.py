@@ -13,7 +13,7 @@ from support.runs import client, rows
 from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
-from outreach_async import BulkProgress, BulkStopped, ContactOutcome, NewContact, Outcome, Response, RetryPolicy
+from outreach_async import BulkProgress, BulkStopped, ContactOutcome, Outcome, Response, RetryPolicy
 from outreach_async._cli.output import format_progress
 from outreach_async._core.operations import AttemptInfo
 from outreach_async._plumbing import RateEstimator, RecentEmails
@@ -171,7 +171,8 @@ async def test_only_answers_count_among_the_first_rows(accepted: bool) -> None:
 @virtual_time
 async def test_repeats_error_rejects_a_repeated_row_and_names_the_first() -> None:
     emails = ["a@a.example", "b@a.example", "A@a.example", "c@a.example", "c@a.example"]
-    run = client(Script(added())).contacts.create_many([NewContact(email) for email in emails], repeats="error", order="input")
+    rows = [{"email": email} for email in emails]
+    run = client(Script(added())).contacts.create_many(rows, repeats="error", order="input")
     async with run as outcomes:
         found = [(each.status.value, each.repeats) async for each in outcomes]
     assert found == [("added", None), ("added", None), ("rejected", 0), ("added", None), ("rejected", 3)]

@@ -221,6 +221,21 @@ async def test_rows_with_one_email_keep_order_and_index_while_campaigns_are_list
     assert [outcome.index for outcome in outcomes] == [0, 1, 2, 3]
 
 
+async def test_rows_of_a_stream_have_their_index_whichever_worker_takes_them(fake: FakeService) -> None:
+    async def stream() -> AsyncIterator[Mapping[str, Any]]:
+        for number in range(200):
+            yield {"email": f"user{number}@a.example", "campaign": "Spring" if number % 7 == 3 else None}
+
+    outcomes = await run(Listed(fake), stream(), concurrency=8)
+    assert [str(outcome.contact["email"]) for outcome in outcomes] == [f"user{number}@a.example" for number in range(200)]  # type: ignore[index]
+
+
+async def test_no_row_overtakes_one_whose_campaigns_are_being_listed(fake: FakeService) -> None:
+    rows = [{"email": "bo@a.example"}, {"email": "ann@a.example", "campaign": "Spring"}, *[{"email": "ann@a.example"}] * 2]
+    await run(transport := Listed(fake), iter(rows), concurrency=2)
+    assert [campaign for email, _, campaign in transport.created if email == "ann@a.example"] == ["camp_1", None, None]
+
+
 async def test_an_unknown_campaign_fails_only_the_rows_that_name_it(fake: FakeService) -> None:
     rows = [
         {"email": "a@a.example", "campaign": "camp_9"},

@@ -16,6 +16,7 @@ from outreach_async._core.operations import (
     AttemptInfo,
     ContactRequests,
     CopyDetector,
+    Operation,
     RequestDefaults,
     encode_cells,
     encode_plain,
@@ -121,6 +122,23 @@ def test_the_id_of_a_row_is_remembered_for_later_calls() -> None:
     assert not requests.build(NewContact("c@b.example")).parse(answer(id="contact_1"), FIRST).certain
     row, info = requests.row_operation.parse(answer(id="contact_1"), FIRST)
     assert (row.id, info.possible) == ("contact_1", frozenset({Outcome.ADDED, Outcome.NOT_APPLIED, Outcome.SKIPPED}))
+
+
+@pytest.mark.parametrize("status", ["added", "skipped", "merged", "added\x00", ""])
+@pytest.mark.parametrize("id_", ["contact_1", None, "contact_key_1", "contact_\u200b1", "contact_a2V5XzE=", "other"])
+@pytest.mark.parametrize("more", [{}, {"new": 1}, {"details": 3}, {"details": "\ud800"}])
+def test_the_response_to_a_row_is_read_as_that_to_a_call(status: str, id_: str | None, more: dict[str, Any]) -> None:
+    def read(operation: Operation[Any]) -> tuple[Any, ...]:
+        try:
+            found = operation.parse(answer(status=status, id=id_, **more), FIRST)
+        except UnexpectedResponse as error:
+            return str(error), error.maybe_sent
+        if isinstance(found, CreatedContact):
+            return found.status, found.id, found.possible
+        made, info = found
+        return made.status, made.id, info.possible or frozenset({made.status})
+
+    assert read(creation().row_operation) == read(creation().build(NewContact("a@b.example")))
 
 
 ROWS: Final = st.dictionaries(
