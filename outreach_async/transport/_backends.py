@@ -25,7 +25,7 @@ class _Library:
     module: str
     transport: str  # the class in the module
     least: str  # the earliest supported version and the first unsupported one, as in the project's requirements
-    below: str = ""
+    below: str
     options: Mapping[str, Any] = {}  # of the class
     has_certificates: bool = False  # whether the library makes an SSL context with default certificates
     package: str = ""  # the package that it needs; empty for the one with the name of the backend
@@ -34,7 +34,7 @@ class _Library:
 BACKENDS: Final[Mapping[Backend, _Library]] = {
     "sockets": _Library("_sockets", "SocketTransport", "0.16", "1", package="h11"),
     "httpx": _Library("_httpx", "HttpxTransport", "0.28", "1", {"family": "httpx"}, has_certificates=True),
-    "httpx2": _Library("_httpx", "HttpxTransport", "2.16", "", {"family": "httpx2"}, has_certificates=True),
+    "httpx2": _Library("_httpx", "HttpxTransport", "2.16", "3", {"family": "httpx2"}, has_certificates=True),
     "aiohttp": _Library("_aiohttp", "AiohttpTransport", "3.13.4", "4"),
 }
 
@@ -65,8 +65,8 @@ def require_library(name: Backend) -> None:
         found = version(package)
     except PackageNotFoundError:  # for example, bundled with an application
         return
-    if not parse_version(least) <= parse_version(found) or (below and parse_version(found) >= parse_version(below)):
-        supported = f"{package}>={least}" + (f",<{below}" if below else "")
+    if not parse_version(least) <= parse_version(found) < parse_version(below):
+        supported = f"{package}>={least},<{below}"
         raise InvalidRequest(f"{package}: expected a version in {supported}, got {found}; run: pip install '{supported}'")
 
 

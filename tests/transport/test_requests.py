@@ -143,7 +143,7 @@ def test_a_proxy_passed_by_the_user_takes_precedence(monkeypatch: pytest.MonkeyP
     [
         ("httpx>=0.28,<1", "1.0.dev6", lambda: HttpxTransport(NOWHERE)),
         ("httpx>=0.28,<1", "0.27.2", lambda: HttpxTransport(httpx.AsyncClient(base_url=NOWHERE))),
-        ("httpx2>=2.16", "2.9", lambda: HttpxTransport(NOWHERE, family="httpx2")),
+        ("httpx2>=2.16,<3", "2.9", lambda: HttpxTransport(NOWHERE, family="httpx2")),
         ("aiohttp>=3.13.4,<4", "4.0.0a1", lambda: AiohttpTransport(NOWHERE)),
         ("h11>=0.16,<1", "0.15.9", lambda: SocketTransport(NOWHERE)),
     ],
