@@ -1,8 +1,10 @@
 """An async client for the outreach service, on asyncio and trio.
 
-Import the public names from `outreach_async` itself. This minimal program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE` from the environment; you can also pass these values to `OutreachClient` as arguments. In all docstrings,
-"the API documentation" means the documentation of the service's API. Names of sections refer to it.
+Import the public names from `outreach_async` itself. This minimal program
+reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`
+from the environment; you can also pass these values to `OutreachClient` as
+arguments. In all docstrings, "the API documentation" means the
+documentation of the service's API. Names of sections refer to it.
 
 ```python
 import anyio
@@ -24,13 +26,17 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach_async.guides` lists the guides by task; read them with `python -m pydoc outreach_async.guides` or `help()`.
+`outreach_async.guides` lists the guides by task; read them with
+`python -m pydoc outreach_async.guides` or `help()`.
 
-The short examples in docstrings assume an open `client` that is connected to `fake`, a `FakeService` with a small workspace
-`space_1`. They also assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public names of `outreach_async`,
-`outreach_async.fake` and the package that contains the docstring. `report` is the report of an audit of `space_1` and its
-campaigns, and `history` a `History` that contains it. Examples use `await` at the top level, as `python -m asyncio` allows.
-`# ->` marks the output of a line.
+The short examples in docstrings assume an open `client` that is connected
+to `fake`, a `FakeService` with a small workspace `space_1`. They also
+assume imports of `anyio`, `asyncio`, `json` and `Path`, and of the public
+names of `outreach_async`, `outreach_async.fake` and the package that
+contains the docstring. `report` is the report of an audit of `space_1` and
+its campaigns, and `history` a `History` that contains it. Examples use
+`await` at the top level, as `python -m asyncio` allows. `# ->` marks the
+output of a line.
 """
 
 from __future__ import annotations

@@ -93,14 +93,17 @@ class Tabular(HtmlTable):
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """Return a data frame with a row for each item: of a page, a list, the steps of a campaign, or a report.
 
-        An audit has a row for each finding; a bulk run, for each outcome; a ledger, for each run. Fields are columns under the
-        service's own names.
+        An audit has a row for each finding; a bulk run, for each outcome;
+        a ledger, for each run. Fields are columns under the service's own
+        names.
 
         Args:
-            library: `pandas` or `polars`; by default, the one that is installed, and pandas if both are.
+            library: `pandas` or `polars`; by default, the one that is
+                installed, and pandas if both are.
 
         Raises:
-            InvalidRequest: The library is not installed, or is neither pandas nor polars.
+            InvalidRequest: The library is not installed, or is neither
+                pandas nor polars.
 
         Example:
             ```python

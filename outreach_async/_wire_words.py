@@ -222,8 +222,8 @@ CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 class ContactFields(TypedDict, total=False):
     """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords.
 
-    A field that is left out stays as it is. `None` is sent as null: with `duplicates="overwrite"`, it clears the field of an
-    existing contact.
+    A field that is left out stays as it is. `None` is sent as null: with
+    `duplicates="overwrite"`, it clears the field of an existing contact.
 
     Example:
         ```python
@@ -274,7 +274,8 @@ class ContactFields(TypedDict, total=False):
 class ContactRow(ContactFields, total=False):
     """A row of `create_many` as a typed dict: type checkers then find misspelled and missing fields.
 
-    The keys are the field names of `NewContact`, and `campaign` and `workspace` for a row with a target of its own.
+    The keys are the field names of `NewContact`, and `campaign` and
+    `workspace` for a row with a target of its own.
 
     Example:
         ```python

@@ -35,25 +35,39 @@ class OutreachClient:
     Use it as an async context manager, or call `aclose()`.
 
     Args:
-        base_url: Address of the service, such as `https://api.example`; defaults to `OUTREACH_BASE_URL` from the environment.
-        owner_key: API key for creating contacts; defaults to `OUTREACH_OWNER_KEY`. Reading does not need a key.
-        workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`. Whitespace around an id or a key is removed.
-        transport: The transport that sends the requests, instead of a `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
-            `SocketTransport(...)`, `FakeTransport(...)` or your own. Closing the client closes the transport.
+        base_url: Address of the service, such as `https://api.example`;
+            defaults to `OUTREACH_BASE_URL` from the environment.
+        owner_key: API key for creating contacts; defaults to
+            `OUTREACH_OWNER_KEY`. Reading does not need a key.
+        workspace: Id of the workspace; defaults to `OUTREACH_WORKSPACE`.
+            Whitespace around an id or a key is removed.
+        transport: The transport that sends the requests, instead of a
+            `base_url`: `HttpxTransport(...)`, `AiohttpTransport(...)`,
+            `SocketTransport(...)`, `FakeTransport(...)` or your own.
+            Closing the client closes the transport.
         headers: Header fields to send with every request.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Limit per call in seconds, over all attempts and waits; `None` for no limit.
+        deadline: Limit per call in seconds, over all attempts and waits;
+            `None` for no limit.
         max_in_flight: Maximum number of requests in flight.
-        rate: Maximum rate of the client and its copies in requests per second, retries included; defaults to `OUTREACH_RATE`. At
-            most `rate * t + max(1, rate / 10)` attempts start in any `t` seconds. The service's own limit is learned in any case.
-            Alternatively, a `Rate` that several clients share, such as `SharedRate()`; such clients work only in `async with`.
-        max_retries: Maximum number of retries of a call, after its first attempt; 3 by default, 0 for none.
-        retry: The retry policy, for more than `max_retries`; defaults to `RetryPolicy()`.
-        hooks: Callables invoked with each event of the client and its copies; see `outreach_async.hooks`.
-        converter: What reads responses and writes contacts, with hooks and models of your own; see `outreach_async.converters`.
+        rate: Maximum rate of the client and its copies in requests per
+            second, retries included; defaults to `OUTREACH_RATE`. At most
+            `rate * t + max(1, rate / 10)` attempts start in any `t`
+            seconds. The service's own limit is learned in any case.
+            Alternatively, a `Rate` that several clients share, such as
+            `SharedRate()`; such clients work only in `async with`.
+        max_retries: Maximum number of retries of a call, after its first
+            attempt; 3 by default, 0 for none.
+        retry: The retry policy, for more than `max_retries`; defaults to
+            `RetryPolicy()`.
+        hooks: Callables invoked with each event of the client and its
+            copies; see `outreach_async.hooks`.
+        converter: What reads responses and writes contacts, with hooks and
+            models of your own; see `outreach_async.converters`.
 
     Attributes:
-        campaigns, mailboxes, contacts, workspaces: The methods of these resources; see `help(client.campaigns)`.
+        campaigns, mailboxes, contacts, workspaces: The methods of these
+            resources; see `help(client.campaigns)`.
 
     Raises:
         InvalidRequest: An argument is invalid.
@@ -119,10 +133,12 @@ class OutreachClient:
     ) -> Self:
         r"""Create a client from a configuration file, as `load_config(path, profile).client(workspace, ...)` does.
 
-        The arguments are those of `outreach_async.config.load_config` and `Config.client`. No request is sent.
+        The arguments are those of `outreach_async.config.load_config` and
+        `Config.client`. No request is sent.
 
         Raises:
-            InvalidRequest: There is no file, a value in it is missing or invalid, or the owner key cannot be read.
+            InvalidRequest: There is no file, a value in it is missing or
+                invalid, or the owner key cannot be read.
 
         Example:
             ```python
@@ -163,8 +179,10 @@ class OutreachClient:
     ) -> Self:
         """Return a copy of the client with some options replaced.
 
-        The copy shares the client's connections, rate, pauses, limit on requests in flight and retry budget, and does not need to
-        be closed. `headers` are added to the client's headers. `hooks` replace the client's hooks; pass `[]` for none.
+        The copy shares the client's connections, rate, pauses, limit on
+        requests in flight and retry budget, and does not need to be
+        closed. `headers` are added to the client's headers. `hooks`
+        replace the client's hooks; pass `[]` for none.
 
         Raises:
             InvalidRequest: An option is invalid.
@@ -210,13 +228,19 @@ class OutreachClient:
 
         Args:
             method: HTTP method, such as `GET`.
-            target: Percent-encoded path and query as one string, starting with `/`.
-            params: Parameters to add to the query, which are percent-encoded: strings, numbers, Booleans (sent as `true` and
-                `false`), or lists of these for repeated parameters. `None` omits a parameter.
+            target: Percent-encoded path and query as one string, starting
+                with `/`.
+            params: Parameters to add to the query, which are
+                percent-encoded: strings, numbers, Booleans (sent as `true`
+                and `false`), or lists of these for repeated parameters.
+                `None` omits a parameter.
             json: A JSON value to send as the body; `None` for no body.
-            body: The whole body, instead of `json`; sent as `application/json` unless `headers` set another content type.
+            body: The whole body, instead of `json`; sent as
+                `application/json` unless `headers` set another content
+                type.
             headers: Header fields to add.
-            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in
+                seconds; default to the client's.
 
         Example:
             ```python

@@ -1,7 +1,9 @@
 """Convert between JSON and models, with hooks and models of your own.
 
-attrs defines the models, cattrs converts them and finds every fault of a response, and msgspec does the work where no hook of
-yours is involved. Pass a converter of your own to a client to change how it reads and writes values:
+attrs defines the models, cattrs converts them and finds every fault of a
+response, and msgspec does the work where no hook of yours is involved.
+Pass a converter of your own to a client to change how it reads and writes
+values:
 
 ```python
 import anyio
@@ -24,15 +26,21 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Hooks are those of cattrs; see its documentation for `register_structure_hook`, `register_unstructure_hook` and their factories.
-The client calls a hook wherever a response has its type: in lists, on pages, and in the answers to `create` and `create_many`.
-Decoding a page takes about six times as long if a hook takes part. A run uses the hooks for contacts that exist when it starts.
-A hook is given values of responses and contacts, never keys or requests. If it raises an error, the call raises an
-`OutreachError`: for a response, it names the place and the error, with keys masked; for a contact, only the class of the error.
-In a run, the row is rejected.
+Hooks are those of cattrs; see its documentation for
+`register_structure_hook`, `register_unstructure_hook` and their factories.
+The client calls a hook wherever a response has its type: in lists, on
+pages, and in the answers to `create` and `create_many`. Decoding a page
+takes about six times as long if a hook takes part. A run uses the hooks
+for contacts that exist when it starts. A hook is given values of responses
+and contacts, never keys or requests. If it raises an error, the call
+raises an `OutreachError`: for a response, it names the place and the
+error, with keys masked; for a contact, only the class of the error. In a
+run, the row is rejected.
 
-`structure` reads what the `to_dict()` of a model, a contact or a report has written. It refuses what a client refuses: it
-converts no value of a response to another type, and keeps unknown members in `extra`. Clients and threads can share a converter.
+`structure` reads what the `to_dict()` of a model, a contact or a report
+has written. It refuses what a client refuses: it converts no value of a
+response to another type, and keeps unknown members in `extra`. Clients and
+threads can share a converter.
 """
 
 # ruff: noqa: SLF001 - a converter copies itself, and a reader of items is a part of it
@@ -192,10 +200,12 @@ class OutreachConverter(Converter):
     def use(self, model: type[T]) -> type[T]:
         """Let a subclass of a model, with further fields, take its place wherever a response has it.
 
-        It is also a decorator. Lists of a subclass of `Campaign` or `Mailbox` take no longer to decode than others.
+        It is also a decorator. Lists of a subclass of `Campaign` or
+        `Mailbox` take no longer to decode than others.
 
         Raises:
-            InvalidRequest: The class is not a subclass of a model, or is one of `Page`.
+            InvalidRequest: The class is not a subclass of a model, or is
+                one of `Page`.
 
         Example:
             ```python
@@ -233,10 +243,12 @@ class OutreachConverter(Converter):
         Args:
             body: The JSON.
             kind: The model, such as `Mailbox` or `Page[Mailbox]`.
-            keep: Put the invalid items of a page into its `undecodable`, instead of raising an error.
+            keep: Put the invalid items of a page into its `undecodable`,
+                instead of raising an error.
 
         Raises:
-            ValueError: The body is not JSON, or does not match the model; the message names every fault.
+            ValueError: The body is not JSON, or does not match the model;
+                the message names every fault.
 
         Example:
             ```python

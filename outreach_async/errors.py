@@ -61,17 +61,23 @@ class OutreachError(Exception):
     """Base class of all errors that the library raises.
 
     Attributes:
-        operation: The operation's name, such as `create_contact`; `None` outside an operation.
-        status_code: The HTTP status of the response; `None` without a response.
+        operation: The operation's name, such as `create_contact`; `None`
+            outside an operation.
+        status_code: The HTTP status of the response; `None` without a
+            response.
         headers: The response's header fields by lower-case name.
         body: The first bytes of the response body, at most `BODY_LIMIT`.
         request_id: The response's `x-request-id`; `None` without one.
-        named_wait: Number of seconds to wait that the message of the service names, 0 if it only names a rate limit; `None` if it
+        named_wait: Number of seconds to wait that the message of the
+            service names, 0 if it only names a rate limit; `None` if it
             names neither.
         attempts: Number of attempts.
-        maybe_sent: `False` only if it is certain that no byte of the request left this machine, in any attempt.
-        maybe_applied: `False` only if it is certain that the service did not carry out the request in any attempt. Each attempt
-            was then either not sent, or rejected with a 4xx status other than 408, 425 and 499.
+        maybe_sent: `False` only if it is certain that no byte of the
+            request left this machine, in any attempt.
+        maybe_applied: `False` only if it is certain that the service did
+            not carry out the request in any attempt. Each attempt was then
+            either not sent, or rejected with a 4xx status other than 408,
+            425 and 499.
 
     Example:
         ```python
@@ -160,8 +166,10 @@ class InvalidRequest(OutreachError, ValueError):
 class Excluded(OutreachError):
     """A row may not be sent, for example because the person has unsubscribed. The message is the reason.
 
-    Raise it when `items()` of a mapping is iterated: `create_many` then sends nothing of the row, and reports it as `excluded`,
-    which is no failure. Other rows of the person are sent unless they raise it, too; `File.rows` excludes all rows of a person.
+    Raise it when `items()` of a mapping is iterated: `create_many` then
+    sends nothing of the row, and reports it as `excluded`, which is no
+    failure. Other rows of the person are sent unless they raise it, too;
+    `File.rows` excludes all rows of a person.
 
     Example:
         ```python
@@ -213,11 +221,14 @@ class DeadlineExceeded(OutreachError, TimeoutError):
 class UnexpectedResponse(OutreachError):
     """The response does not match the service's API documentation.
 
-    For example, it is not JSON, a field is missing, or a value has the wrong type.
+    For example, it is not JSON, a field is missing, or a value has the
+    wrong type.
 
     Attributes:
-        well_formed: Whether the body was a JSON object. If so, the response was not damaged in transit.
-        states_error: Whether the body was a JSON object with an error instead of data, such as `{"status": "error"}`.
+        well_formed: Whether the body was a JSON object. If so, the
+            response was not damaged in transit.
+        states_error: Whether the body was a JSON object with an error
+            instead of data, such as `{"status": "error"}`.
 
     Example:
         ```python
@@ -291,7 +302,8 @@ class RateLimited(StatusError):
     """The service throttled the call: it returned status 429, or it asked the client to wait beyond the call's deadline.
 
     Attributes:
-        retry_after: Number of seconds to wait, as the service asked; `None` if it stated none.
+        retry_after: Number of seconds to wait, as the service asked;
+            `None` if it stated none.
 
     Example:
         ```python
@@ -309,13 +321,14 @@ class RateLimited(StatusError):
 class BulkError(OutreachError):
     """A bulk run ended early: the base class of `BulkStopped` and `BulkSuspended`.
 
-    No further row was read. Without a journal, every row that was read has an outcome. With a journal, rows that were in
-    progress may have no outcome yet.
+    No further row was read. Without a journal, every row that was read has
+    an outcome. With a journal, rows that were in progress may have no
+    outcome yet.
 
     Attributes:
         report: Statistics of the run so far, as JSON values.
-        resumable: Whether the run has a journal. If so, the same call with `resume=True` continues with the rows that have no
-            outcome.
+        resumable: Whether the run has a journal. If so, the same call with
+            `resume=True` continues with the rows that have no outcome.
 
     Example:
         ```python
@@ -342,8 +355,9 @@ class BulkError(OutreachError):
 class BulkStopped(BulkError):
     """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
 
-    Fix the cause, which the message names, before you continue. A resumed run sends the rows again that the service had rejected.
-    `__cause__` is the error; `None` after `stop_after_rejects`.
+    Fix the cause, which the message names, before you continue. A resumed
+    run sends the rows again that the service had rejected. `__cause__` is
+    the error; `None` after `stop_after_rejects`.
 
     Example:
         ```python
@@ -357,7 +371,8 @@ class BulkSuspended(BulkError):
     """A bulk run stopped for a temporary reason: the service asked for a long wait, or was down or throttling for too long.
 
     Attributes:
-        retry_after: Number of seconds to wait before resuming; `None` if the service stated none.
+        retry_after: Number of seconds to wait before resuming; `None` if
+            the service stated none.
 
     Example:
         ```python
@@ -375,8 +390,10 @@ class BulkSuspended(BulkError):
 class JournalError(OutreachError):
     """The journal of a bulk run cannot be read or written, for example because the disk is full or the file is damaged.
 
-    No further request was started. After a disk error, the earlier contents of the journal are still valid: fix the cause and
-    resume the run. A run with a damaged journal can only be continued with `earlier="unknown"`.
+    No further request was started. After a disk error, the earlier
+    contents of the journal are still valid: fix the cause and resume the
+    run. A run with a damaged journal can only be continued with
+    `earlier="unknown"`.
 
     Example:
         ```python

@@ -33,19 +33,26 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-Events of a call have the `call`, a number that is unique in this process, and the name of its `operation`, such as
-`create_contact`; events of a bulk run have the number of the `run`. Events with a result have a `status_code` and a `request_id`,
-which are `None` without a response, and an `error`: the class name of the error, `cancelled`, `timeout` for an attempt that
+Events of a call have the `call`, a number that is unique in this process,
+and the name of its `operation`, such as `create_contact`; events of a bulk
+run have the number of the `run`. Events with a result have a `status_code`
+and a `request_id`, which are `None` without a response, and an `error`:
+the class name of the error, `cancelled`, `timeout` for an attempt that
 exceeded its timeout or the deadline of its call, or `None`.
 
-Every start event is followed by its end event, even after an error or a cancellation. Events contain no body, no header except
-the request id, no contact and no secret. Later versions may add more events: ignore unknown events, as `match` does. In the short
-examples, `events` is a list of events, which the hook `events.append` fills.
+Every start event is followed by its end event, even after an error or a
+cancellation. Events contain no body, no header except the request id, no
+contact and no secret. Later versions may add more events: ignore unknown
+events, as `match` does. In the short examples, `events` is a list of
+events, which the hook `events.append` fills.
 
-Hooks run inside the call. Keep them fast and synchronous: an async function is rejected. An exception in a hook does not affect
-the call; the first exception of each hook is logged. A client's copies made by `with_options` use the same hooks.
+Hooks run inside the call. Keep them fast and synchronous: an async
+function is rejected. An exception in a hook does not affect the call; the
+first exception of each hook is logged. A client's copies made by
+`with_options` use the same hooks.
 
-Logs need no hook: see `outreach_async.guides.operating`. For OpenTelemetry, see `outreach_async.otel`.
+Logs need no hook: see `outreach_async.guides.operating`. For
+OpenTelemetry, see `outreach_async.otel`.
 """
 
 from __future__ import annotations
@@ -94,9 +101,12 @@ class CallStarted(_CallEvent):
 
     Attributes:
         method: The HTTP method.
-        target: Path and query, with secrets masked; for `client.request()` only the path, because the query may contain any data.
-        base_url: Base URL of the service, without user and password; `None` if the transport does not state one.
-        run: Number of the bulk run or audit that the call belongs to; `None` outside both.
+        target: Path and query, with secrets masked; for `client.request()`
+            only the path, because the query may contain any data.
+        base_url: Base URL of the service, without user and password;
+            `None` if the transport does not state one.
+        run: Number of the bulk run or audit that the call belongs to;
+            `None` outside both.
 
     Example:
         ```python
@@ -114,7 +124,8 @@ class CallStarted(_CallEvent):
 class AttemptStarted(_CallEvent):
     """An attempt started: its request is about to be passed to the transport.
 
-    Hooks receive `AttemptStarted` and `AttemptEnded` in the task that sends the request. Attempts are numbered from 1.
+    Hooks receive `AttemptStarted` and `AttemptEnded` in the task that
+    sends the request. Attempts are numbered from 1.
 
     Attributes:
         attempt: Number of the attempt.
@@ -152,7 +163,8 @@ class RetryScheduled(_CallEvent):
 
     Attributes:
         attempt, error, status_code: Those of the attempt that failed.
-        evidence: Kind of failure: `not_sent`, `refused` (throttled) or `ambiguous` (the request may have been applied).
+        evidence: Kind of failure: `not_sent`, `refused` (throttled) or
+            `ambiguous` (the request may have been applied).
         wait: Minimum number of seconds until the next attempt.
 
     Example:
@@ -194,8 +206,10 @@ class BulkStateChanged(_RunResult):
     Attributes:
         state: The new state.
         before: The previous state; `None` at the start.
-        rows: Number of rows with an outcome, including rows that earlier processes finished.
-        limit: The client's rate limit in requests per second, configured or learned; `None` if there is none.
+        rows: Number of rows with an outcome, including rows that earlier
+            processes finished.
+        limit: The client's rate limit in requests per second, configured
+            or learned; `None` if there is none.
         wait: Expected duration of a pause, in seconds; otherwise 0.
 
     Example:
@@ -233,7 +247,8 @@ class BulkRateChanged:
 class RowEnded(_RunResult):
     """A row of a bulk run received its outcome. With a journal, the outcome is already saved.
 
-    A row that is excluded, which is no failure, has the `error` `Excluded`.
+    A row that is excluded, which is no failure, has the `error`
+    `Excluded`.
 
     Attributes:
         index: The row's index in the input, from 0.

@@ -1,10 +1,13 @@
 """Models of the service's resources, and new contacts: frozen attrs classes with slots, and with the wire format's field names.
 
-Every response model keeps unknown fields in `extra`, a plain dict that equality and hash ignore. Numbers are `int` or `float`,
-as the service sent them. Relative times such as `age` are kept as the strings that the service sent.
+Every response model keeps unknown fields in `extra`, a plain dict that
+equality and hash ignore. Numbers are `int` or `float`, as the service sent
+them. Relative times such as `age` are kept as the strings that the service
+sent.
 
-A status or a kind is a member of an enumeration that the service may extend: an unknown string becomes a new member. Compare
-members with `==`, also with strings. Use the enumerations in your annotations:
+A status or a kind is a member of an enumeration that the service may
+extend: an unknown string becomes a new member. Compare members with `==`,
+also with strings. Use the enumerations in your annotations:
 
 ```python
 import anyio
@@ -174,7 +177,8 @@ class ResponseInfo:
 
     Attributes:
         status: The HTTP status code.
-        headers: Header fields by lower-case name. Secrets of the client are masked.
+        headers: Header fields by lower-case name. Secrets of the client
+            are masked.
 
     Example:
         ```python
@@ -215,11 +219,15 @@ class Campaign(ResponseModel):
         steps: Number of steps.
         contacts: Number of contacts.
         opens, replies, bounces: Rate, in percent.
-        opens_num, replies_num, bounces_num, interested_num: Count; `interested_num` counts interested replies.
-        initials, interested: A number that the API documentation does not explain; `interested` looks like a percentage.
+        opens_num, replies_num, bounces_num, interested_num: Count;
+            `interested_num` counts interested replies.
+        initials, interested: A number that the API documentation does not
+            explain; `interested` looks like a percentage.
         days_left: Estimated days until the campaign ends.
-        days_left_date: Estimated end of the campaign, as a Unix timestamp or a string; `Complete` if the campaign has ended.
-        days_left_display, last_activity: Human-readable text: the days left, or the time since the last activity.
+        days_left_date: Estimated end of the campaign, as a Unix timestamp
+            or a string; `Complete` if the campaign has ended.
+        days_left_display, last_activity: Human-readable text: the days
+            left, or the time since the last activity.
         created: Creation time, as a Unix timestamp.
 
     Example:
@@ -264,7 +272,8 @@ class Campaign(ResponseModel):
 class Mailbox(ResponseModel):
     """A synced sending account (section "Mailbox" of the service's API documentation).
 
-    The units are inferred: the documentation states only the names and types of the fields.
+    The units are inferred: the documentation states only the names and
+    types of the fields.
 
     Attributes:
         id: Id of the mailbox; starts with `mailbox_`.
@@ -273,12 +282,16 @@ class Mailbox(ResponseModel):
         sender_name: The display name of the sender.
         campaigns: Number of campaigns.
         daily_limit: Maximum number of e-mails per day.
-        spf, dkim, dmarc: Whether the domain publishes SPF, signs with DKIM, or publishes DMARC.
+        spf, dkim, dmarc: Whether the domain publishes SPF, signs with
+            DKIM, or publishes DMARC.
         blacklists: Number of blacklists that list the mailbox.
-        sent_today, sent_30days, sent_90days: E-mails sent today, or in so many days.
+        sent_today, sent_30days, sent_90days: E-mails sent today, or in so
+            many days.
         bounced_30days: E-mails bounced in 30 days.
-        opened_14days, avg_open_rate, avg_click_rate: Rate, in percent: opened in 14 days, and on average opened or clicked.
-        age, created, last_activity: Time since the creation or the last activity, as human-readable text.
+        opened_14days, avg_open_rate, avg_click_rate: Rate, in percent:
+            opened in 14 days, and on average opened or clicked.
+        age, created, last_activity: Time since the creation or the last
+            activity, as human-readable text.
         type: `Google`, `SMTP & IMAP` or an unknown string.
         domain_ip: IP address of the domain; `None` if it has none.
         server_ip: IP address of the sending server.
@@ -327,13 +340,18 @@ class Template(ResponseModel):
     """One variant of a step's e-mail (section "Template" of the service's API documentation).
 
     Attributes:
-        id: Id of the template; starts with `temp_`, or with `personalized_step_` for a personalized template.
-        test_letter: Letter of the variant: `A`, `B`, ..., or `PER` for a personalized template.
+        id: Id of the template; starts with `temp_`, or with
+            `personalized_step_` for a personalized template.
+        test_letter: Letter of the variant: `A`, `B`, ..., or `PER` for a
+            personalized template.
         name: Template name.
         status: `live` or an unknown string.
-        new_thread: Whether the e-mail starts a new thread; `None` for a personalized template.
-        subject: Subject line; `None` for a personalized template and for follow-ups in the same thread.
-        body_text: Body text, which may contain placeholders in double curly braces; may be `None`.
+        new_thread: Whether the e-mail starts a new thread; `None` for a
+            personalized template.
+        subject: Subject line; `None` for a personalized template and for
+            follow-ups in the same thread.
+        body_text: Body text, which may contain placeholders in double
+            curly braces; may be `None`.
         sent: E-mails sent.
         opened, clicked, replied, unsubscribed: Rate, in percent.
         opened_num, clicked_num, replied_num, unsubscribed_num: Count.
@@ -373,7 +391,8 @@ class Step(ResponseModel):
         status: `live` or an unknown string.
         type: `auto_email` or an unknown string.
         wait_time: Wait between steps, in milliseconds.
-        left_to_send: Number of contacts that still have to go through the step.
+        left_to_send: Number of contacts that still have to go through the
+            step.
         already_sent: Number of contacts that have completed the step.
         out_of: Total number of contacts that go through the step.
         templates: Templates of the step.
@@ -402,7 +421,8 @@ class WorkspaceField(ResponseModel):
 
     Attributes:
         label: Display name.
-        code: Name to use when creating a contact; `custom_<n>` for a custom field.
+        code: Name to use when creating a contact; `custom_<n>` for a
+            custom field.
         searchable: Lower-case names for filtering.
 
     Example:
@@ -421,14 +441,17 @@ class WorkspaceField(ResponseModel):
 class Undecodable:
     """A list item that does not match the service's API documentation.
 
-    Pages contain such items only if the caller passed `undecodable="keep"`. If a response is larger than 1 MiB, only its first
-    undecodable items are kept in full, up to 1 MiB in total. For the other undecodable items, `error` contains only the first
-    fault, and `fields` contains only `id` and `status`.
+    Pages contain such items only if the caller passed
+    `undecodable="keep"`. If a response is larger than 1 MiB, only its
+    first undecodable items are kept in full, up to 1 MiB in total. For the
+    other undecodable items, `error` contains only the first fault, and
+    `fields` contains only `id` and `status`.
 
     Attributes:
         index: Index of the item in the `data` of the response, from 0.
         id: Id of the item; `None` if it could not be read.
-        error: Faults of the item, each with its path and the type of the value.
+        error: Faults of the item, each with its path and the type of the
+            value.
         fields: Keys and values of the item, unchanged.
 
     Example:
@@ -455,12 +478,15 @@ class Page(ResponseWithInfo, Tabular, Generic[T]):
 
     Attributes:
         status: Always `ok`.
-        headers: Column names saved in the user's settings; they do not filter the items.
+        headers: Column names saved in the user's settings; they do not
+            filter the items.
         data: The items, without those in `undecodable`.
-        total_found: Number of items on all pages together, as counted by the service.
+        total_found: Number of items on all pages together, as counted by
+            the service.
         current_page: Number of this page.
         total_pages: Number of pages available.
-        undecodable: Items that do not match the service's API documentation; always empty without `undecodable="keep"`.
+        undecodable: Items that do not match the service's API
+            documentation; always empty without `undecodable="keep"`.
 
     Example:
         ```python
@@ -523,7 +549,8 @@ class CampaignSteps(ResponseWithInfo, Tabular):
     Attributes:
         status: Always `ok`.
         days_left: Estimated days until the campaign completes.
-        days_left_date: Estimated end of the campaign, as a string; `Complete` if the campaign has ended. A Unix timestamp, as in
+        days_left_date: Estimated end of the campaign, as a string;
+            `Complete` if the campaign has ended. A Unix timestamp, as in
             the list of campaigns, is accepted too.
         days_left_display: The days left, as human-readable text.
         data: The steps, in the service's order.
@@ -594,14 +621,20 @@ class CreatedContact(CreateContactResponse):
     """The result of creating a contact (section "Create contact" of the service's API documentation).
 
     Attributes:
-        status: The status in the last response: `added`, `skipped`, `overwriten`, `updated_missing_fields` or an unknown string.
-        id: Id of the contact; starts with `contact_`. `None` if the contact was skipped, or if the id contained the owner
-            key or came from an earlier response.
-        details: `None` on success; a short string if the contact was skipped as a duplicate.
-        possible: Every outcome that is consistent with the responses. There can be more than one after a lost response: if a
-            retry finds the contact, an earlier attempt of the same call may have added it. Nor is `added` certain if a server or
-            proxy has sent an earlier response again, as its id shows.
-        request_id: The response's `x-request-id`; `None` if the response has none.
+        status: The status in the last response: `added`, `skipped`,
+            `overwriten`, `updated_missing_fields` or an unknown string.
+        id: Id of the contact; starts with `contact_`. `None` if the
+            contact was skipped, or if the id contained the owner key or
+            came from an earlier response.
+        details: `None` on success; a short string if the contact was
+            skipped as a duplicate.
+        possible: Every outcome that is consistent with the responses.
+            There can be more than one after a lost response: if a retry
+            finds the contact, an earlier attempt of the same call may have
+            added it. Nor is `added` certain if a server or proxy has sent
+            an earlier response again, as its id shows.
+        request_id: The response's `x-request-id`; `None` if the response
+            has none.
         attempts: Number of attempts.
 
     Example:
@@ -632,16 +665,22 @@ CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
 class Target(NamedTuple):
     """Where a contact goes: its workspace, and the campaign that it is added to.
 
-    See `create_many` for how a row names its target. If the service does not know the target of a row (403 or 404), the rows that
-    name it are `rejected`, and the others are sent; an unknown target of the run itself stops the run.
+    See `create_many` for how a row names its target. If the service does
+    not know the target of a row (403 or 404), the rows that name it are
+    `rejected`, and the others are sent; an unknown target of the run
+    itself stops the run.
 
-    Rates and pauses are those of the client, whatever the targets. Rows with one e-mail are sent one after the other, also to
-    different campaigns. With `duplicates="skip"`, the service leaves an existing contact as it is: pass another policy to add
-    it to further campaigns. A journal is not resumed with rows of other targets; a ledger has an entry for each.
+    Rates and pauses are those of the client, whatever the targets. Rows
+    with one e-mail are sent one after the other, also to different
+    campaigns. With `duplicates="skip"`, the service leaves an existing
+    contact as it is: pass another policy to add it to further campaigns. A
+    journal is not resumed with rows of other targets; a ledger has an
+    entry for each.
 
     Attributes:
         workspace: Id of the workspace.
-        campaign: Id of the campaign; in a row, also its name. `None` in an outcome means no campaign.
+        campaign: Id of the campaign; in a row, also its name. `None` in an
+            outcome means no campaign.
 
     Example:
         ```python
@@ -676,14 +715,20 @@ def _copy_mapping(value: Any) -> Any:  # later changes by the caller do not affe
 class NewContact:
     """A contact to create (section "Create contact" of the service's API documentation).
 
-    Only the fields that you set are sent, under the same names; `None` is sent as null. The constructor checks nothing: a client
-    checks each contact before sending it. In a bulk run, an invalid contact does not affect other rows.
+    Only the fields that you set are sent, under the same names; `None` is
+    sent as null. The constructor checks nothing: a client checks each
+    contact before sending it. In a bulk run, an invalid contact does not
+    affect other rows.
 
     Attributes:
-        email: E-mail address. The service detects duplicates by e-mail and workspace.
-        first_name: First name. The others are named likewise; a `state` or `country` may be abbreviated.
-        custom: Custom variables by code, such as `{"custom_1": "x"}`; `client.workspaces.fields()` lists the codes.
-        extra: Values of fields that are neither standard nor custom, by code; `client.workspaces.fields()` lists the codes.
+        email: E-mail address. The service detects duplicates by e-mail and
+            workspace.
+        first_name: First name. The others are named likewise; a `state` or
+            `country` may be abbreviated.
+        custom: Custom variables by code, such as `{"custom_1": "x"}`;
+            `client.workspaces.fields()` lists the codes.
+        extra: Values of fields that are neither standard nor custom, by
+            code; `client.workspaces.fields()` lists the codes.
 
     Example:
         ```python

@@ -23,12 +23,15 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A call is recorded as a span of kind INTERNAL, and each attempt as a child span of kind CLIENT, as the conventions require for
-retried requests. During an attempt, its span is the current span, which lets instrumented HTTP libraries add child spans. The
-route of a `client.request()` is its path with placeholders for ids, such as `/contacts/{contact_id}`.
+A call is recorded as a span of kind INTERNAL, and each attempt as a child
+span of kind CLIENT, as the conventions require for retried requests.
+During an attempt, its span is the current span, which lets instrumented
+HTTP libraries add child spans. The route of a `client.request()` is its
+path with placeholders for ids, such as `/contacts/{contact_id}`.
 
-`OtelHook` sends no trace header, because the service is a third party; an instrumented HTTP library may send one. By default,
-`OtelHook` uses the global providers. Pass `base_url` to `OtelHook` if the transport has none.
+`OtelHook` sends no trace header, because the service is a third party; an
+instrumented HTTP library may send one. By default, `OtelHook` uses the
+global providers. Pass `base_url` to `OtelHook` if the transport has none.
 """
 
 from __future__ import annotations
@@ -80,15 +83,21 @@ class _CallSpans:
 class OtelHook:
     """A hook that records the events of any number of clients as spans and metrics.
 
-    - `http.client.request.duration`: the duration of each attempt, in seconds
-    - `outreach.client.repeats`: the number of retries, by operation and kind of failure
+    - `http.client.request.duration`: the duration of each attempt, in
+      seconds
+    - `outreach.client.repeats`: the number of retries, by operation and
+      kind of failure
     - `outreach.bulk.rows`: the number of rows, by outcome
-    - `outreach.bulk.rate_limit`: the rate limit of a bulk run, in requests per second
-    - `outreach.bulk.state_changes`: the number of state changes of bulk runs, by new state
+    - `outreach.bulk.rate_limit`: the rate limit of a bulk run, in requests
+      per second
+    - `outreach.bulk.state_changes`: the number of state changes of bulk
+      runs, by new state
 
     Args:
-        tracer_provider, meter_provider: Provide the tracer and the meter; default to the global providers.
-        base_url: Address of the service, for clients whose transport has no `base_url`; user and password are removed.
+        tracer_provider, meter_provider: Provide the tracer and the meter;
+            default to the global providers.
+        base_url: Address of the service, for clients whose transport has
+            no `base_url`; user and password are removed.
 
     Raises:
         InvalidRequest: `base_url` is not a valid base URL.

@@ -22,11 +22,16 @@ class Collected(list[T], Tabular):
     """All items of a list without duplicates, with statistics of the walk over its pages.
 
     Attributes:
-        total_found: Length of the list, as stated in the last page that was read; `None` if there was no page.
-        repeats: Number of items that appeared again on a later page, because other items were inserted during the walk.
-        missing: Number of items that the walk missed: the largest `total_found` of any page, minus the number of items found.
-            Always 0 if `max_items` ended the walk, or if the walk started after page 1.
-        undecodable: Items that do not match the API documentation; always empty without `undecodable="keep"`.
+        total_found: Length of the list, as stated in the last page that
+            was read; `None` if there was no page.
+        repeats: Number of items that appeared again on a later page,
+            because other items were inserted during the walk.
+        missing: Number of items that the walk missed: the largest
+            `total_found` of any page, minus the number of items found.
+            Always 0 if `max_items` ended the walk, or if the walk started
+            after page 1.
+        undecodable: Items that do not match the API documentation; always
+            empty without `undecodable="keep"`.
 
     Example:
         ```python
@@ -222,8 +227,9 @@ class Pager(Generic[T]):
     def pages(self) -> AsyncIterator[Page[T]]:
         """Iterate over the pages. A page that only marks the end of the list is left out.
 
-        Each page contains the items that the service returned. With `max_items`, the last page may be shortened, so that all
-        pages together contain at most `max_items` items.
+        Each page contains the items that the service returned. With
+        `max_items`, the last page may be shortened, so that all pages
+        together contain at most `max_items` items.
 
         Example:
             ```python

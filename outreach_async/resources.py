@@ -114,19 +114,24 @@ class Campaigns(_Resource):
     ) -> Pager[Campaign]:
         """List campaigns (section "List campaigns" of the service's API documentation).
 
-        Await the result for one page, or iterate over it for all items of all pages.
+        Await the result for one page, or iterate over it for all items of
+        all pages.
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
             page: Number of the page to start at.
             display: Number of items per page.
-            max_items: Maximum number of items, over all pages; `None` for all.
-            undecodable: Policy for items that do not match the API documentation: `"raise"` raises an error, `"keep"` puts
-                the item in the page's `undecodable`.
-            timeout, deadline: Limits of each attempt and of each page, in seconds; default to the client's.
+            max_items: Maximum number of items, over all pages; `None` for
+                all.
+            undecodable: Policy for items that do not match the API
+                documentation: `"raise"` raises an error, `"keep"` puts the
+                item in the page's `undecodable`.
+            timeout, deadline: Limits of each attempt and of each page, in
+                seconds; default to the client's.
 
         Raises:
-            InvalidRequest: An argument is invalid; raised at once. Other errors are raised when a page is fetched.
+            InvalidRequest: An argument is invalid; raised at once. Other
+                errors are raised when a page is fetched.
 
         Example:
             ```python
@@ -141,7 +146,8 @@ class Campaigns(_Resource):
 
         Args:
             campaign: Id of the campaign.
-            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in
+                seconds; default to the client's.
 
         Example:
             ```python
@@ -173,7 +179,8 @@ class Mailboxes(_Resource):
 
         Args:
             display: Number of items per page, at most 2,000.
-            workspace, page, max_items, undecodable: As for `Campaigns.list`.
+            workspace, page, max_items, undecodable: As for
+                `Campaigns.list`.
             timeout, deadline: As for `Campaigns.list`, in seconds.
 
         Example:
@@ -192,7 +199,8 @@ class Workspaces(_Resource):
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
-            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in
+                seconds; default to the client's.
 
         Example:
             ```python
@@ -236,25 +244,36 @@ class Contacts(_Resource):
     ) -> CreatedContact:
         """Create one contact (section "Create contact" of the service's API documentation).
 
-        The request is retried after a lost response. A retry cannot create a second contact, because the service detects
-        duplicates by e-mail and workspace. But it can be unknown which attempt or client created the contact: then the result is
-        not `certain`, and its `possible` contains every possible outcome.
+        The request is retried after a lost response. A retry cannot create
+        a second contact, because the service detects duplicates by e-mail
+        and workspace. But it can be unknown which attempt or client
+        created the contact: then the result is not `certain`, and its
+        `possible` contains every possible outcome.
 
         Args:
-            contact: A `NewContact`, or a mapping with the same field names as keys, instead of `email` and `fields`.
+            contact: A `NewContact`, or a mapping with the same field names
+                as keys, instead of `email` and `fields`.
             email: E-mail address of the contact.
-            duplicates: Action of the service if the workspace already has a contact with this e-mail: `"skip"`, `"overwrite"` or
+            duplicates: Action of the service if the workspace already has
+                a contact with this e-mail: `"skip"`, `"overwrite"` or
                 `"update_missing_fields"`.
-            strict_validation: Whether the service validates the standard fields.
-            campaign: Id of the campaign to add the contact to; `None` for no campaign.
-            owner_key, workspace: API key of the owner, and id of the workspace; default to the client's.
-            timeout, deadline: Limits of each attempt and of the call, in seconds; default to the client's.
-            **fields: Other fields of the contact, such as `first_name` and `custom`; see `NewContact`. `None` is sent as null,
-                and with `"overwrite"` clears the field of an existing contact, which logs a warning once; leave out a field to
-                keep its value.
+            strict_validation: Whether the service validates the standard
+                fields.
+            campaign: Id of the campaign to add the contact to; `None` for
+                no campaign.
+            owner_key, workspace: API key of the owner, and id of the
+                workspace; default to the client's.
+            timeout, deadline: Limits of each attempt and of the call, in
+                seconds; default to the client's.
+            **fields: Other fields of the contact, such as `first_name` and
+                `custom`; see `NewContact`. `None` is sent as null, and
+                with `"overwrite"` clears the field of an existing contact,
+                which logs a warning once; leave out a field to keep its
+                value.
 
         Raises:
-            OutreachError: The call failed; the error's `maybe_applied` states whether the contact may have been created.
+            OutreachError: The call failed; the error's `maybe_applied`
+                states whether the contact may have been created.
 
         Example:
             ```python
@@ -309,72 +328,122 @@ class Contacts(_Resource):
     ) -> bulk.BulkRun:
         """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
 
-        Use the result in `async with` to iterate over the outcomes, or await it for a `BulkReport`, also as a task. Rows are read
-        on demand. A row that fails is reported as an outcome, never as an exception. A dict is copied when it is read, so a
-        generator may fill one dict again and again. A row whose `items()` raises `Excluded` is not sent, and has the outcome
-        `excluded`.
+        Use the result in `async with` to iterate over the outcomes, or
+        await it for a `BulkReport`, also as a task. Rows are read on
+        demand. A row that fails is reported as an outcome, never as an
+        exception. A dict is copied when it is read, so a generator may
+        fill one dict again and again. A row whose `items()` raises
+        `Excluded` is not sent, and has the outcome `excluded`.
 
-        Rows of a data frame and of a `csv.DictReader` are the cells of a table, and are sent as the command `import` sends them:
-        blanks around a value, guards of spreadsheets and texts such as `NULL` are removed, and a damaged value, such as `#REF!`,
-        is left out. If it is the e-mail, the row is rejected. What was changed is logged, and counted in the run's `findings`.
-        Other rows were built by a program that knows what it means, so they are sent as they are: `None` as null, which clears a
-        field with `duplicates="overwrite"`, and `""` as a blank text. But NaN is not sent, nor are `NaT` and `NA` of pandas:
-        `to_dict("records")` returns them for missing values.
+        Rows of a data frame and of a `csv.DictReader` are the cells of a
+        table, and are sent as the command `import` sends them: blanks
+        around a value, guards of spreadsheets and texts such as `NULL` are
+        removed, and a damaged value, such as `#REF!`, is left out. If it
+        is the e-mail, the row is rejected. What was changed is logged, and
+        counted in the run's `findings`. Other rows were built by a program
+        that knows what it means, so they are sent as they are: `None` as
+        null, which clears a field with `duplicates="overwrite"`, and `""`
+        as a blank text. But NaN is not sent, nor are `NaT` and `NA` of
+        pandas: `to_dict("records")` returns them for missing values.
 
-        A mapping may name its target in `campaign` and `workspace`; for a `NewContact`, pass a pair with a `Target`. A value is
-        an id, or the name of a campaign, whose workspace is then listed once. A missing or blank value means the run's own. A row
-        with an unknown or ambiguous name is rejected, and nothing of it is sent.
+        A mapping may name its target in `campaign` and `workspace`; for a
+        `NewContact`, pass a pair with a `Target`. A value is an id, or the
+        name of a campaign, whose workspace is then listed once. A missing
+        or blank value means the run's own. A row with an unknown or
+        ambiguous name is rejected, and nothing of it is sent.
 
         Args:
-            rows: `NewContact` values, mappings, or pairs of these and a `Target`, from any iterable or async iterable; or a
-                `csv.DictReader`, or a pandas, polars, pyarrow or DuckDB data frame (extra `parquet`), with columns named after
-                the fields of `NewContact`, `custom_<n>`, `campaign` or `workspace`.
-            duplicates, strict_validation, owner_key, workspace: As for `create`.
-            campaign: Id of the campaign to add the contacts to, unless their rows name another one; `None` for no campaign.
-            concurrency: Maximum number of requests in flight; the client's `max_in_flight` may lower it.
-            order: Order of the outcomes: as the rows complete (`"completion"`), or in the order of the rows (`"input"`).
-            repeats: Policy for rows with the same e-mail; see `Repeats`. `"serial"` sends each of these rows, one after the
-                other. With `"first"`, `"last"` and `"coalesce"`, the run needs a journal, and reads all rows before it sends one;
-                or, with the first two, a ledger, and rows that can be read twice, such as a list.
-            numbers: Policy for values of a data frame that are not strings, such as numbers and dates; see `Numbers`.
-            normalise: Whether the values are read as an import reads cells; by default, only those of a data frame or of a
-                `csv.DictReader`. Pass `True` for other rows with texts of cells, such as a generator over a `csv.DictReader`.
-            blank: What a blank value means: `"keep"` keeps what the contact has in the service, `"clear"` clears it; see `Blank`.
-                By default, `"keep"` for a data frame, for a `csv.DictReader`, and with `normalise=True`; other rows are sent as
-                they are.
-            journal: Location of the journal, which stores the run's progress: a file path, or the URL of an object store or a
-                folder (`s3://bucket/prefix`, `gs://`, `az://`, `file:///folder`, `memory://name`). For more options, pass a
-                `Store`. Each row takes at most 60 bytes, and each different error its text.
-            ledger: Location of a ledger, which remembers the last certain outcome of each contact over all runs: a file path, or
-                a URL as for `journal`. Only new rows, changed rows, and rows whose last outcome is uncertain are sent; the others
-                are `unchanged`. Make the same call after a crash, and with each new input.
-            max_age: Age of an entry in the ledger, in seconds or as a `timedelta`, from which its row is sent again: others may
-                have edited the contact. With 0, every row is sent, also with `changed="ignore"`.
-            changed: `"send"` sends a row that differs from the last row of its contact. `"ignore"` does not; `duplicates="skip"`
-                needs this.
-            resume: Continue the run of an existing journal after a crash or a suspension, with the same rows, options and address
-                of the service; every row gets exactly one outcome. If an error stopped the run before the service accepted a
-                row, all rows are sent again. If it has certainly applied none, `campaign`, `workspace`, `duplicates`,
-                `strict_validation` and the address may be corrected. Without `resume`, an existing journal is an error.
-            earlier: `"known"` if the journal has every row that an earlier run may have sent. With `"unknown"`, every row without
-                an outcome counts as possibly sent; it implies `resume`, and continues even a damaged, empty or lost journal.
-            spool: Save all rows in the journal before the first row is sent. To resume the run, pass the same rows or none.
-            total: Number of rows, for progress reports; defaults to the length of `rows`, if it has one.
-            stop_after_rejects: Number of rows after which the run stops if the service rejects all of them, because the whole
-                input or an option may be wrong; `None` never stops it. Only answers count until the service accepts a row: not
-                rows that are not sent, and with a ledger not rows of a contact whose row it has rejected before.
-                A resumed run may have another number.
-            max_outage: Number of seconds without any success after which the run is suspended; a request in flight still ends on
-                its own. By default 900; but a run that has never reached the service is suspended after a few attempts, because
-                the address may be wrong.
-            timeout, deadline: Limits of each attempt, and of all attempts of a row together, in seconds. Waits, and attempts that
+            rows: `NewContact` values, mappings, or pairs of these and a
+                `Target`, from any iterable or async iterable; or a
+                `csv.DictReader`, or a pandas, polars, pyarrow or DuckDB
+                data frame (extra `parquet`), with columns named after the
+                fields of `NewContact`, `custom_<n>`, `campaign` or
+                `workspace`.
+            duplicates, strict_validation, owner_key, workspace: As for
+                `create`.
+            campaign: Id of the campaign to add the contacts to, unless
+                their rows name another one; `None` for no campaign.
+            concurrency: Maximum number of requests in flight; the client's
+                `max_in_flight` may lower it.
+            order: Order of the outcomes: as the rows complete
+                (`"completion"`), or in the order of the rows (`"input"`).
+            repeats: Policy for rows with the same e-mail; see `Repeats`.
+                `"serial"` sends each of these rows, one after the other.
+                With `"first"`, `"last"` and `"coalesce"`, the run needs a
+                journal, and reads all rows before it sends one; or, with
+                the first two, a ledger, and rows that can be read twice,
+                such as a list.
+            numbers: Policy for values of a data frame that are not
+                strings, such as numbers and dates; see `Numbers`.
+            normalise: Whether the values are read as an import reads
+                cells; by default, only those of a data frame or of a
+                `csv.DictReader`. Pass `True` for other rows with texts of
+                cells, such as a generator over a `csv.DictReader`.
+            blank: What a blank value means: `"keep"` keeps what the
+                contact has in the service, `"clear"` clears it; see
+                `Blank`. By default, `"keep"` for a data frame, for a
+                `csv.DictReader`, and with `normalise=True`; other rows are
+                sent as they are.
+            journal: Location of the journal, which stores the run's
+                progress: a file path, or the URL of an object store or a
+                folder (`s3://bucket/prefix`, `gs://`, `az://`,
+                `file:///folder`, `memory://name`). For more options, pass
+                a `Store`. Each row takes at most 60 bytes, and each
+                different error its text.
+            ledger: Location of a ledger, which remembers the last certain
+                outcome of each contact over all runs: a file path, or a
+                URL as for `journal`. Only new rows, changed rows, and rows
+                whose last outcome is uncertain are sent; the others are
+                `unchanged`. Make the same call after a crash, and with
+                each new input.
+            max_age: Age of an entry in the ledger, in seconds or as a
+                `timedelta`, from which its row is sent again: others may
+                have edited the contact. With 0, every row is sent, also
+                with `changed="ignore"`.
+            changed: `"send"` sends a row that differs from the last row of
+                its contact. `"ignore"` does not; `duplicates="skip"` needs
+                this.
+            resume: Continue the run of an existing journal after a crash
+                or a suspension, with the same rows, options and address of
+                the service; every row gets exactly one outcome. If an
+                error stopped the run before the service accepted a row,
+                all rows are sent again. If it has certainly applied none,
+                `campaign`, `workspace`, `duplicates`, `strict_validation`
+                and the address may be corrected. Without `resume`, an
+                existing journal is an error.
+            earlier: `"known"` if the journal has every row that an earlier
+                run may have sent. With `"unknown"`, every row without an
+                outcome counts as possibly sent; it implies `resume`, and
+                continues even a damaged, empty or lost journal.
+            spool: Save all rows in the journal before the first row is
+                sent. To resume the run, pass the same rows or none.
+            total: Number of rows, for progress reports; defaults to the
+                length of `rows`, if it has one.
+            stop_after_rejects: Number of rows after which the run stops if
+                the service rejects all of them, because the whole input or
+                an option may be wrong; `None` never stops it. Only answers
+                count until the service accepts a row: not rows that are
+                not sent, and with a ledger not rows of a contact whose row
+                it has rejected before. A resumed run may have another
+                number.
+            max_outage: Number of seconds without any success after which
+                the run is suspended; a request in flight still ends on its
+                own. By default 900; but a run that has never reached the
+                service is suspended after a few attempts, because the
+                address may be wrong.
+            timeout, deadline: Limits of each attempt, and of all attempts
+                of a row together, in seconds. Waits, and attempts that
                 fail because of an outage, do not count.
 
         Raises:
-            InvalidRequest: An option is invalid (raised at once), or the journal belongs to another run (raised on entry).
-            JournalError: The journal is damaged, or cannot be read or written; raised on entry or during iteration.
-            BulkSuspended: The service was down or throttling for too long, or asked for a long wait; raised during iteration.
-            BulkStopped: An error of the service affects every row; raised during iteration, after the last outcome.
+            InvalidRequest: An option is invalid (raised at once), or the
+                journal belongs to another run (raised on entry).
+            JournalError: The journal is damaged, or cannot be read or
+                written; raised on entry or during iteration.
+            BulkSuspended: The service was down or throttling for too long,
+                or asked for a long wait; raised during iteration.
+            BulkStopped: An error of the service affects every row; raised
+                during iteration, after the last outcome.
 
         Example:
             ```python

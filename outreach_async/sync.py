@@ -1,7 +1,7 @@
 """A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
 
-`SyncClient` runs an `OutreachClient` in an event loop in a second thread. It has the same arguments, methods, errors and
-guarantees:
+`SyncClient` runs an `OutreachClient` in an event loop in a second thread.
+It has the same arguments, methods, errors and guarantees:
 
 ```python
 from outreach_async.sync import SyncClient
@@ -18,13 +18,17 @@ with SyncClient() as client:
     print(outcomes.report.rows)  # -> 1000
 ```
 
-Rows are read in the calling thread, so they can come from an object that is bound to a thread, such as a sqlite3 connection. At
-most 800 rows more are read than the run has begun with, and each is sent as soon as it was read. While the iterable waits for its
-next row, no outcome is returned; after slow rows, their outcomes are awaited first, for up to a tenth of the time that the rows
-took. Ctrl-C raises KeyboardInterrupt in the calling thread; each
-`with` block then cancels its requests in flight. Threads can share a client, but each pager and run must be used in one thread.
-In a program with an event loop, use `OutreachClient`, because a synchronous call blocks the loop. Greenlets of gevent can use
-clients as threads do, if the program calls `monkey.patch_all()` before its other imports.
+Rows are read in the calling thread, so they can come from an object that
+is bound to a thread, such as a sqlite3 connection. At most 800 rows more
+are read than the run has begun with, and each is sent as soon as it was
+read. While the iterable waits for its next row, no outcome is returned;
+after slow rows, their outcomes are awaited first, for up to a tenth of the
+time that the rows took. Ctrl-C raises KeyboardInterrupt in the calling
+thread; each `with` block then cancels its requests in flight. Threads can
+share a client, but each pager and run must be used in one thread. In a
+program with an event loop, use `OutreachClient`, because a synchronous
+call blocks the loop. Greenlets of gevent can use clients as threads do, if
+the program calls `monkey.patch_all()` before its other imports.
 
 In the short examples of this module, `client` is an open `SyncClient`.
 """
@@ -593,7 +597,8 @@ class CallerRows(ReadRows):
 class SyncClient:
     """A synchronous client of the outreach service, for scripts. Use it as a context manager.
 
-    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same methods.
+    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`,
+    `contacts` and `workspaces` with the same methods.
 
     Example:
         ```python
@@ -660,7 +665,8 @@ class SyncClient:
     def with_options(self, **options: Any) -> SyncClient:
         """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
 
-        The copy works while the original is open, and does not need to be closed.
+        The copy works while the original is open, and does not need to be
+        closed.
 
         Example:
             ```python

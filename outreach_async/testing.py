@@ -1,7 +1,9 @@
 """Tools for tests: virtual time, and pairwise coverage of the rules that the service's API documentation does not specify.
 
-In virtual time, ten minutes of waiting take milliseconds, and events occur in the same order as in real time. Use the same clock
-for the event loop and the fake, so that the client's waits match the times that the fake sends:
+In virtual time, ten minutes of waiting take milliseconds, and events occur
+in the same order as in real time. Use the same clock for the event loop
+and the fake, so that the client's waits match the times that the fake
+sends:
 
 ```python
 import anyio
@@ -23,14 +25,19 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Virtual time jumps to the next timer as soon as all tasks are waiting. Use it only with in-memory clients, because it does not
-wait for sockets or threads.
+Virtual time jumps to the next timer as soon as all tasks are waiting. Use
+it only with in-memory clients, because it does not wait for sockets or
+threads.
 
-The knobs of `outreach_async.fake.Behaviour` have billions of combinations, but most code depends on one or two of them.
-`pairwise()` returns about thirty behaviours, which cover every pair of values of any two knobs. Test your code against
-`FakeService(behaviour=...)` with each of them; `differing` returns the knobs of one that do not have their defaults.
+The knobs of `outreach_async.fake.Behaviour` have billions of combinations,
+but most code depends on one or two of them. `pairwise()` returns about
+thirty behaviours, which cover every pair of values of any two knobs. Test
+your code against `FakeService(behaviour=...)` with each of them;
+`differing` returns the knobs of one that do not have their defaults.
 
-With pytest, use the fixtures and the marker of `outreach_async.pytest_plugin` instead. This package itself does not need pytest.
+With pytest, use the fixtures and the marker of
+`outreach_async.pytest_plugin` instead. This package itself does not need
+pytest.
 """
 
 from __future__ import annotations
@@ -109,8 +116,10 @@ def _create_trio_clock() -> Clock:
 class VirtualTime:
     """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
 
-    The `FakeService` then uses this clock for rate limits, `Retry-After` and relative times. The clock advances when the client
-    waits. It can be used for several calls of `anyio.run`, one after another: each starts when the last one ended.
+    The `FakeService` then uses this clock for rate limits, `Retry-After`
+    and relative times. The clock advances when the client waits. It can be
+    used for several calls of `anyio.run`, one after another: each starts
+    when the last one ended.
 
     Args:
         start: Start time as an ISO 8601 string, by default in UTC.
@@ -209,7 +218,8 @@ def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
 def pairwise() -> tuple[Behaviour, ...]:
     """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour()`.
 
-    The knobs `auth` and `rate_limit` have no predefined values, and keep their defaults.
+    The knobs `auth` and `rate_limit` have no predefined values, and keep
+    their defaults.
 
     Example:
         ```python

@@ -581,14 +581,19 @@ class RateUsage:
     """A client's report of its attempts since its previous report.
 
     Attributes:
-        client: Id of the client, unique among all clients that share the rate.
-        seconds: Length of the reported period, in seconds, without pauses for a `Retry-After` or a hold; 0 in a client's first
-            report.
-        wanted: Number of attempts that started in the period or are waiting at its end.
+        client: Id of the client, unique among all clients that share the
+            rate.
+        seconds: Length of the reported period, in seconds, without pauses
+            for a `Retry-After` or a hold; 0 in a client's first report.
+        wanted: Number of attempts that started in the period or are
+            waiting at its end.
         completed: Number of attempts that the service accepted.
-        refused: Number of attempts that the service refused with status 429. Attempts that started before the client's share was
-            last lowered do not count, because they were sent at a higher rate.
-        retry_after: Seconds until the longest wait that the service asked for is over; 0 if none lasts on.
+        refused: Number of attempts that the service refused with
+            status 429. Attempts that started before the client's share
+            was last lowered do not count, because they were sent at a
+            higher rate.
+        retry_after: Seconds until the longest wait that the service asked
+            for is over; 0 if none lasts on.
 
     Raises:
         InvalidRequest: A number is negative or not finite.
@@ -614,12 +619,15 @@ class RateShare:
 
     Attributes:
         rate: Requests per second that the client may send.
-        expires_in: Seconds from the client's report until the share expires. The client then sends nothing until it receives a
-            new share.
-        hold: Number of seconds for which the client sends nothing after it receives the share.
+        expires_in: Seconds from the client's report until the share
+            expires. The client then sends nothing until it receives a new
+            share.
+        hold: Number of seconds for which the client sends nothing after it
+            receives the share.
 
     Raises:
-        InvalidRequest: `rate` or `expires_in` is not positive, `hold` is negative, or one of them is not finite.
+        InvalidRequest: `rate` or `expires_in` is not positive, `hold` is
+            negative, or one of them is not finite.
 
     Example:
         ```python

@@ -18,14 +18,21 @@ class RetryPolicy:
     """The rules by which a client retries failed attempts.
 
     Attributes:
-        attempts: Maximum number of attempts per call, including the first; 1 disables retries.
-        backoff: Maximum length of the first wait in seconds; doubled for each further wait.
+        attempts: Maximum number of attempts per call, including the first;
+            1 disables retries.
+        backoff: Maximum length of the first wait in seconds; doubled for
+            each further wait.
         backoff_cap: Upper limit for the doubled `backoff`, in seconds.
-        retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A bulk run that is asked to wait longer is suspended.
-        budget: Size of the retry budget that all calls of a client share. A retry costs 14, or 5 after a throttled attempt. A
-            successful call refunds the cost of its retries, or 1 if it had none. While the budget is empty, errors are raised
-            without a retry. Each bulk run has its own budget of this size, and pauses when it is empty.
-        jitter: Function that returns a random number in [0, 1), by which each wait is multiplied.
+        retry_after_cap: Maximum wait for a `Retry-After`, in seconds. A
+            bulk run that is asked to wait longer is suspended.
+        budget: Size of the retry budget that all calls of a client share.
+            A retry costs 14, or 5 after a throttled attempt. A successful
+            call refunds the cost of its retries, or 1 if it had none.
+            While the budget is empty, errors are raised without a retry.
+            Each bulk run has its own budget of this size, and pauses when
+            it is empty.
+        jitter: Function that returns a random number in [0, 1), by which
+            each wait is multiplied.
 
     Example:
         ```python

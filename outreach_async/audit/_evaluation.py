@@ -59,10 +59,13 @@ def check(
 
     Args:
         mailbox: The mailbox (section "Mailbox" of the API documentation).
-        policy: The policy to apply; by default, all rules with their default thresholds.
-        now: Time at which the mailbox was read, in Unix seconds. If omitted, its age is taken from its field `age` or `created`.
+        policy: The policy to apply; by default, all rules with their
+            default thresholds.
+        now: Time at which the mailbox was read, in Unix seconds. If
+            omitted, its age is taken from its field `age` or `created`.
         workspace: Id of the workspace, which is copied to the findings.
-        domain_limit: Sum of the daily limits of the domain's mailboxes. By default, the domain is assumed to have no other.
+        domain_limit: Sum of the daily limits of the domain's mailboxes. By
+            default, the domain is assumed to have no other.
 
     Example:
         ```python
@@ -274,8 +277,10 @@ class Score:
     """The score of a group of mailboxes.
 
     Attributes:
-        score: Mean of the mailboxes' scores, weighted by the e-mails sent; see `Scores`.
-        mailboxes, sent_30days: Number of checked mailboxes, and of the e-mails that they sent in 30 days.
+        score: Mean of the mailboxes' scores, weighted by the e-mails sent;
+            see `Scores`.
+        mailboxes, sent_30days: Number of checked mailboxes, and of the
+            e-mails that they sent in 30 days.
 
     Example:
         ```python
@@ -292,18 +297,25 @@ class Score:
 class Scores:
     """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
 
-    A score is the mean of the mailboxes' scores, in which the findings about a mailbox's domain and server count as its own. The
-    weight of a mailbox is the number of e-mails that it sent in 30 days, plus 30, so that one that has sent nothing counts too.
-    Means are rounded down to one decimal: 100 means that there is no warning or worse.
+    A score is the mean of the mailboxes' scores, in which the findings
+    about a mailbox's domain and server count as its own. The weight of a
+    mailbox is the number of e-mails that it sent in 30 days, plus 30, so
+    that one that has sent nothing counts too. Means are rounded down to
+    one decimal: 100 means that there is no warning or worse.
 
-    Each further finding lowers the score, and each resolved one raises it: with 1 critical mailbox of 201 that send equally, the
-    score is 99.5; with 100 of 300, it is 70. A severity says how urgent a problem is, and the score says how much of the sending
-    is affected. Findings about campaigns do not count, because the service does not say which mailboxes send for a campaign.
+    Each further finding lowers the score, and each resolved one raises it:
+    with 1 critical mailbox of 201 that send equally, the score is 99.5;
+    with 100 of 300, it is 70. A severity says how urgent a problem is, and
+    the score says how much of the sending is affected. Findings about
+    campaigns do not count, because the service does not say which
+    mailboxes send for a campaign.
 
     Attributes:
-        overall: Score of all mailboxes, computed like that of any group; `None` if no mailbox was checked.
+        overall: Score of all mailboxes, computed like that of any group;
+            `None` if no mailbox was checked.
         workspaces: Scores by workspace id, in the order of the audit.
-        domains: Scores of at most 10,000 domains, those with the worst finding first.
+        domains: Scores of at most 10,000 domains, those with the worst
+            finding first.
 
     Example:
         ```python

@@ -84,15 +84,23 @@ class Rule:
     """A rule of the audit.
 
     Attributes:
-        id, title: Id such as `OA101`, never reused for another rule, and a short title.
+        id, title: Id such as `OA101`, never reused for another rule, and a
+            short title.
         severity: Severity of a finding, unless a threshold determines it.
-        wording, source: Description of the condition, with thresholds as placeholders `{name}`, and where they come from.
-        remedy: Recommended action; `<domain>` stands for the domain of the finding.
-        thresholds: Thresholds by name. A threshold named after a severity is the limit for that severity.
-        others: Further severities that a finding can have, besides `severity` and those named in `thresholds`.
-        scope: Subject of the findings: `mailbox`, `domain`, `server_ip`, `campaign`, `step`, `workspace` or `comparison`.
-        applies: The condition: a pure function of the facts about a subject and the thresholds.
-        lack: What a mailbox lacks if the rule applies, such as `SPF record`; the daily limit of its domain then determines the
+        wording, source: Description of the condition, with thresholds as
+            placeholders `{name}`, and where they come from.
+        remedy: Recommended action; `<domain>` stands for the domain of the
+            finding.
+        thresholds: Thresholds by name. A threshold named after a severity
+            is the limit for that severity.
+        others: Further severities that a finding can have, besides
+            `severity` and those named in `thresholds`.
+        scope: Subject of the findings: `mailbox`, `domain`, `server_ip`,
+            `campaign`, `step`, `workspace` or `comparison`.
+        applies: The condition: a pure function of the facts about a
+            subject and the thresholds.
+        lack: What a mailbox lacks if the rule applies, such as
+            `SPF record`; the daily limit of its domain then determines the
             severity.
 
     Example:
@@ -142,18 +150,28 @@ class Finding:
     """A problem that an audit found.
 
     Attributes:
-        rule, severity: Id of the rule, such as `OA101`, and the severity of the finding.
+        rule, severity: Id of the rule, such as `OA101`, and the severity
+            of the finding.
         workspace: Id of the workspace.
-        mailbox: Id of the mailbox; `None` if the finding is not about a single mailbox, or if the id could not be read.
+        mailbox: Id of the mailbox; `None` if the finding is not about a
+            single mailbox, or if the id could not be read.
         email: Address of the mailbox, as the service returned it.
-        domain: Domain of the mailbox, or the domain that the finding is about, in lower case.
-        message, remedy: The problem, with the relevant numbers, and the recommended action.
-        confidence: `low` if the sample is too small to be certain; otherwise `high`.
-        sent_30days: E-mails that the mailbox, domain or server sent in 30 days; `None` if the finding affects no score.
-        server_ip: Address of the sending server if the finding is about its mailboxes.
-        campaign, campaign_name, step: Campaign, and id of the step, that the finding is about.
-        figures: The numbers that the finding is based on, by name; a number from the service has the name of its field.
-        state: State compared with an earlier audit; `None` if there was no comparison.
+        domain: Domain of the mailbox, or the domain that the finding is
+            about, in lower case.
+        message, remedy: The problem, with the relevant numbers, and the
+            recommended action.
+        confidence: `low` if the sample is too small to be certain;
+            otherwise `high`.
+        sent_30days: E-mails that the mailbox, domain or server sent in 30
+            days; `None` if the finding affects no score.
+        server_ip: Address of the sending server if the finding is about
+            its mailboxes.
+        campaign, campaign_name, step: Campaign, and id of the step, that
+            the finding is about.
+        figures: The numbers that the finding is based on, by name; a
+            number from the service has the name of its field.
+        state: State compared with an earlier audit; `None` if there was no
+            comparison.
 
     Example:
         ```python
@@ -243,12 +261,17 @@ class Group:
     """A group of mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
-        kind, key: What the mailboxes share, such as `domain`, and its value: an id, a domain, a type or an address.
-        mailboxes: Number of checked mailboxes; a mailbox listed in two workspaces counts twice.
+        kind, key: What the mailboxes share, such as `domain`, and its
+            value: an id, a domain, a type or an address.
+        mailboxes: Number of checked mailboxes; a mailbox listed in two
+            workspaces counts twice.
         score: Score of the group, from 0 to 100.
-        severity: Severity of the worst finding; `None` if there are no findings.
-        counts: Number of findings by severity, including findings about the group itself.
-        sent_30days, daily_limit: E-mails sent in 30 days, and the sum of the daily limits, in e-mails per day.
+        severity: Severity of the worst finding; `None` if there are no
+            findings.
+        counts: Number of findings by severity, including findings about
+            the group itself.
+        sent_30days, daily_limit: E-mails sent in 30 days, and the sum of
+            the daily limits, in e-mails per day.
 
     Example:
         ```python
@@ -276,10 +299,13 @@ class Row:
         workspace: Id of the workspace.
         domain: Part of the address after the `@`, in lower case.
         score: Score of the mailbox from its own findings, from 0 to 100.
-        severity, rules: Severity of the worst finding, and the ids of the rules of all.
-        daily_limit, sent_today, sent_30days, bounced_30days: Numbers of e-mails.
+        severity, rules: Severity of the worst finding, and the ids of the
+            rules of all.
+        daily_limit, sent_today, sent_30days, bounced_30days: Numbers of
+            e-mails.
         blacklists: Number of blacklists that list the mailbox.
-        opened_14days, avg_open_rate: Open rate of the last 14 days, and the average, in percent.
+        opened_14days, avg_open_rate: Open rate of the last 14 days, and
+            the average, in percent.
 
     Example:
         ```python

@@ -32,10 +32,14 @@ class Delta:
     """A number, such as a score, that changed between two audits.
 
     Attributes:
-        kind, key: Kind of the subject, and its id, domain or address; the key is empty for the whole audit.
-        name: Address of the mailbox, name of the campaign or workspace, otherwise the key.
-        rule: Id of the rule whose finding contains the number; `None` if the number is not part of a finding.
-        figure: Name of the number, such as `score`, `blacklists` or `severity`. Severities range from 1 (info) to 4 (critical).
+        kind, key: Kind of the subject, and its id, domain or address; the
+            key is empty for the whole audit.
+        name: Address of the mailbox, name of the campaign or workspace,
+            otherwise the key.
+        rule: Id of the rule whose finding contains the number; `None` if
+            the number is not part of a finding.
+        figure: Name of the number, such as `score`, `blacklists` or
+            `severity`. Severities range from 1 (info) to 4 (critical).
         before, after: Earlier and current value; `None` if there is none.
 
     Example:
@@ -60,8 +64,10 @@ class ChangeCounts:
     """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
 
     Attributes:
-        before, after: Numbers of findings in the earlier and in the later audit.
-        new, unchanged, resolved, not_judged: Numbers of findings in each list of the `Diff`.
+        before, after: Numbers of findings in the earlier and in the later
+            audit.
+        new, unchanged, resolved, not_judged: Numbers of findings in each
+            list of the `Diff`.
 
     Example:
         ```python
@@ -83,11 +89,15 @@ class Diff:
 
     Attributes:
         at: Time of the earlier audit, in Unix seconds.
-        new, unchanged: Findings that only this audit has, and those that both have, even if their numbers have changed.
+        new, unchanged: Findings that only this audit has, and those that
+            both have, even if their numbers have changed.
         resolved: Earlier findings that no longer apply.
-        not_judged: Earlier findings that may still apply: their subject was not read, or their rule was turned off.
-        deltas, scores: Changes of the numbers in unchanged findings, and of scores and totals.
-        added_workspaces, removed_workspaces: Ids of workspaces that only the later, or only the earlier audit covers.
+        not_judged: Earlier findings that may still apply: their subject
+            was not read, or their rule was turned off.
+        deltas, scores: Changes of the numbers in unchanged findings, and
+            of scores and totals.
+        added_workspaces, removed_workspaces: Ids of workspaces that only
+            the later, or only the earlier audit covers.
 
     Example:
         ```python
@@ -132,7 +142,8 @@ class HistoryPoint:
     Attributes:
         at, mailboxes, counts: As in `Report`.
         score: Score of all mailboxes; `None` if no mailbox was checked.
-        scope: Hash of the ids of the workspaces; audits of the same workspaces have the same hash.
+        scope: Hash of the ids of the workspaces; audits of the same
+            workspaces have the same hash.
 
     Example:
         ```python
@@ -155,21 +166,32 @@ class Report(TabularReport):
 
     Attributes:
         mailboxes: Number of checked mailboxes.
-        workspaces, unreadable: Ids of the workspaces, without duplicates, and of those that could not be read completely.
-        findings: The findings: the worst first, then in the order of workspaces, mailboxes and rules.
+        workspaces, unreadable: Ids of the workspaces, without duplicates,
+            and of those that could not be read completely.
+        findings: The findings: the worst first, then in the order of
+            workspaces, mailboxes and rules.
         scores: Scores overall, by workspace and by domain.
-        denied: True if nothing could be read because the service responded with 401 or 403 for every workspace.
+        denied: True if nothing could be read because the service responded
+            with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
-        service_clock: True if `at` is the service's time, because its clock and the local clock differ by more than a minute.
-        policy, not_judged: The policy of the audit, and descriptions of what it cannot check, such as complaint rates.
-        groups, totals: Groups of mailboxes by workspace, domain, type and server_ip, the worst first, at most 1,000 of each kind;
-            and the number of all groups of each kind.
+        service_clock: True if `at` is the service's time, because its
+            clock and the local clock differ by more than a minute.
+        policy, not_judged: The policy of the audit, and descriptions of
+            what it cannot check, such as complaint rates.
+        groups, totals: Groups of mailboxes by workspace, domain, type and
+            server_ip, the worst first, at most 1,000 of each kind; and the
+            number of all groups of each kind.
         rows: Mailboxes with findings, the worst first; at most 1,000.
-        diff: Changes since an earlier audit; `None` if the report was not compared with an earlier report.
-        history: Scores and counts of at most 100 earlier audits, oldest first, which `since` collects.
-        last_read: Times in Unix seconds of the last complete readings, by id of the workspace; only in `History.baseline`.
-        campaigns: The campaigns and their totals; `None` if the audit did not read campaigns.
-        names: Names of workspaces by id. A workspace without a name is not in it.
+        diff: Changes since an earlier audit; `None` if the report was not
+            compared with an earlier report.
+        history: Scores and counts of at most 100 earlier audits, oldest
+            first, which `since` collects.
+        last_read: Times in Unix seconds of the last complete readings, by
+            id of the workspace; only in `History.baseline`.
+        campaigns: The campaigns and their totals; `None` if the audit did
+            not read campaigns.
+        names: Names of workspaces by id. A workspace without a name is not
+            in it.
 
     Example:
         ```python
@@ -262,8 +284,10 @@ class Report(TabularReport):
     def since(self, earlier: Report, *others: Report) -> Report:
         """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
 
-        If both have campaigns, the copy also has a finding for each live campaign whose estimated end slipped (`OA204`). Of
-        several earlier reports, `diff` compares with the latest; `history` covers them all.
+        If both have campaigns, the copy also has a finding for each live
+        campaign whose estimated end slipped (`OA204`). Of several earlier
+        reports, `diff` compares with the latest; `history` covers them
+        all.
 
         Example:
             ```python
@@ -300,7 +324,8 @@ class Report(TabularReport):
         """Create a report from JSON values. Optional keys may be missing, as in early reports of version 1.
 
         Raises:
-            InvalidRequest: The values are not a report, or have an unknown version.
+            InvalidRequest: The values are not a report, or have an unknown
+                version.
 
         Example:
             ```python

@@ -62,12 +62,17 @@ class AuditProgress:
     """The progress of an audit.
 
     Attributes:
-        workspaces, total: Number of finished workspaces, including those that could not be read, and of all workspaces.
-        mailboxes, campaigns: Numbers read; a campaign counts even if its steps could not be read.
+        workspaces, total: Number of finished workspaces, including those
+            that could not be read, and of all workspaces.
+        mailboxes, campaigns: Numbers read; a campaign counts even if its
+            steps could not be read.
         rate: Recent reading rate, in mailboxes per second.
-        state: `running`; `throttled` while a rate limit delays requests; `paused` while the service is down or requested a wait.
-        resumes, why: Seconds until the pause ends, and its reason; 0.0 and an empty string if the audit is not paused.
-        eta: Estimated seconds until the last workspace is read; `None` if unknown.
+        state: `running`; `throttled` while a rate limit delays requests;
+            `paused` while the service is down or requested a wait.
+        resumes, why: Seconds until the pause ends, and its reason; 0.0 and
+            an empty string if the audit is not paused.
+        eta: Estimated seconds until the last workspace is read; `None` if
+            unknown.
 
     Example:
         ```python
@@ -440,27 +445,40 @@ class AuditOptions(TypedDict, total=False):
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
     """Read and check every mailbox of the workspaces, concurrently, and return a report. What cannot be read becomes a finding.
 
-    While the service is down or throttles requests, the audit waits until its `deadline`; the client's own does not limit these
-    waits. Without one, it ends after 15 minutes without a successful request, or after a few attempts if it never reached the
-    service. The remaining workspaces are reported as unreadable.
+    While the service is down or throttles requests, the audit waits until
+    its `deadline`; the client's own does not limit these waits. Without
+    one, it ends after 15 minutes without a successful request, or after a
+    few attempts if it never reached the service. The remaining workspaces
+    are reported as unreadable.
 
     Args:
-        client: Client to read with, within its own limits. Its default workspace is ignored.
+        client: Client to read with, within its own limits. Its default
+            workspace is ignored.
         workspaces: Ids of the workspaces; a duplicate is read once.
-        policy: The policy to apply; by default, all rules with their default thresholds.
-        campaigns: Whether to check campaigns as well, by default not; see `outreach_async.audit.campaigns`.
-        display: Mailboxes per page, by default 2,000, the maximum (section "List mailboxes" of the API documentation).
-        deadline: Limit in seconds for the whole audit; by default, there is none.
-        clock: Function that returns the time of the audit, in Unix seconds, to which the ages of mailboxes are relative. By
-            default the local time, or the one in the service's header field `Date` if they differ by more than a minute;
+        policy: The policy to apply; by default, all rules with their
+            default thresholds.
+        campaigns: Whether to check campaigns as well, by default not; see
+            `outreach_async.audit.campaigns`.
+        display: Mailboxes per page, by default 2,000, the maximum (section
+            "List mailboxes" of the API documentation).
+        deadline: Limit in seconds for the whole audit; by default, there
+            is none.
+        clock: Function that returns the time of the audit, in Unix
+            seconds, to which the ages of mailboxes are relative. By
+            default the local time, or the one in the service's header
+            field `Date` if they differ by more than a minute;
             `Report.service_clock` says which.
-        names: Names of workspaces by id, which reports show beside the ids; by default, there are none.
-        readings: Collects everything that is read, for `History.append`; see `outreach_async.audit.history`.
-        clients: Clients by id of the workspace to read with them instead of `client`, as for workspaces with a rate of their own.
+        names: Names of workspaces by id, which reports show beside the
+            ids; by default, there are none.
+        readings: Collects everything that is read, for `History.append`;
+            see `outreach_async.audit.history`.
+        clients: Clients by id of the workspace to read with them instead
+            of `client`, as for workspaces with a rate of their own.
 
     Raises:
-        InvalidRequest: `workspaces` is empty or contains an API key or a value that is not a string, or `display`, `deadline`,
-            `names` or `clients` is invalid.
+        InvalidRequest: `workspaces` is empty or contains an API key or a
+            value that is not a string, or `display`, `deadline`, `names`
+            or `clients` is invalid.
 
     Example:
         ```python
@@ -473,7 +491,8 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
 def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
     """Return an audit that takes the options of `audit`, but yields each finding as soon as it is final.
 
-    Those about domains and servers, and OA101 to OA103, which depend on all mailboxes of a domain, come last.
+    Those about domains and servers, and OA101 to OA103, which depend on
+    all mailboxes of a domain, come last.
 
     Raises:
         InvalidRequest: An argument is invalid; see `audit`.
@@ -510,8 +529,8 @@ _Batch: TypeAlias = tuple[deque[Finding], anyio.Event]  # the findings of a page
 class AuditRun(AsyncIterator[Finding]):
     """An audit that is ready to start. Enter it with `async with` to iterate over its findings, or await it for the report.
 
-    The iteration ends when every mailbox has been read and checked. If the audit fails, it raises the error after the last
-    finding.
+    The iteration ends when every mailbox has been read and checked. If the
+    audit fails, it raises the error after the last finding.
 
     Example:
         ```python
@@ -588,7 +607,8 @@ class AuditRun(AsyncIterator[Finding]):
     def separate(self) -> list[Report]:
         """Return a report for each workspace: the one that an audit of this workspace alone would return.
 
-        A domain or server that several workspaces share is judged by the mailboxes of this one.
+        A domain or server that several workspaces share is judged by the
+        mailboxes of this one.
 
         Raises:
             InvalidRequest: The audit has not finished.

@@ -36,15 +36,22 @@ class CampaignRow:
     Attributes:
         id, name, status: As the service returned them.
         workspace: Id of the workspace.
-        severity: Severity of the worst finding; `None` if there are no findings.
-        rules: Ids of the rules that apply to the campaign or its steps, without duplicates.
-        steps, contacts, replies_num, interested_num, bounces_num: Numbers of each, as the service counts them.
-        sent, unsubscribed_num, left_to_send: E-mails sent, unsubscribes, and e-mails left to send, over all steps.
+        severity: Severity of the worst finding; `None` if there are no
+            findings.
+        rules: Ids of the rules that apply to the campaign or its steps,
+            without duplicates.
+        steps, contacts, replies_num, interested_num, bounces_num: Numbers
+            of each, as the service counts them.
+        sent, unsubscribed_num, left_to_send: E-mails sent, unsubscribes,
+            and e-mails left to send, over all steps.
         opens: Open rate, in percent; no rule uses it.
-        end: Estimated end, in Unix seconds; `None` if the campaign has ended or has no estimate.
-        planned_end: First estimate of the end since contacts were last added, in Unix seconds; copied by `Report.since`.
+        end: Estimated end, in Unix seconds; `None` if the campaign has
+            ended or has no estimate.
+        planned_end: First estimate of the end since contacts were last
+            added, in Unix seconds; copied by `Report.since`.
         created: Creation time, in Unix seconds.
-        last_activity: Time since the last activity, as human-readable text.
+        last_activity: Time since the last activity, as human-readable
+            text.
 
     Example:
         ```python
@@ -78,9 +85,12 @@ class CampaignTotals:
     """The sums over the campaigns of a workspace. Missing and invalid numbers count as 0.
 
     Attributes:
-        campaigns, live: Number of campaigns, and of those with the status `live`.
-        contacts: Number of contacts; a contact in two campaigns counts twice.
-        sent, replies_num, bounces_num: Numbers of e-mails sent, replies and bounces.
+        campaigns, live: Number of campaigns, and of those with the status
+            `live`.
+        contacts: Number of contacts; a contact in two campaigns counts
+            twice.
+        sent, replies_num, bounces_num: Numbers of e-mails sent, replies
+            and bounces.
         left_to_send: E-mails left to send in live campaigns.
 
     Example:
@@ -112,8 +122,10 @@ class CampaignResults:
 
     Attributes:
         checked: Number of campaigns read.
-        totals: Sums by workspace id, in the order of the audit; a workspace without campaigns has zeros.
-        rows: At most 10,000 campaigns: those with findings, the worst first, then live campaigns, then all others.
+        totals: Sums by workspace id, in the order of the audit; a
+            workspace without campaigns has zeros.
+        rows: At most 10,000 campaigns: those with findings, the worst
+            first, then live campaigns, then all others.
 
     Example:
         ```python

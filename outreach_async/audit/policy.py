@@ -43,9 +43,12 @@ class Policy:
     """The rules that an audit applies, as differences from the default policy. `Report.policy` is the policy of its audit.
 
     Attributes:
-        name: `default` for the default policy; otherwise the policy's own `name`, the stem of its file name, or `unnamed`.
-        fingerprint: Hash of the differences from the default policy; empty for the default policy.
-        off, thresholds: Ids of the rules that are turned off, and changed thresholds by rule id and name.
+        name: `default` for the default policy; otherwise the policy's own
+            `name`, the stem of its file name, or `unnamed`.
+        fingerprint: Hash of the differences from the default policy; empty
+            for the default policy.
+        off, thresholds: Ids of the rules that are turned off, and changed
+            thresholds by rule id and name.
 
     Example:
         ```python
@@ -80,7 +83,8 @@ class Policy:
         r"""Read a policy from a TOML file.
 
         Raises:
-            InvalidRequest: The file is not valid TOML, or a key or value is invalid.
+            InvalidRequest: The file is not valid TOML, or a key or value
+                is invalid.
             OSError: The file cannot be read.
 
         Example:

@@ -30,16 +30,21 @@ _MAX_SHOWN: Final = 5  # maximum number of unknown columns that an error message
 class ArrowStream(Protocol):
     """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
 
-    `create_many` reads the frame with pyarrow (extra `parquet`), batch by batch. Name the columns after the fields of
-    `NewContact`, `custom_<n>`, `campaign` or `workspace`. An unknown column raises InvalidRequest before anything is sent.
-    Its texts are read as the cells of a file, and blank ones, null and NaN are not sent; see `normalise` and `blank` of
-    `create_many`. Numbers, dates, times and Booleans are sent as text, as the command `import` sends them
-    from a Parquet file: `75001`, `2026-05-04`, `TRUE`. Each such column is logged as a warning and listed in the run's
-    `findings`, because it may have lost leading zeros. `numbers="reject"` rejects such rows instead.
+    `create_many` reads the frame with pyarrow (extra `parquet`), batch by
+    batch. Name the columns after the fields of `NewContact`, `custom_<n>`,
+    `campaign` or `workspace`. An unknown column raises InvalidRequest
+    before anything is sent. Its texts are read as the cells of a file, and
+    blank ones, null and NaN are not sent; see `normalise` and `blank` of
+    `create_many`. Numbers, dates, times and Booleans are sent as text, as
+    the command `import` sends them from a Parquet file: `75001`,
+    `2026-05-04`, `TRUE`. Each such column is logged as a warning and
+    listed in the run's `findings`, because it may have lost leading zeros.
+    `numbers="reject"` rejects such rows instead.
 
-    pandas stores integers in a column with missing values as floats: `75001.0` is sent as `75001`. Its `astype(str)` converts
-    missing values to the string `nan`, which is not sent; with `normalise=False`, it rejects the row. An unnamed pandas index is
-    ignored.
+    pandas stores integers in a column with missing values as floats:
+    `75001.0` is sent as `75001`. Its `astype(str)` converts missing values
+    to the string `nan`, which is not sent; with `normalise=False`, it
+    rejects the row. An unnamed pandas index is ignored.
 
     Example:
         ```python

@@ -31,15 +31,22 @@ class ContactOutcome:
 
     Attributes:
         index: Index of the row in the input, from 0.
-        contact: The row as the caller passed it; a copy if the row is a dict. Values that are normalised are those that are sent.
-        status: The status in the service's last response, or one of the values of `Outcome` that a run determines. A row is
-            `excluded` if reading it raises `Excluded`; its `error` then has the reason.
+        contact: The row as the caller passed it; a copy if the row is a
+            dict. Values that are normalised are those that are sent.
+        status: The status in the service's last response, or one of the
+            values of `Outcome` that a run determines. A row is `excluded`
+            if reading it raises `Excluded`; its `error` then has the
+            reason.
         id: Id of the contact; `None` if the service returned none.
-        possible: Every outcome that is consistent with what is known about the attempts.
+        possible: Every outcome that is consistent with what is known about
+            the attempts.
         attempts: Number of attempts to send the row.
-        error: The error of a row that failed or was not sent; otherwise `None`.
-        repeats: Index of the row with the same e-mail because of which this row was not sent or was rejected; otherwise `None`.
-        target: Ids of the row's workspace and campaign. Both are `None` if the row names a target that is unknown.
+        error: The error of a row that failed or was not sent; otherwise
+            `None`.
+        repeats: Index of the row with the same e-mail because of which
+            this row was not sent or was rejected; otherwise `None`.
+        target: Ids of the row's workspace and campaign. Both are `None` if
+            the row names a target that is unknown.
 
     Example:
         ```python
@@ -241,13 +248,20 @@ class LedgerCounts:
         new: Rows without an entry.
         changed: Rows that differ from the last row of their contact.
         expired: Rows whose entry is older than `max_age`.
-        uncertain: Rows whose contact may have been changed by an attempt without an answer.
-        unchanged: Rows that are not sent, because the contact has their values.
-        excluded: Rows that are not sent, because the person must not be written to. What the ledger knows of the contact stays.
-        gone: Contacts of the ledger that the input does not have; `None` until the run has finished the whole input.
-        repeated: Rows with the e-mail and the target of another row; `None` if the input cannot be read twice.
-        kept: Fields, not rows: those without a value in the changed rows of a file, a data frame or a `csv.DictReader`. What the
-            service has for them stays, with `duplicates="overwrite"`, too. The ledger does not know which of them had a value.
+        uncertain: Rows whose contact may have been changed by an attempt
+            without an answer.
+        unchanged: Rows that are not sent, because the contact has their
+            values.
+        excluded: Rows that are not sent, because the person must not be
+            written to. What the ledger knows of the contact stays.
+        gone: Contacts of the ledger that the input does not have; `None`
+            until the run has finished the whole input.
+        repeated: Rows with the e-mail and the target of another row;
+            `None` if the input cannot be read twice.
+        kept: Fields, not rows: those without a value in the changed rows
+            of a file, a data frame or a `csv.DictReader`. What the service
+            has for them stays, with `duplicates="overwrite"`, too. The
+            ledger does not know which of them had a value.
 
     Example:
         ```python
@@ -287,11 +301,14 @@ class BulkReport(TabularReport):
 
     Attributes:
         rows: Number of rows whose outcome was returned.
-        outcomes: Number of rows by outcome, 0 for those that did not occur.
+        outcomes: Number of rows by outcome, 0 for those that did not
+            occur.
         uncertain: Number of rows with more than one possible outcome.
-        repeats: Number of `not_applied` rows that another row with the same e-mail replaced.
+        repeats: Number of `not_applied` rows that another row with the
+            same e-mail replaced.
         seconds: Duration of the run so far.
-        ledger: Number of rows by what the run's ledger knew about them; `None` without a ledger.
+        ledger: Number of rows by what the run's ledger knew about them;
+            `None` without a ledger.
         targets: Number of rows by target and outcome.
 
     Example:

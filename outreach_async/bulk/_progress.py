@@ -28,13 +28,17 @@ class BulkProgress:
     """The progress of a run.
 
     Attributes:
-        rows: Number of rows with an outcome, including those of earlier processes of a resumed run.
+        rows: Number of rows with an outcome, including those of earlier
+            processes of a resumed run.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rate, in rows per second; at most the client's rate limit.
-        state: `running`; `throttled` while the service's limits delay requests; `paused` while nothing is sent, because the
-            service is down or has requested a delay.
+        rate: Recent rate, in rows per second; at most the client's rate
+            limit.
+        state: `running`; `throttled` while the service's limits delay
+            requests; `paused` while nothing is sent, because the service
+            is down or has requested a delay.
         resumes: Seconds until the pause ends, or 0.0.
-        eta: Estimated seconds until the last outcome at this rate; `None` if unknown.
+        eta: Estimated seconds until the last outcome at this rate; `None`
+            if unknown.
         why: Reason for the pause, or an empty string.
 
     Example:

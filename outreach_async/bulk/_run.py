@@ -82,7 +82,8 @@ def _number_or_none(name: str, value: int | None, *, least: int) -> int | None:
 class Outcomes(AsyncIterator[ContactOutcome]):
     """The outcomes of a running bulk run.
 
-    After the last outcome, the iteration raises an exception of the iterable of rows, or a `BulkError` if the run stopped early.
+    After the last outcome, the iteration raises an exception of the
+    iterable of rows, or a `BulkError` if the run stopped early.
 
     Example:
         ```python
@@ -109,8 +110,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
     def drain(self) -> None:
         """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
 
-        With a journal, rows that wait for a retry or for the end of a pause are left to a resumed run. Without a journal, the
-        outcome of such a row is `not_applied`, or `unknown` if the row may have been sent.
+        With a journal, rows that wait for a retry or for the end of a
+        pause are left to a resumed run. Without a journal, the outcome of
+        such a row is `not_applied`, or `unknown` if the row may have been
+        sent.
 
         Example:
             ```python
@@ -134,8 +137,10 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 class BulkRun(Coroutine[Any, Any, BulkReport]):
     """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
 
-    A run is a coroutine, so `asyncio.create_task`, the task groups of asyncio and anyio, and the nurseries of trio accept it. One
-    that is never started sends nothing, and warns of it as any other coroutine does.
+    A run is a coroutine, so `asyncio.create_task`, the task groups of
+    asyncio and anyio, and the nurseries of trio accept it. One that is
+    never started sends nothing, and warns of it as any other coroutine
+    does.
 
     Example:
         ```python

@@ -1,6 +1,7 @@
 r"""Keep the address, the keys and the names of workspaces in one file, `outreach.toml`, for the command and for Python.
 
-`outreach-async config init` writes a file to start with. This one names three workspaces, and says where the owner keys are:
+`outreach-async config init` writes a file to start with. This one names
+three workspaces, and says where the owner keys are:
 
     base_url = "https://api.example"
     rate = 20                                      # requests per second, of all workspaces without a rate of their own
@@ -16,9 +17,10 @@ r"""Keep the address, the keys and the names of workspaces in one file, `outreac
     base_url = "https://staging.example"
     workspaces.acme = { id = "space_9" }
 
-Every command then takes names: `outreach-async audit --workspace retail`, `--workspace acme --workspace zenith`, `--workspace
-all`. Names stand beside the ids in lists and reports, and an import finds names in the column `workspace` of its rows. In
-Python:
+Every command then takes names: `outreach-async audit --workspace retail`,
+`--workspace acme --workspace zenith`, `--workspace all`. Names stand
+beside the ids in lists and reports, and an import finds names in the
+column `workspace` of its rows. In Python:
 
 ```python
 import os
@@ -53,53 +55,75 @@ anyio.run(main)
 
 Which file
 ----------
-The file is that of `--config FILE` or `load_config(path)`, else of `OUTREACH_CONFIG`, else `outreach.toml` in the working
-directory, else `outreach-async/outreach.toml` in the user's configuration folder (with the extra `cli`; `~/.config` on Linux).
-Files are not merged. `OUTREACH_CONFIG=/dev/null` is an empty file, and `--base-url fake:` ignores the file.
+The file is that of `--config FILE` or `load_config(path)`, else of
+`OUTREACH_CONFIG`, else `outreach.toml` in the working directory, else
+`outreach-async/outreach.toml` in the user's configuration folder (with the
+extra `cli`; `~/.config` on Linux). Files are not merged.
+`OUTREACH_CONFIG=/dev/null` is an empty file, and `--base-url fake:`
+ignores the file.
 
-A file that others can write is refused, as ssh does, and so is a file of another user than root: it names the address that
-receives owner keys, and programs to run. The folder is not checked, because shared project folders are common. Windows has no
-such permissions.
+A file that others can write is refused, as ssh does, and so is a file of
+another user than root: it names the address that receives owner keys, and
+programs to run. The folder is not checked, because shared project folders
+are common. Windows has no such permissions.
 
-A file in the working directory may come from anyone, as in a repository or an archive. If it names an address or a program, it
-is used only if you trust it: a command on a terminal asks once, and `outreach-async config trust` answers beforehand. Without a
-terminal, the command exits with 2, and `load_config()` raises an error with the remedies. Place and content count, so that an
-edited file is asked about again; `--show` lists what is trusted, and `--untrust` ends it. The answers are in
-`$XDG_STATE_HOME/outreach-async`, by default in `~/.local/state`. A script that a trusted file runs is not checked. A file that
-you name needs no trust (`--config`, `OUTREACH_CONFIG`, `load_config(path)`: use these in cron, systemd, CI and containers), nor
-does the one in the user's configuration folder, or one as `config init` has written it. `config show` and the shell's
-completion read any file: they run and send nothing.
+A file in the working directory may come from anyone, as in a repository or
+an archive. If it names an address or a program, it is used only if you
+trust it: a command on a terminal asks once, and
+`outreach-async config trust` answers beforehand. Without a terminal, the
+command exits with 2, and `load_config()` raises an error with the
+remedies. Place and content count, so that an edited file is asked about
+again; `--show` lists what is trusted, and `--untrust` ends it. The answers
+are in `$XDG_STATE_HOME/outreach-async`, by default in `~/.local/state`. A
+script that a trusted file runs is not checked. A file that you name needs
+no trust (`--config`, `OUTREACH_CONFIG`, `load_config(path)`: use these in
+cron, systemd, CI and containers), nor does the one in the user's
+configuration folder, or one as `config init` has written it. `config show`
+and the shell's completion read any file: they run and send nothing.
 
 Which value wins
 ----------------
-For each value: the option of the command or the argument in Python, then the environment (`OUTREACH_BASE_URL`,
-`OUTREACH_OWNER_KEY`, `OUTREACH_RATE`, `OUTREACH_WORKSPACE`; for commands also `OUTREACH_PROFILE`), then the workspace, the
-profile and the file. `outreach-async config show` prints each value and where it comes from.
+For each value: the option of the command or the argument in Python, then
+the environment (`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY`,
+`OUTREACH_RATE`, `OUTREACH_WORKSPACE`; for commands also
+`OUTREACH_PROFILE`), then the workspace, the profile and the file.
+`outreach-async config show` prints each value and where it comes from.
 
-Without `backend`, a command connects as with `auto`, and a client in Python over httpx: see `outreach_async.transport`.
+Without `backend`, a command connects as with `auto`, and a client in
+Python over httpx: see `outreach_async.transport`.
 
-A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values of the file. If it has its own `base_url`, it
-inherits only `backend` and `timeout`: keys, rates and workspaces belong to the service at the other address. Its `workspaces`
-replace all others.
+A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values
+of the file. If it has its own `base_url`, it inherits only `backend` and
+`timeout`: keys, rates and workspaces belong to the service at the other
+address. Its `workspaces` replace all others.
 
 Keys
 ----
-A key of the file is sent only to the address that the file, or the profile, names. If `--base-url`, `OUTREACH_BASE_URL` or a
-transport names another one, give its key, too (`--owner-key`, `OUTREACH_OWNER_KEY` or `owner_key=`), or write a profile for it.
-If the file names no address, its keys are for the one that is used.
+A key of the file is sent only to the address that the file, or the
+profile, names. If `--base-url`, `OUTREACH_BASE_URL` or a transport names
+another one, give its key, too (`--owner-key`, `OUTREACH_OWNER_KEY` or
+`owner_key=`), or write a profile for it. If the file names no address, its
+keys are for the one that is used.
 
-The file contains no owner key, only where each key is: `env` names an environment variable; `file` a path, relative to the
-folder of the configuration file; `command` a program and its arguments, run without a shell, which prints the key, and nothing
-else, within two minutes. A program with a slash in its name is relative to that folder, too. A key is read when something is
-created, never for lists, audits and briefs. No error shows what a command prints.
+The file contains no owner key, only where each key is: `env` names an
+environment variable; `file` a path, relative to the folder of the
+configuration file; `command` a program and its arguments, run without a
+shell, which prints the key, and nothing else, within two minutes. A
+program with a slash in its name is relative to that folder, too. A key is
+read when something is created, never for lists, audits and briefs. No
+error shows what a command prints.
 
 Workspaces
 ----------
-A name may contain blanks, but does not look like an id (`space_...`), and is not `all`. Names, groups and ids are unique. In one
-text, as in `OUTREACH_WORKSPACE`, blanks separate several workspaces, unless the whole text is a name.
+A name may contain blanks, but does not look like an id (`space_...`), and
+is not `all`. Names, groups and ids are unique. In one text, as in
+`OUTREACH_WORKSPACE`, blanks separate several workspaces, unless the whole
+text is a name.
 
-A workspace with its own `rate` has its own client; all others share one client and one rate. An import whose rows name several
-workspaces uses the key and the rate of `--workspace`, and refuses rows for workspaces with another key.
+A workspace with its own `rate` has its own client; all others share one
+client and one rate. An import whose rows name several workspaces uses the
+key and the rate of `--workspace`, and refuses rows for workspaces with
+another key.
 """
 
 from __future__ import annotations

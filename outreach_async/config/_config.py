@@ -52,7 +52,8 @@ class KeyReference:
 
     Attributes:
         kind: `env`, `file` or `command`.
-        value: The name of the environment variable, the path of the file, or the program and its arguments.
+        value: The name of the environment variable, the path of the file,
+            or the program and its arguments.
 
     Example:
         ```python
@@ -74,7 +75,8 @@ class KeyReference:
 
         Args:
             environment: The environment variables.
-            timeout: Limit for a command, in seconds. A password manager may ask a person.
+            timeout: Limit for a command, in seconds. A password manager
+                may ask a person.
 
         Raises:
             InvalidRequest: The key cannot be read, or is not an owner key.
@@ -130,8 +132,10 @@ class ConfiguredWorkspace:
         name: Name of the workspace; its id if the file does not name it.
         id: Id of the workspace.
         groups: Names of the groups that it belongs to.
-        owner_key: Where its own owner key is stored; `None` if it has none.
-        rate: Its own maximum rate, in requests per second; `None` if it has none.
+        owner_key: Where its own owner key is stored; `None` if it has
+            none.
+        rate: Its own maximum rate, in requests per second; `None` if it
+            has none.
 
     Example:
         ```python
@@ -155,13 +159,17 @@ class Config:
     Attributes:
         path: Path of the file.
         profile: Name of the profile; `None` for none.
-        base_url, backend, rate, timeout, owner_key: Address of the service, how to connect to it, requests per second, seconds,
-            and where the key is stored; `None` for what the file does not set.
+        base_url, backend, rate, timeout, owner_key: Address of the
+            service, how to connect to it, requests per second, seconds,
+            and where the key is stored; `None` for what the file does not
+            set.
         workspace: Names, ids and groups that are selected by default.
         workspaces: The workspaces, in the order of the file.
         from_profile: Names of the values that the profile sets.
-        untrusted: The file, if it must be trusted before its values are used; otherwise `None`.
-        elsewhere: The address that is used instead of the file's, so that none of its keys is sent; `None` for the file's.
+        untrusted: The file, if it must be trusted before its values are
+            used; otherwise `None`.
+        elsewhere: The address that is used instead of the file's, so that
+            none of its keys is sent; `None` for the file's.
 
     Example:
         ```python
@@ -194,7 +202,8 @@ class Config:
         r"""Return the workspaces that names, ids, groups or `"all"` select, without duplicates. An unknown id has no name.
 
         Raises:
-            InvalidRequest: A selector is no id, and no name or group of the file.
+            InvalidRequest: A selector is no id, and no name or group of
+                the file.
 
         Example:
             ```python
@@ -260,7 +269,8 @@ class Config:
         """Return where the owner key of a workspace is; `None` if the file has none.
 
         Raises:
-            InvalidRequest: Another address than the file's is used, to which its key is not sent.
+            InvalidRequest: Another address than the file's is used, to
+                which its key is not sent.
 
         Example:
             ```python
@@ -279,12 +289,16 @@ class Config:
         r"""Create a client for one workspace, with its key and rate. No request is sent.
 
         Args:
-            workspace: Name or id of the workspace, or a group of one; defaults to `OUTREACH_WORKSPACE`, then to the file's.
-            read_only: True to leave the owner key unread. Such a client creates no contacts.
-            options: Arguments of `OutreachClient`, which replace the values of the environment and the file.
+            workspace: Name or id of the workspace, or a group of one;
+                defaults to `OUTREACH_WORKSPACE`, then to the file's.
+            read_only: True to leave the owner key unread. Such a client
+                creates no contacts.
+            options: Arguments of `OutreachClient`, which replace the
+                values of the environment and the file.
 
         Raises:
-            InvalidRequest: A value is missing or invalid, the workspace is unknown, or the owner key cannot be read.
+            InvalidRequest: A value is missing or invalid, the workspace is
+                unknown, or the owner key cannot be read.
 
         Example:
             ```python
@@ -301,10 +315,12 @@ class Config:
     ) -> AsyncIterator[dict[str, outreach_async.OutreachClient]]:
         r"""Open a client for each of several workspaces, by name, and close all of them at the end of the block.
 
-        The clients share connections and one rate, except those of workspaces with a rate of their own.
+        The clients share connections and one rate, except those of
+        workspaces with a rate of their own.
 
         Args:
-            workspaces: Names, ids and groups; `"all"` selects every workspace of the file.
+            workspaces: Names, ids and groups; `"all"` selects every
+                workspace of the file.
             read_only: As for `client`, and so are the errors.
             options: Arguments of every client, as for `client`.
 

@@ -26,14 +26,20 @@ def load_config(
     r"""Read a configuration file. Nothing is sent, and no owner key is read.
 
     Args:
-        path: Path of the file; by default, that of `OUTREACH_CONFIG`, or the first `outreach.toml` in the working directory and
-            the user's configuration folder. The one in the working directory must be trusted if it names an address or a program.
-        profile: Name of a profile in the file, whose values replace those of the file.
-        strict: False to return no values if there is no file, and a file that is not trusted, of which `untrusted` says so.
-        named: False if the user did not name `path`, so that its file must be trusted.
+        path: Path of the file; by default, that of `OUTREACH_CONFIG`, or
+            the first `outreach.toml` in the working directory and the
+            user's configuration folder. The one in the working directory
+            must be trusted if it names an address or a program.
+        profile: Name of a profile in the file, whose values replace those
+            of the file.
+        strict: False to return no values if there is no file, and a file
+            that is not trusted, of which `untrusted` says so.
+        named: False if the user did not name `path`, so that its file must
+            be trusted.
 
     Raises:
-        InvalidRequest: There is no file, others can write it, it is not trusted, or a key or value in it is invalid.
+        InvalidRequest: There is no file, others can write it, it is not
+            trusted, or a key or value in it is invalid.
 
     Example:
         ```python

@@ -29,7 +29,8 @@ class FoundFile:
     Attributes:
         place: Path of the file, from the root.
         content: Its bytes.
-        names: The addresses and programs that it names, in words; empty if it names none.
+        names: The addresses and programs that it names, in words; empty if
+            it names none.
 
     Example:
         ```python
@@ -58,7 +59,8 @@ class FoundFile:
         """Remember the file as it was read, and forget what was trusted in its place before.
 
         Raises:
-            InvalidRequest: The user has no folder for it, or others can write to it.
+            InvalidRequest: The user has no folder for it, or others can
+                write to it.
             OSError: Nothing is remembered.
 
         Example:

@@ -159,10 +159,14 @@ class Calibration:
     """The measured behaviour of a service.
 
     Attributes:
-        behaviour: A behaviour for a fake. A knob has its observed value, or the first undecided one, or its default.
-        observed: Value by knob, of the knobs for which exactly one value matches the service.
-        undecided: Possible values by knob, of the knobs for which several values match the service.
-        reasons: For each knob, how the value was observed, or why it was not observed.
+        behaviour: A behaviour for a fake. A knob has its observed value,
+            or the first undecided one, or its default.
+        observed: Value by knob, of the knobs for which exactly one value
+            matches the service.
+        undecided: Possible values by knob, of the knobs for which several
+            values match the service.
+        reasons: For each knob, how the value was observed, or why it was
+            not observed.
 
     Example:
         ```python
@@ -214,7 +218,8 @@ class Measurement:
 async def calibrate(transport: Transport, access: Access) -> Calibration:
     """Measure the behaviour that the service's API documentation leaves open.
 
-    It sends about 30 read-only requests, one at a time. With `access.writes`, it also creates at most 64 contacts, which are
+    It sends about 30 read-only requests, one at a time. With
+    `access.writes`, it also creates at most 64 contacts, which are
     permanent. The arguments are those of `check`.
 
     Example:

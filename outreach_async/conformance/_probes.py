@@ -146,9 +146,11 @@ class Access:
 
     Attributes:
         workspace: Workspace id.
-        owner_key: API key of a user of the workspace; required to create contacts.
+        owner_key: API key of a user of the workspace; required to create
+            contacts.
         writes: Whether contacts may be created in the workspace.
-        campaign: Id of a draft campaign to which contacts may be added; `None` for no campaign.
+        campaign: Id of a draft campaign to which contacts may be added;
+            `None` for no campaign.
         headers: Header fields to send, such as `authorization`.
         nonce: A string that makes the addresses of this run unique.
 

@@ -979,9 +979,11 @@ class Breach:
     Attributes:
         rule: The id of the rule.
         says: The wording of the rule.
-        what: The location in the response, and a description of the violation.
+        what: The location in the response, and a description of the
+            violation.
         request: Method and target of the request.
-        answered: The response of the service, shortened and with secrets masked, or the reason why no response arrived.
+        answered: The response of the service, shortened and with secrets
+            masked, or the reason why no response arrived.
 
     Example:
         ```python

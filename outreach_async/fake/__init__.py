@@ -1,6 +1,7 @@
 """An in-memory fake of the service: `FakeService` executes requests, `FakeTransport` connects a client, `faults` inject failures.
 
-This minimal program opens no socket and sends nothing to a network. The same calls always produce the same bytes:
+This minimal program opens no socket and sends nothing to a network. The
+same calls always produce the same bytes:
 
 ```python
 import anyio
@@ -21,15 +22,19 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-With pytest, `outreach_async.pytest_plugin` provides all of this as fixtures. The fake is synchronous, independent of any event
-loop, and safe to share between threads and tasks.
+With pytest, `outreach_async.pytest_plugin` provides all of this as
+fixtures. The fake is synchronous, independent of any event loop, and safe
+to share between threads and tasks.
 
 Worlds
 ------
-`add_workspace`, `add_owner_key`, `add_mailboxes`, `add_campaign` and `add_contacts` fill a fake; `set_campaign` and
-`set_mailbox` change it. Values you do not pass are generated from the seed, and generated numbers are consistent with each other.
-`fake.requests` is the log of requests, with hints about likely mistakes. A world file holds the same data as JSON: `load` takes a
-path, a JSON string or the parsed document; `dump` returns all data as a JSON string. Equal worlds give equal strings.
+`add_workspace`, `add_owner_key`, `add_mailboxes`, `add_campaign` and
+`add_contacts` fill a fake; `set_campaign` and `set_mailbox` change it.
+Values you do not pass are generated from the seed, and generated numbers
+are consistent with each other. `fake.requests` is the log of requests,
+with hints about likely mistakes. A world file holds the same data as JSON:
+`load` takes a path, a JSON string or the parsed document; `dump` returns
+all data as a JSON string. Equal worlds give equal strings.
 
 ```python
 from outreach_async.fake import FakeService
@@ -44,15 +49,20 @@ fake.restore(before)  # a snapshot can be restored any number of times
 print(len(fake.contacts("space_1")))  # -> 0
 ```
 
-`reset` empties a fake. A snapshot contains the stored data and the time, but neither faults nor the request log.
+`reset` empties a fake. A snapshot contains the stored data and the time,
+but neither faults nor the request log.
 
 Behaviours
 ----------
-The API documentation of the service leaves many questions open: error bodies, pages past the end, the comparison of e-mails.
-`Behaviour` makes some of the fake's answers configurable. Its attributes are called knobs, and `help(Behaviour)` lists them;
-`help(outreach_async.fake.behaviour)` lists the fixed answers. Test your code with `Behaviour.strict()`, `Behaviour.lenient()` and
-the behaviours that `outreach_async.testing.pairwise()` returns, which together cover every pair of knob values.
-`outreach_async.conformance` measures the behaviour of a live service and writes it to a file, which `load_behaviour` reads.
+The API documentation of the service leaves many questions open: error
+bodies, pages past the end, the comparison of e-mails. `Behaviour` makes
+some of the fake's answers configurable. Its attributes are called knobs,
+and `help(Behaviour)` lists them; `help(outreach_async.fake.behaviour)`
+lists the fixed answers. Test your code with `Behaviour.strict()`,
+`Behaviour.lenient()` and the behaviours that
+`outreach_async.testing.pairwise()` returns, which together cover every
+pair of knob values. `outreach_async.conformance` measures the behaviour of
+a live service and writes it to a file, which `load_behaviour` reads.
 
 ```python
 from outreach_async import Request
@@ -66,16 +76,21 @@ print([answer.status for answer in answers], answers[2].headers["retry-after"]) 
 
 Faults
 ------
-`faults.script` queues faults for the next requests of an operation; `faults.add` injects a fault into every matching request.
-Faults range from an error status to a truncated body, and have the same effect in memory as over a socket.
-`help(outreach_async.fake.faults)` lists all faults, with an example.
+`faults.script` queues faults for the next requests of an operation;
+`faults.add` injects a fault into every matching request. Faults range from
+an error status to a truncated body, and have the same effect in memory as
+over a socket. `help(outreach_async.fake.faults)` lists all faults, with an
+example.
 
 Time
 ----
-By default, the time stands still until `advance` is called. `FakeService(clock=...)` also accepts a callable that returns Unix
-seconds. As time passes, live campaigns send through their mailboxes within daily limits. Recipients open, click, reply, bounce
-and unsubscribe at random; the same seed gives the same reactions. Every count, percentage and relative time in the responses
-changes accordingly. `sim.script` sets how one recipient reacts; `sim.watch` calls a function with every event.
+By default, the time stands still until `advance` is called.
+`FakeService(clock=...)` also accepts a callable that returns Unix seconds.
+As time passes, live campaigns send through their mailboxes within daily
+limits. Recipients open, click, reply, bounce and unsubscribe at random;
+the same seed gives the same reactions. Every count, percentage and
+relative time in the responses changes accordingly. `sim.script` sets how
+one recipient reacts; `sim.watch` calls a function with every event.
 
 ```python
 from outreach_async.fake import FakeService
@@ -91,13 +106,16 @@ fake.advance(days=1)
 print([activity.kind for activity in log])  # -> ['sent', 'opened', 'interested']
 ```
 
-The client's own waits (retries, `Retry-After`) take no real time under `outreach_async.testing.VirtualTime`.
+The client's own waits (retries, `Retry-After`) take no real time under
+`outreach_async.testing.VirtualTime`.
 
 Servers
 -------
-`outreach_async.fake.server.serve` serves a fake on a real port and reproduces faults byte by byte. The command
-`outreach-async serve` serves clients in any language. It adds the control plane, an HTTP API under `/_fake/` that inspects and
-changes the fake: see `help(outreach_async.fake.control)`.
+`outreach_async.fake.server.serve` serves a fake on a real port and
+reproduces faults byte by byte. The command `outreach-async serve` serves
+clients in any language. It adds the control plane, an HTTP API under
+`/_fake/` that inspects and changes the fake: see
+`help(outreach_async.fake.control)`.
 """
 
 from __future__ import annotations

@@ -114,20 +114,26 @@ class Snapshot:
 class FakeService:
     """An in-memory implementation of the outreach service.
 
-    It is synchronous, does no I/O, and is safe to share between threads and tasks: requests run one at a time.
+    It is synchronous, does no I/O, and is safe to share between threads
+    and tasks: requests run one at a time.
 
     Args:
-        seed: Seed for generated data: the same calls produce the same bytes.
-        behaviour: How the fake interprets rules that the service's API documentation leaves open.
-        clock: The start time as an ISO 8601 string: the time stands still until `advance` is called. Or a callable that returns
-            Unix seconds: each request first runs the simulated events that are due, such as e-mails and replies.
+        seed: Seed for generated data: the same calls produce the same
+            bytes.
+        behaviour: How the fake interprets rules that the service's API
+            documentation leaves open.
+        clock: The start time as an ISO 8601 string: the time stands still
+            until `advance` is called. Or a callable that returns Unix
+            seconds: each request first runs the simulated events that are
+            due, such as e-mails and replies.
 
     Attributes:
         seed: The seed.
         behaviour: The behaviour; it can be replaced between requests.
         faults: The faults to inject.
         requests: The log of requests.
-        sim: Watches the events of the simulation, and scripts the reactions of recipients.
+        sim: Watches the events of the simulation, and scripts the
+            reactions of recipients.
 
     Raises:
         ValueError: `clock` is a string but not a valid ISO 8601 time.
@@ -182,11 +188,14 @@ class FakeService:
 
         Args:
             id: The workspace's id; generated if not given.
-            custom_fields: Labels of custom fields by code, or a list of labels, which get the codes `custom_1`, `custom_2`, ...
-            extra_fields: Labels of fields that are neither standard nor custom, by code.
+            custom_fields: Labels of custom fields by code, or a list of
+                labels, which get the codes `custom_1`, `custom_2`, ...
+            extra_fields: Labels of fields that are neither standard nor
+                custom, by code.
 
         Raises:
-            ValueError: The id is malformed or already in use, or a code is malformed.
+            ValueError: The id is malformed or already in use, or a code is
+                malformed.
 
         Example:
             ```python
@@ -211,7 +220,8 @@ class FakeService:
         """Add an owner key, or give an existing owner key access to more workspaces. Return the key; generated if not given.
 
         Raises:
-            ValueError: A workspace does not exist, or the key is malformed.
+            ValueError: A workspace does not exist, or the key is
+                malformed.
 
         Example:
             ```python
@@ -247,13 +257,18 @@ class FakeService:
             workspace: The workspace's id.
             count: Number of mailboxes.
             trouble: Probability that a mailbox has a problem, from 0 to 1.
-            fields: Values for any field of a mailbox, used unchanged, even if invalid; and `domain`, that of the addresses. A
-                rate can be two integers, `[part, whole]`; `last_activity` can be Unix seconds. `as_of` is the time of the
-                statistics in Unix seconds, by default now; the counts of the last 30 and 90 days decrease after it.
+            fields: Values for any field of a mailbox, used unchanged, even
+                if invalid; and `domain`, that of the addresses. A rate can
+                be two integers, `[part, whole]`; `last_activity` can be
+                Unix seconds. `as_of` is the time of the statistics in Unix
+                seconds, by default now; the counts of the last 30 and 90
+                days decrease after it.
 
         Raises:
-            TypeError: The name of a field is unknown, or a value cannot be written as JSON.
-            ValueError: The workspace does not exist, or a number is not finite.
+            TypeError: The name of a field is unknown, or a value cannot be
+                written as JSON.
+            ValueError: The workspace does not exist, or a number is not
+                finite.
 
         Example:
             ```python
@@ -284,23 +299,37 @@ class FakeService:
             workspace: The workspace's id.
             id: The campaign's id; generated if not given.
             name: The campaign's name; `Campaign` if not given.
-            status: `draft` (the default), `live`, `paused`, or any other status, to test how a client handles it.
-            mailboxes: Ids of the mailboxes that the campaign sends through.
-            steps: The steps in order. A step is a string of template letters, such as `A|B|PER`, or a mapping with any of `id`,
-                `status`, `wait_time` (milliseconds), `left_to_send`, `templates` and `sent`. `templates`, by default `A`, is a
-                string of letters, or a non-empty list of letters and mappings with fields of a template or its own `rates`.
-                `sent` is the number of e-mails to distribute over the templates; their opens and replies are generated.
-            contacts: Number of contacts besides those added later; by default those that step 1 was or will be sent to.
-            bounces_num: Number of bounced e-mails; by default generated for steps with `sent`, and 0 otherwise.
-            interested_num: Number of interested replies, with the same default.
+            status: `draft` (the default), `live`, `paused`, or any other
+                status, to test how a client handles it.
+            mailboxes: Ids of the mailboxes that the campaign sends
+                through.
+            steps: The steps in order. A step is a string of template
+                letters, such as `A|B|PER`, or a mapping with any of `id`,
+                `status`, `wait_time` (milliseconds), `left_to_send`,
+                `templates` and `sent`. `templates`, by default `A`, is a
+                string of letters, or a non-empty list of letters and
+                mappings with fields of a template or its own `rates`.
+                `sent` is the number of e-mails to distribute over the
+                templates; their opens and replies are generated.
+            contacts: Number of contacts besides those added later; by
+                default those that step 1 was or will be sent to.
+            bounces_num: Number of bounced e-mails; by default generated
+                for steps with `sent`, and 0 otherwise.
+            interested_num: Number of interested replies, with the same
+                default.
             created: Creation time in Unix seconds; now if not given.
-            last_activity: Unix seconds, `None` for never, or `auto` (the default): a recent time if any e-mail was sent.
-            rates: Shares from 0 to 1 by reaction: `open` (by default 0.5), `click` (0.05), `reply` (0.06) and `unsubscribe`
-                (0.01) of the delivered e-mails, `bounce` (0.006) of those sent, and `interested` (0.3) of the replies.
+            last_activity: Unix seconds, `None` for never, or `auto` (the
+                default): a recent time if any e-mail was sent.
+            rates: Shares from 0 to 1 by reaction: `open` (by default 0.5),
+                `click` (0.05), `reply` (0.06) and `unsubscribe` (0.01) of
+                the delivered e-mails, `bounce` (0.006) of those sent, and
+                `interested` (0.3) of the replies.
 
         Raises:
-            TypeError: The name of a field is unknown, or a value has the wrong type.
-            ValueError: The workspace or a mailbox does not exist, an id is malformed or in use, or the counts are inconsistent.
+            TypeError: The name of a field is unknown, or a value has the
+                wrong type.
+            ValueError: The workspace or a mailbox does not exist, an id is
+                malformed or in use, or the counts are inconsistent.
 
         Example:
             ```python
@@ -339,13 +368,17 @@ class FakeService:
 
         Args:
             workspace: The workspace's id.
-            rows: Number of contacts to generate; or mappings with `email`, optionally `id`, and fields by code.
+            rows: Number of contacts to generate; or mappings with `email`,
+                optionally `id`, and fields by code.
             campaign: Id of a campaign that the contacts join.
-            owner_key: By default the first key with access to the workspace.
+            owner_key: By default the first key with access to the
+                workspace.
 
         Raises:
-            TypeError: A row has an unknown key, or a value has the wrong type.
-            ValueError: The workspace or campaign does not exist, or an e-mail is blank or already exists.
+            TypeError: A row has an unknown key, or a value has the wrong
+                type.
+            ValueError: The workspace or campaign does not exist, or an
+                e-mail is blank or already exists.
 
         Example:
             ```python
@@ -404,13 +437,17 @@ class FakeService:
 
         Args:
             campaign: The campaign's id.
-            status: `live` sends; any other status holds back e-mails, but recipients react to those already sent.
+            status: `live` sends; any other status holds back e-mails, but
+                recipients react to those already sent.
             mailboxes: As in `add_campaign`.
-            rates: As in `add_campaign`, for e-mails sent from now on. A template with its own rates keeps them.
+            rates: As in `add_campaign`, for e-mails sent from now on. A
+                template with its own rates keeps them.
 
         Raises:
-            TypeError: The name of a rate is unknown, or a value has the wrong type.
-            ValueError: The campaign or a mailbox does not exist, or a rate is not from 0 to 1.
+            TypeError: The name of a rate is unknown, or a value has the
+                wrong type.
+            ValueError: The campaign or a mailbox does not exist, or a rate
+                is not from 0 to 1.
 
         Example:
             ```python
@@ -429,11 +466,14 @@ class FakeService:
     def set_mailbox(self, mailbox: str, /, **fields: Any) -> None:
         """Change any field of a mailbox except its id, its creation time, its last activity and its counts.
 
-        Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC day.
+        Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC
+        day.
 
         Raises:
-            TypeError: The name of a field is unknown, the field cannot be changed, or its value cannot be written as JSON.
-            ValueError: The mailbox does not exist, or a number is not finite.
+            TypeError: The name of a field is unknown, the field cannot be
+                changed, or its value cannot be written as JSON.
+            ValueError: The mailbox does not exist, or a number is not
+                finite.
 
         Example:
             ```python
@@ -453,7 +493,8 @@ class FakeService:
         """Execute a request and return the response.
 
         Raises:
-            RuntimeError: A wire fault prevents a response. A direct call has no connection on which to reproduce the fault.
+            RuntimeError: A wire fault prevents a response. A direct call
+                has no connection on which to reproduce the fault.
 
         Example:
             ```python
@@ -500,7 +541,8 @@ class FakeService:
     def contacts(self, workspace: str) -> list[dict[str, Any]]:
         """Return the stored contacts of a workspace, in the order they were stored.
 
-        Each is a dict with `id`, `email`, `fields` by code, `campaigns` (ids), `owner` (the key) and `created` (Unix seconds).
+        Each is a dict with `id`, `email`, `fields` by code, `campaigns`
+        (ids), `owner` (the key) and `created` (Unix seconds).
 
         Raises:
             ValueError: The workspace does not exist.
@@ -541,7 +583,8 @@ class FakeService:
         """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
 
         Args:
-            step: The duration, as arguments of `datetime.timedelta`: `days`, `hours`, `minutes`, `seconds`, ...
+            step: The duration, as arguments of `datetime.timedelta`:
+                `days`, `hours`, `minutes`, `seconds`, ...
 
         Raises:
             ValueError: The duration is negative.
@@ -603,7 +646,9 @@ class FakeService:
         """Replace the stored data, and the time if the file has one, with a world file. An invalid file changes nothing.
 
         Args:
-            source: A JSON string, the path of a file, or the parsed document; `outreach_async.fake.world_file` shows the format.
+            source: A JSON string, the path of a file, or the parsed
+                document; `outreach_async.fake.world_file` shows the
+                format.
 
         Raises:
             WorldError: The file is invalid.

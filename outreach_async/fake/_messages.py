@@ -34,10 +34,14 @@ class Refusal(Exception):
         status: HTTP status code.
         code: The kind of error, such as `unknown_owner_key`.
         message: The reason. It never contains an owner key.
-        field: The body field (with dots between nested names) or query parameter at fault; `None` if there is no single one.
-        hints: Hints about likely mistakes, for the `x-fake-hint` header and the request log.
-        headers: Additional header fields of the response, such as `retry-after`.
-        knob: The attribute of `Behaviour` that decided the refusal; empty if the API documentation decides it.
+        field: The body field (with dots between nested names) or query
+            parameter at fault; `None` if there is no single one.
+        hints: Hints about likely mistakes, for the `x-fake-hint` header
+            and the request log.
+        headers: Additional header fields of the response, such as
+            `retry-after`.
+        knob: The attribute of `Behaviour` that decided the refusal; empty
+            if the API documentation decides it.
 
     Example:
         ```python

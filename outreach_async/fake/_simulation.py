@@ -426,9 +426,11 @@ class Activity:
 
     Attributes:
         at: Time, in Unix seconds.
-        kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply that shows interest), `unsubscribed` or `bounced`.
+        kind: `sent`, `opened`, `clicked`, `replied`, `interested` (a reply
+            that shows interest), `unsubscribed` or `bounced`.
         campaign: Campaign id.
-        contact: Contact id; such as `#000000001` if the contact is only counted in its campaign, and not stored.
+        contact: Contact id; such as `#000000001` if the contact is only
+            counted in its campaign, and not stored.
         step: `order` of the step, counted from 1.
         template: Template id.
         mailbox: Id of the mailbox that sent the e-mail.
@@ -688,23 +690,28 @@ class SimulationControl:
     ) -> None:
         """Script the reactions of a contact to an e-mail that has not been sent yet.
 
-        Omitted reactions do not happen, except that a click, reply or unsubscribe implies an open: if `opens_after` is omitted,
-        with the first of these reactions.
+        Omitted reactions do not happen, except that a click, reply or
+        unsubscribe implies an open: if `opens_after` is omitted, with the
+        first of these reactions.
 
         Args:
-            contact: The contact's e-mail address, even if the contact is not stored yet; or the id of a stored contact.
+            contact: The contact's e-mail address, even if the contact is
+                not stored yet; or the id of a stored contact.
             step: `order` of the step, counted from 1.
             campaign: Campaign id; `None` for any campaign.
-            opens_after: Time from sending the e-mail to opening it: `"2h"`, `"1d12h"`, seconds or a timedelta.
+            opens_after: Time from sending the e-mail to opening it:
+                `"2h"`, `"1d12h"`, seconds or a timedelta.
             clicks_after: Time from sending to the click.
-            replies_after: Time from sending to the reply. It ends the campaign for the contact, as the next two do.
+            replies_after: Time from sending to the reply. It ends the
+                campaign for the contact, as the next two do.
             unsubscribes_after: Time from sending to the unsubscribe.
             bounces_after: Time from sending to the bounce.
             interested: Whether the reply shows interest.
 
         Raises:
             TypeError: A span or the step has the wrong type.
-            ValueError: The reactions contradict each other, a span is malformed, or the contact or campaign does not exist.
+            ValueError: The reactions contradict each other, a span is
+                malformed, or the contact or campaign does not exist.
 
         Example:
             ```python

@@ -112,8 +112,9 @@ def receive(fault: WireFault, response: Response) -> tuple[float, Response | Non
 class FakeTransport:
     """Sends requests to a fake service in the same process.
 
-    A wire fault has the same effect as with an HTTP library over a socket: the same damaged response, or the same error with the
-    same `maybe_sent`. Delays of faults use the event loop's clock.
+    A wire fault has the same effect as with an HTTP library over a socket:
+    the same damaged response, or the same error with the same
+    `maybe_sent`. Delays of faults use the event loop's clock.
 
     Args:
         service: A `FakeService`, or any object with an `exchange` method.

@@ -89,8 +89,10 @@ class HeaderAuth:
 
     Attributes:
         header: Name of the header, in lower case.
-        scheme: The authentication scheme before the credential; empty for none.
-        tokens: Accepted credentials; if empty, every owner key of the service is accepted.
+        scheme: The authentication scheme before the credential; empty for
+            none.
+        tokens: Accepted credentials; if empty, every owner key of the
+            service is accepted.
 
     Example:
         ```python
@@ -111,10 +113,14 @@ class RateLimit:
 
     Attributes:
         limit: Requests allowed per window.
-        per: Length of a window in seconds, measured by the fake's clock. Windows are consecutive and start at the Unix epoch.
-        scope: The requests that are counted together: requests with the same owner key (`key`; requests without a key are counted
-            together), requests for the same workspace (`workspace`), or all requests (`all`).
-        retry_after: Format of `Retry-After`: whole seconds or an HTTP date.
+        per: Length of a window in seconds, measured by the fake's clock.
+            Windows are consecutive and start at the Unix epoch.
+        scope: The requests that are counted together: requests with the
+            same owner key (`key`; requests without a key are counted
+            together), requests for the same workspace (`workspace`), or
+            all requests (`all`).
+        retry_after: Format of `Retry-After`: whole seconds or an HTTP
+            date.
 
     Example:
         ```python
@@ -156,32 +162,55 @@ class Behaviour:
     """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob, with its rule.
 
     Attributes:
-        email_key: C4. How e-mails are compared to find duplicates: without letter case (`lower`), exactly (`exact`), without the
-            letter case of the domain (`domain_lower`), or, for Gmail addresses, also without dots and the part after a plus
-            sign (`gmail`). A function takes the trimmed e-mail and returns the string to compare.
-        created_status: C3. HTTP status of `added`, or a mapping of outcomes to statuses; the others keep their default.
+        email_key: C4. How e-mails are compared to find duplicates: without
+            letter case (`lower`), exactly (`exact`), without the letter
+            case of the domain (`domain_lower`), or, for Gmail addresses,
+            also without dots and the part after a plus sign (`gmail`). A
+            function takes the trimmed e-mail and returns the string to
+            compare.
+        created_status: C3. HTTP status of `added`, or a mapping of
+            outcomes to statuses; the others keep their default.
         first_page: P3. The number of the first page.
-        past_end: P8. A page past the end: an empty page (`empty`), the last page (`clamp`), or 404 (`error`).
-        over_max: P6. A `display` over the maximum: 400 (`reject`), the maximum (`clamp`), or as many as requested (`serve`).
-        campaign_max_display: P7. The maximum `display` for campaigns; `None` for no maximum. Mailboxes have 2,000.
-        unknown_workspace: P13. A list of an unknown workspace: 404 (`reject`), or an empty list (`empty`).
-        bad_number: P5. A malformed or out-of-range `page` or `display`: 400 (`reject`), or the first page and 10 (`default`).
-        owner_key: A2. An owner key must be known (`check`), must start with `key_` (`prefix_only`), or can be anything (`off`).
-        unknown_custom: C20. A `custom_<n>` that the workspace does not have: 400 (`reject`), `ignore` or `store`.
-        unknown_body: C21. An unknown field other than `custom_<n>`: `ignore`, 400 (`reject`) or `store`.
-        skip_enrols: C10. If true, a skipped contact still joins the campaign.
-        overwrite_unsent: C11. Whether `overwrite` keeps (`keep`) or clears (`clear`) a field that was not sent.
-        overwrite_blank: C12. Whether `overwrite` clears (`clear`) or keeps (`keep`) a field that is sent as null or blank, or
-            stores what is sent (`store`).
-        missing_campaign: C7. A missing or empty `upload_options.campaign`: 400 (`reject`), or as null (`null`).
-        strict_fields: C27. The fields that strict validation checks: all standard fields (`all`), or a set of field codes.
-        reenrol: C16. Adding a contact to a campaign that it is already in: no change (`noop`), or 409 (`error`).
-        numbers: W9. The JSON type of whole percentages: `int_when_whole`, `float`, or some of each (`mixed`).
-        list_date: T16. `days_left_date` in the campaign list: Unix seconds (`timestamp`), a string (`text`), or some of each
-            (`mixed`). If there is no date, the value is a word: `Complete`, `Not started` or `Unknown`.
-        order: P10. Lists by creation time with the oldest first (`oldest`) or the newest first (`newest`), or by `last_activity`.
+        past_end: P8. A page past the end: an empty page (`empty`), the
+            last page (`clamp`), or 404 (`error`).
+        over_max: P6. A `display` over the maximum: 400 (`reject`), the
+            maximum (`clamp`), or as many as requested (`serve`).
+        campaign_max_display: P7. The maximum `display` for campaigns;
+            `None` for no maximum. Mailboxes have 2,000.
+        unknown_workspace: P13. A list of an unknown workspace: 404
+            (`reject`), or an empty list (`empty`).
+        bad_number: P5. A malformed or out-of-range `page` or `display`:
+            400 (`reject`), or the first page and 10 (`default`).
+        owner_key: A2. An owner key must be known (`check`), must start
+            with `key_` (`prefix_only`), or can be anything (`off`).
+        unknown_custom: C20. A `custom_<n>` that the workspace does not
+            have: 400 (`reject`), `ignore` or `store`.
+        unknown_body: C21. An unknown field other than `custom_<n>`:
+            `ignore`, 400 (`reject`) or `store`.
+        skip_enrols: C10. If true, a skipped contact still joins the
+            campaign.
+        overwrite_unsent: C11. Whether `overwrite` keeps (`keep`) or clears
+            (`clear`) a field that was not sent.
+        overwrite_blank: C12. Whether `overwrite` clears (`clear`) or keeps
+            (`keep`) a field that is sent as null or blank, or stores what
+            is sent (`store`).
+        missing_campaign: C7. A missing or empty `upload_options.campaign`:
+            400 (`reject`), or as null (`null`).
+        strict_fields: C27. The fields that strict validation checks: all
+            standard fields (`all`), or a set of field codes.
+        reenrol: C16. Adding a contact to a campaign that it is already in:
+            no change (`noop`), or 409 (`error`).
+        numbers: W9. The JSON type of whole percentages: `int_when_whole`,
+            `float`, or some of each (`mixed`).
+        list_date: T16. `days_left_date` in the campaign list: Unix seconds
+            (`timestamp`), a string (`text`), or some of each (`mixed`). If
+            there is no date, the value is a word: `Complete`,
+            `Not started` or `Unknown`.
+        order: P10. Lists by creation time with the oldest first (`oldest`)
+            or the newest first (`newest`), or by `last_activity`.
         percent_digits: T8. Decimal places of percentages.
-        error_renderer: E2. The format of errors: a name, or a function from `Refusal` to status, headers and body.
+        error_renderer: E2. The format of errors: a name, or a function
+            from `Refusal` to status, headers and body.
         auth: A3. The credential required in a header; `None` for none.
         rate_limit: E4. The rate limit; `None` for none.
 

@@ -1,6 +1,7 @@
 """Functions that create faults, and the class `Faults`, which assigns faults to requests.
 
-Pass a fault to a fake's `faults`, either in order (`script`) or by a rule (`add`):
+Pass a fault to a fake's `faults`, either in order (`script`) or by a rule
+(`add`):
 
 ```python
 import anyio
@@ -22,16 +23,21 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-A fault of the left column fires before execution: the service does not execute the request. `commit_then(fault)` makes any fault
-except `refuse()` fire after execution: for example, a contact is stored but the response is lost.
+A fault of the left column fires before execution: the service does not
+execute the request. `commit_then(fault)` makes any fault except `refuse()`
+fire after execution: for example, a contact is stored but the response is
+lost.
 
     fires before execution                fires after execution
     status                                ok, drift, latency, slow_drip
-    refuse, reset, close, hang            truncate, reset_mid_body, wrong_length
-    malformed: garbage, long_header       malformed: bad_chunk, no_final_chunk, wrong_encoding
+    refuse, reset, close, hang            truncate, reset_mid_body,
+                                          wrong_length
+    malformed: garbage, long_header       malformed: bad_chunk,
+                                          no_final_chunk, wrong_encoding
 
-A rule with a probability `p` fires at random. The draw depends only on the fake's seed, the rule and the position of the request
-among all requests: the same requests in the same order get the same faults again.
+A rule with a probability `p` fires at random. The draw depends only on the
+fake's seed, the rule and the position of the request among all requests:
+the same requests in the same order get the same faults again.
 """
 
 from __future__ import annotations
@@ -66,7 +72,8 @@ class Fault:
 
     Attributes:
         label: The fault as it is written in code, such as `status(503)`.
-        commits: Whether the service executes the request before the fault fires.
+        commits: Whether the service executes the request before the fault
+            fires.
 
     Example:
         ```python
@@ -111,7 +118,8 @@ class Exchange:
     """The result of one request.
 
     Attributes:
-        response: The response; `None` if a wire fault prevented the service from executing the request.
+        response: The response; `None` if a wire fault prevented the
+            service from executing the request.
         fault: The wire fault to reproduce; `None` if there is none.
         struck: The label of the fault that fired; `ok` if no fault fired.
 
@@ -167,12 +175,15 @@ def status(
 
     Args:
         code: Status from 200 to 599.
-        retry_after: Value of the `Retry-After` header: seconds, or an HTTP date as a string.
-        body: The body; by default JSON in the format of the service's own errors, and empty for 204 and 304.
+        retry_after: Value of the `Retry-After` header: seconds, or an HTTP
+            date as a string.
+        body: The body; by default JSON in the format of the service's own
+            errors, and empty for 204 and 304.
         headers: Additional header fields, by lower-case name.
 
     Raises:
-        ValueError: The code is out of range, or a body is given for 204 or 304.
+        ValueError: The code is out of range, or a body is given for 204 or
+            304.
 
     Example:
         ```python
@@ -199,9 +210,11 @@ def drift(path: str, change: Any) -> Fault:
     """Change a value in the service's response, for example to an unknown status, to null or to a value of another type.
 
     Args:
-        path: Keys from the root of the response to the value, joined by dots. The keys after a list apply to every item of the
-            list: `data.status` is the status of every item.
-        change: The new value, or a function from the old value (`None` if the key is missing) to the new value.
+        path: Keys from the root of the response to the value, joined by
+            dots. The keys after a list apply to every item of the list:
+            `data.status` is the status of every item.
+        change: The new value, or a function from the old value (`None` if
+            the key is missing) to the new value.
 
     Example:
         ```python
@@ -302,9 +315,12 @@ def malformed(kind: MalformedKind) -> Fault:
     """Send a response that is not valid HTTP.
 
     Args:
-        kind: `garbage` sends random bytes instead of a status line, and `long_header` a header field of 256 KiB, which is longer
-            than any client accepts. `bad_chunk` sends chunks, the second without a size; `no_final_chunk` closes the connection
-            before the last, empty chunk. `wrong_encoding` sends `content-encoding: gzip` with an uncompressed body.
+        kind: `garbage` sends random bytes instead of a status line, and
+            `long_header` a header field of 256 KiB, which is longer than
+            any client accepts. `bad_chunk` sends chunks, the second
+            without a size; `no_final_chunk` closes the connection before
+            the last, empty chunk. `wrong_encoding` sends
+            `content-encoding: gzip` with an uncompressed body.
 
     Raises:
         ValueError: The kind does not exist.
@@ -337,7 +353,8 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - rea
     """Send the response body in pieces of `bytes` bytes, with a delay of `every` seconds before each piece.
 
     Raises:
-        ValueError: `bytes` is less than 1, or `every` is negative or not finite.
+        ValueError: `bytes` is less than 1, or `every` is negative or not
+            finite.
 
     Example:
         ```python
@@ -352,7 +369,8 @@ def commit_then(fault: Fault) -> Fault:
     """Make a fault fire after the service has executed the request.
 
     Raises:
-        ValueError: The fault is `refuse()`. A refused connection delivers no request that the service could execute.
+        ValueError: The fault is `refuse()`. A refused connection delivers
+            no request that the service could execute.
 
     Example:
         ```python
@@ -414,7 +432,8 @@ class _FaultRule:
 class Faults:
     """Assigns faults to requests, by scripts and by rules.
 
-    A request gets the next fault in the script of its operation, or else the fault of the first rule that matches.
+    A request gets the next fault in the script of its operation, or else
+    the fault of the first rule that matches.
 
     Args:
         seed: Seed of the random draws for rules with a probability.
@@ -438,11 +457,13 @@ class Faults:
 
         Args:
             operation: One of `OPERATIONS`.
-            faults: Faults in order, with `ok` for a request without a fault.
+            faults: Faults in order, with `ok` for a request without a
+                fault.
 
         Raises:
             ValueError: The operation does not exist.
-            TypeError: A value is not a fault, such as `reset` instead of `reset()`.
+            TypeError: A value is not a fault, such as `reset` instead of
+                `reset()`.
 
         Example:
             ```python
@@ -474,7 +495,8 @@ class Faults:
             p: Probability that the fault fires, from 0 to 1.
 
         Raises:
-            ValueError: The operation does not exist, or a number is out of range.
+            ValueError: The operation does not exist, or a number is out of
+                range.
             TypeError: `fault` is not a fault.
 
         Example:

@@ -31,17 +31,25 @@ class Recorded:
 
     Attributes:
         number: Number of the request, counted from 0.
-        operation: Name of the operation; `unknown` if the request matched no operation of the API.
+        operation: Name of the operation; `unknown` if the request matched
+            no operation of the API.
         method: HTTP method.
         target: Request target as sent.
-        headers: Header fields as sent, by lower-case name, including any credentials.
-        json: The parsed body, including the owner key; `None` if the body was missing, not read or not strict JSON.
-        status: Status of the response; `None` if a fault withheld the response.
-        hints: Human-readable hints about ignored values and likely mistakes.
-        served: Whether the service executed the request, even if a fault replaced or withheld the response.
-        request_id: `x-request-id` of the service's response; `None` if the service did not execute the request.
+        headers: Header fields as sent, by lower-case name, including any
+            credentials.
+        json: The parsed body, including the owner key; `None` if the body
+            was missing, not read or not strict JSON.
+        status: Status of the response; `None` if a fault withheld the
+            response.
+        hints: Human-readable hints about ignored values and likely
+            mistakes.
+        served: Whether the service executed the request, even if a fault
+            replaced or withheld the response.
+        request_id: `x-request-id` of the service's response; `None` if the
+            service did not execute the request.
         at: Time of the request, in Unix seconds of the fake's clock.
-        fault: Label of the fault that fired, such as `status(503)`; `None` if no fault fired.
+        fault: Label of the fault that fired, such as `status(503)`; `None`
+            if no fault fired.
 
     Example:
         ```python
@@ -133,7 +141,8 @@ class RequestLog(Sequence[Recorded]):
         """Return the logged requests of an operation, oldest first.
 
         Raises:
-            LookupError: Some requests of the operation are no longer in the log.
+            LookupError: Some requests of the operation are no longer in
+                the log.
 
         Example:
             ```python

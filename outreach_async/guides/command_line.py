@@ -1,6 +1,7 @@
 """The command line: options that all commands share, imports, outputs, audits and exit codes.
 
-Install the extra `cli`. Every command has `-h`. Values come from options, then from the environment, then from a file:
+Install the extra `cli`. Every command has `-h`. Values come from options,
+then from the environment, then from a file:
 
     export OUTREACH_BASE_URL=https://api.example OUTREACH_OWNER_KEY=key_... OUTREACH_WORKSPACE=space_...
     outreach-async import contacts.csv --campaign camp_... --journal contacts.db --resume --rejects rejects.csv
@@ -9,9 +10,12 @@ Install the extra `cli`. Every command has `-h`. Values come from options, then 
     outreach-async contacts create --email ann@company.example --set first_name=Ann
     outreach-async serve             # prints export lines to paste; one JSON object with --json
 
-Or keep the address, the place of each key and the names of workspaces in a file, which `config init` writes, `config check` tries
-and `config show` explains. Commands then take `--workspace NAME|GROUP|all` and `--profile NAME`: see `outreach_async.config`.
-A file that a command finds in the working directory is used only if you trust it, by `config trust` or an answer on a terminal.
+Or keep the address, the place of each key and the names of workspaces in a
+file, which `config init` writes, `config check` tries and `config show`
+explains. Commands then take `--workspace NAME|GROUP|all` and
+`--profile NAME`: see `outreach_async.config`. A file that a command finds
+in the working directory is used only if you trust it, by `config trust` or
+an answer on a terminal.
 
 A program can run a command, and read its result as JSON:
 
@@ -27,68 +31,101 @@ print(len(json.loads(done.stdout)["data"]), "mailboxes")  # -> 214 mailboxes
 
 All commands
 ------------
-`--base-url fake:` runs a command on the embedded fake; `serve` serves it to clients in any language: see
-`outreach_async.fake.control`. `--json` prints the result as JSON. `--rate 50` limits a command to 50 requests per second.
-`completion -h` shows how to set up completion for bash, zsh and fish. `campaigns`, `mailboxes`, `steps` and `fields` print lists:
-a few columns on a terminal (all with `--columns all`), and all columns in a pipe. `--format csv|jsonl|json` and `--output
-boxes.csv` write them for other programs. `--quiet` prints no report or progress, and `--verbose` logs every request.
+`--base-url fake:` runs a command on the embedded fake; `serve` serves it
+to clients in any language: see `outreach_async.fake.control`. `--json`
+prints the result as JSON. `--rate 50` limits a command to 50 requests per
+second. `completion -h` shows how to set up completion for bash, zsh and
+fish. `campaigns`, `mailboxes`, `steps` and `fields` print lists: a few
+columns on a terminal (all with `--columns all`), and all columns in a
+pipe. `--format csv|jsonl|json` and `--output boxes.csv` write them for
+other programs. `--quiet` prints no report or progress, and `--verbose`
+logs every request.
 
 Imports
 -------
-`import` reads a file, a pipe or `-`, checks all of it, and then creates the contacts; `--dry-run` stops after the checks. It
-prints where each column goes. For an unknown or ambiguous column, the error shows the option to add; `--ignore-unknown` skips
-unknown columns, but not ambiguous ones. `--campaign "Spring launch"` adds the contacts to a campaign, by id or exact name.
-`outreach_async.importer` explains formats, columns and checks.
+`import` reads a file, a pipe or `-`, checks all of it, and then creates
+the contacts; `--dry-run` stops after the checks. It prints where each
+column goes. For an unknown or ambiguous column, the error shows the option
+to add; `--ignore-unknown` skips unknown columns, but not ambiguous ones.
+`--campaign "Spring launch"` adds the contacts to a campaign, by id or
+exact name. `outreach_async.importer` explains formats, columns and checks.
 
-With `--ledger`, the same command sends what changed, every night: see `outreach_async.guides.nightly`. If a file repeats e-mails,
-`--repeats` says which of their rows count, and the summary names the policy and the number of such rows. With `--journal`, a
-file is sent once: after a crash, Ctrl-C or exit code 75, the same command with `--resume` continues. If the journal was damaged
-or lost, add `--earlier unknown`. `--journal` and `report` also accept `s3://bucket/prefix`.
+With `--ledger`, the same command sends what changed, every night: see
+`outreach_async.guides.nightly`. If a file repeats e-mails, `--repeats`
+says which of their rows count, and the summary names the policy and the
+number of such rows. With `--journal`, a file is sent once: after a crash,
+Ctrl-C or exit code 75, the same command with `--resume` continues. If the
+journal was damaged or lost, add `--earlier unknown`. `--journal` and
+`report` also accept `s3://bucket/prefix`.
 
-If the service permits more than one CPU can send, `--processes 4 --journal journals` imports a file with four processes. They
-share `--rate` and `--concurrency`. The file is divided into parts, and the folder `journals` has a journal for each of them.
-After a crash, a kill, Ctrl-C or exit code 75, the same command continues, without `--resume`. With a ledger, one process imports.
-For several machines, see `outreach_async.parts`; `report` accepts the folder of an import in parts, and adds up its journals.
+If the service permits more than one CPU can send,
+`--processes 4 --journal journals` imports a file with four processes. They
+share `--rate` and `--concurrency`. The file is divided into parts, and the
+folder `journals` has a journal for each of them. After a crash, a kill,
+Ctrl-C or exit code 75, the same command continues, without `--resume`.
+With a ledger, one process imports. For several machines, see
+`outreach_async.parts`; `report` accepts the folder of an import in parts,
+and adds up its journals.
 
-Findings of the checks, failed rows and excluded rows are grouped by reason: a thousand rows with one problem are one line with
-their number and three examples. On a terminal, an import prints at most 40 lines, whatever the file; `--verbose` prints every
-column and every reason. `--findings FILE` has every finding, and `--rejects FILE` every failed row. The import ends with the
-changes that would import most of the failed rows, such as `412 rows: --check phone=drop sends them without the phone`. The JSON
-result has them as `findings`, `failures`, `exclusions` and `remedies`: a group has a field, a reason, a count and examples.
+Findings of the checks, failed rows and excluded rows are grouped by
+reason: a thousand rows with one problem are one line with their number and
+three examples. On a terminal, an import prints at most 40 lines, whatever
+the file; `--verbose` prints every column and every reason.
+`--findings FILE` has every finding, and `--rejects FILE` every failed row.
+The import ends with the changes that would import most of the failed rows,
+such as `412 rows: --check phone=drop sends them without the phone`. The
+JSON result has them as `findings`, `failures`, `exclusions` and
+`remedies`: a group has a field, a reason, a count and examples.
 
-With `--results ids.csv`, a file has the outcome and the contact id of every row. `--keep "Lead ID"` copies a column of the input
-into it, so that you can join the file with yours on that key, and `--keep all` copies every column. The cells are those of the
-input. In CSV, a cell that a spreadsheet would run as a formula begins with an apostrophe; JSON Lines and Parquet have none.
+With `--results ids.csv`, a file has the outcome and the contact id of
+every row. `--keep "Lead ID"` copies a column of the input into it, so that
+you can join the file with yours on that key, and `--keep all` copies every
+column. The cells are those of the input. In CSV, a cell that a spreadsheet
+would run as a formula begins with an apostrophe; JSON Lines and Parquet
+have none.
 
 Outputs
 -------
-A command never overwrites its input, its journal or another output, and replaces a file of another kind only with `--force`.
-`-` is standard output. The results, rejects and findings of an import that ends early never replace those of a finished one: they
-are written beside them, as `ids.partial.csv` for `ids.csv`, and the command names the file. The next import that finishes
-replaces `ids.csv`, and removes `ids.partial.csv`. An audit may replace the report that it is compared with. If the input file
-changes or is replaced during an import, the command ends with an error that states the change and what was sent.
+A command never overwrites its input, its journal or another output, and
+replaces a file of another kind only with `--force`. `-` is standard
+output. The results, rejects and findings of an import that ends early
+never replace those of a finished one: they are written beside them, as
+`ids.partial.csv` for `ids.csv`, and the command names the file. The next
+import that finishes replaces `ids.csv`, and removes `ids.partial.csv`. An
+audit may replace the report that it is compared with. If the input file
+changes or is replaced during an import, the command ends with an error
+that states the change and what was sent.
 
 Audits and briefs
 -----------------
-Reports come as text, JSON, CSV, Markdown and one self-contained HTML page. A policy (a TOML file, `--policy`) turns rules off and
-changes thresholds. `audit --explain` lists all rules; `audit --explain OA120` explains one and names its source. `--campaigns`
-also checks campaigns, steps and placeholders. This costs about one more request per campaign. `--output-folder` writes an index,
-and for each workspace a page to send to a client, with nothing of the others. `brief` shows open tasks and the changes since the
-last brief on one page. With `--history history.db`, `audit` and `brief` keep what they read: a brief compares with the last
-reading of each workspace, and `history show` prints the figures of each day. See `outreach_async.audit.history`.
+Reports come as text, JSON, CSV, Markdown and one self-contained HTML page.
+A policy (a TOML file, `--policy`) turns rules off and changes thresholds.
+`audit --explain` lists all rules; `audit --explain OA120` explains one and
+names its source. `--campaigns` also checks campaigns, steps and
+placeholders. This costs about one more request per campaign.
+`--output-folder` writes an index, and for each workspace a page to send to
+a client, with nothing of the others. `brief` shows open tasks and the
+changes since the last brief on one page. With `--history history.db`,
+`audit` and `brief` keep what they read: a brief compares with the last
+reading of each workspace, and `history show` prints the figures of each
+day. See `outreach_async.audit.history`.
 
 Every morning
 -------------
-`brief --post URL` posts the brief to an incoming webhook of Slack; `brief --format slack` prints the same message as JSON.
-Whoever knows the URL can write to the channel, so keep it in the environment: `env:NAME` reads it from there. If the brief cannot
-be delivered, it is still written, the exit code is 69, and the next brief shows the same changes. With cron, which mails what the
-command prints to stderr:
+`brief --post URL` posts the brief to an incoming webhook of Slack;
+`brief --format slack` prints the same message as JSON. Whoever knows the
+URL can write to the channel, so keep it in the environment: `env:NAME`
+reads it from there. If the brief cannot be delivered, it is still written,
+the exit code is 69, and the next brief shows the same changes. With cron,
+which mails what the command prints to stderr:
 
     MAILTO=ops@company.example
     30 7 * * 1-5  . ~/outreach.env; /opt/outreach/bin/outreach-async brief --history ~/history.db --post env:WEBHOOK_URL --quiet
 
-`outreach.env` (mode 600) contains `export WEBHOOK_URL=https://...`, `export OUTREACH_BASE_URL=...` and so on. With systemd, the
-same file without `export`, as two units in `/etc/systemd/system`, started by `systemctl enable --now outreach-brief.timer`:
+`outreach.env` (mode 600) contains `export WEBHOOK_URL=https://...`,
+`export OUTREACH_BASE_URL=...` and so on. With systemd, the same file
+without `export`, as two units in `/etc/systemd/system`, started by
+`systemctl enable --now outreach-brief.timer`:
 
     # outreach-brief.service
     [Unit]
@@ -112,13 +149,18 @@ same file without `export`, as two units in `/etc/systemd/system`, started by `s
 
 Exit codes
 ----------
-    0    success; rows that are skipped, unchanged or excluded are no failures
-    1    findings at or above `--fail-on`, or a request refused by the service
+    0    success; rows that are skipped, unchanged or excluded are no
+         failures
+    1    findings at or above `--fail-on`, or a request refused by the
+         service
     2    wrong usage
-    3    incomplete: rows rejected, unknown or not applied, pages not read, an audit not added to `--history`, or standard output
-         or a file of a run not written (stderr says what was applied); takes precedence over 1
+    3    incomplete: rows rejected, unknown or not applied, pages not read,
+         an audit not added to `--history`, or standard output or a file of
+         a run not written (stderr says what was applied); takes precedence
+         over 1
     69   a brief was written, but could not be posted
-    75   suspended: the service is down or asks for a long wait; repeat the command later, with `--resume` if it has `--journal`
+    75   suspended: the service is down or asks for a long wait; repeat the
+         command later, with `--resume` if it has `--journal`
     77   not allowed: the service answered 401 or 403
     130  interrupted
 """

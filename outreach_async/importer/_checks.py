@@ -414,7 +414,8 @@ class CheckPolicy:
 
     Attributes:
         levels: The levels by the names of all checks.
-        missing: The checks that are off because their extra is not installed.
+        missing: The checks that are off because their extra is not
+            installed.
 
     Example:
         ```python
@@ -429,14 +430,16 @@ class CheckPolicy:
     def of(cls, texts: Iterable[str] | CheckPolicy = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
         """Parse settings: a level for all checks (`warn` by default), or `check=level`. Later ones take precedence.
 
-        A level for all checks is not one of `consent`: nobody gets e-mail that they declined because other checks are off.
+        A level for all checks is not one of `consent`: nobody gets e-mail
+        that they declined because other checks are off.
 
         Args:
             texts: The settings; a policy is returned as it is.
             has: Function that returns whether a module is installed.
 
         Raises:
-            InvalidRequest: A check or a level is unknown, or a check needs an extra that is not installed.
+            InvalidRequest: A check or a level is unknown, or a check needs
+                an extra that is not installed.
 
         Example:
             ```python

@@ -59,17 +59,23 @@ _Tier: TypeAlias = tuple[Callable[[str], str], Mapping[str, frozenset[str]]]
 class Columns:
     """A mapping of the columns of a file to the fields of a contact.
 
-    Several columns may map to one field. For each row, the first of them that has a value counts.
+    Several columns may map to one field. For each row, the first of them
+    that has a value counts.
 
     Attributes:
         headers: Column names, as in the file.
-        codes: The field code of each column; `None` ignores the column. A column with the code `opt_out`, `opt_in` or
-            `email_status` says who must not be written to, and is never sent.
+        codes: The field code of each column; `None` ignores the column. A
+            column with the code `opt_out`, `opt_in` or `email_status` says
+            who must not be written to, and is never sent.
         reasons: The reason for each code, as readable text.
-        export: The tool that wrote the file; `None` if the header was not recognised.
-        fallbacks: Indexes of the columns of each field that has several, the preferred one first; by default, as in the file.
-        sources: Indexes of the columns of each field by its code, the preferred one first.
-        consent: Index and code of each column that says who must not be written to.
+        export: The tool that wrote the file; `None` if the header was not
+            recognised.
+        fallbacks: Indexes of the columns of each field that has several,
+            the preferred one first; by default, as in the file.
+        sources: Indexes of the columns of each field by its code, the
+            preferred one first.
+        consent: Index and code of each column that says who must not be
+            written to.
 
     Example:
         ```python
@@ -113,8 +119,10 @@ class Columns:
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
         """Return the values of a row by field code, as `create_many` accepts them, from its cells as they are sent.
 
-        The value of a field is read from its preferred column, where `File.rows` puts that of another column if it is blank.
-        Blank cells are omitted, but `email` is always present. Values of other fields are in a dict under `extra`.
+        The value of a field is read from its preferred column, where
+        `File.rows` puts that of another column if it is blank. Blank cells
+        are omitted, but `email` is always present. Values of other fields
+        are in a dict under `extra`.
 
         Example:
             ```python
@@ -158,21 +166,28 @@ def map_columns(
 ) -> Columns:
     """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
 
-    A name is compared, regardless of case, accents, blanks and punctuation, first with the codes of standard and custom fields,
-    then with the code, the label and the searchable names of each workspace field, and last with common names.
+    A name is compared, regardless of case, accents, blanks and
+    punctuation, first with the codes of standard and custom fields, then
+    with the code, the label and the searchable names of each workspace
+    field, and last with common names.
 
     Args:
         headers: Column names.
-        overrides: Codes by column name, the preferred column of a field first; `"ignore"` or an empty code ignores the column.
-        fields: The workspace's fields, as `client.workspaces.fields()` returns them.
-        ignore_unknown: Ignore columns that match no field. A name with several meanings remains an error, as does a column that
-            may say who must not be written to.
-        samples: A cell of each column, as `File.samples` returns them, to show in errors.
+        overrides: Codes by column name, the preferred column of a field
+            first; `"ignore"` or an empty code ignores the column.
+        fields: The workspace's fields, as `client.workspaces.fields()`
+            returns them.
+        ignore_unknown: Ignore columns that match no field. A name with
+            several meanings remains an error, as does a column that may
+            say who must not be written to.
+        samples: A cell of each column, as `File.samples` returns them, to
+            show in errors.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
-        InvalidRequest: Two columns map to one field by their names, no column maps to `email`, or an override names an unknown
-            column or field.
+        InvalidRequest: Two columns map to one field by their names, no
+            column maps to `email`, or an override names an unknown column
+            or field.
 
     Example:
         ```python
@@ -300,7 +315,8 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
     """Parse `Column=code` strings. The last `=` separates the column from the code, because codes contain no `=`.
 
     Raises:
-        InvalidRequest: A string contains no `=`, or a column is given twice.
+        InvalidRequest: A string contains no `=`, or a column is given
+            twice.
 
     Example:
         ```python

@@ -43,9 +43,12 @@ class FailedRows:
     Attributes:
         failures: Groups of the rows that failed, the largest first.
         exclusions: Groups of the rows that were excluded.
-        found: What the check of the file has found, for the numbers of rows.
-        file: The file of the rows that are added next, to find out what would import them; `None` if it is unknown.
-        names_files: Whether each example names its file, for an input of several files.
+        found: What the check of the file has found, for the numbers of
+            rows.
+        file: The file of the rows that are added next, to find out what
+            would import them; `None` if it is unknown.
+        names_files: Whether each example names its file, for an input of
+            several files.
 
     Example:
         ```python

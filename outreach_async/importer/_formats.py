@@ -94,23 +94,34 @@ def open_file(
     r"""Open a file of rows and read its header.
 
     Args:
-        path: Path of the file, `"-"` for standard input, a binary stream, or a `StoredFile`. A stream is copied to a temporary
-            file.
-        encoding: Encoding of a text file. By default, the file must be UTF-8 or begin with a byte order mark.
-        sheet: Name of the sheet of a workbook; by default, the first visible sheet.
-        header_row: Line of a CSV file, or row of a workbook, with the column names, from 1; by default, the first row that is not
+        path: Path of the file, `"-"` for standard input, a binary stream,
+            or a `StoredFile`. A stream is copied to a temporary file.
+        encoding: Encoding of a text file. By default, the file must be
+            UTF-8 or begin with a byte order mark.
+        sheet: Name of the sheet of a workbook; by default, the first
+            visible sheet.
+        header_row: Line of a CSV file, or row of a workbook, with the
+            column names, from 1; by default, the first row that is not
             blank. Rows above it, such as a title, are skipped.
-        format: One of `FORMATS`; by default, the suffix determines it or, if that is unknown, the first bytes.
-        delimiter: Character between the cells of a CSV file, or its name, such as `"tab"`; by default, it is detected.
-        short_rows: What becomes of a row of a CSV file with fewer cells than the header: `"reject"`, the default, or `"pad"`,
-            which adds empty cells, whose fields are not sent, and not cleared by `blank="clear"`. Some programs omit blank cells
-            at the end of a row, but a line break within a cell without quotes also makes a row short.
-        hidden: What becomes of the hidden rows of a workbook, such as those that a filter hides: `"send"`, the default, or
-            `"skip"`, which needs XLSX or XLSM.
-        keys: The keys of a JSON Lines file, if they are known. Otherwise, the whole file is read to collect them.
+        format: One of `FORMATS`; by default, the suffix determines it or,
+            if that is unknown, the first bytes.
+        delimiter: Character between the cells of a CSV file, or its name,
+            such as `"tab"`; by default, it is detected.
+        short_rows: What becomes of a row of a CSV file with fewer cells
+            than the header: `"reject"`, the default, or `"pad"`, which
+            adds empty cells, whose fields are not sent, and not cleared by
+            `blank="clear"`. Some programs omit blank cells at the end of a
+            row, but a line break within a cell without quotes also makes a
+            row short.
+        hidden: What becomes of the hidden rows of a workbook, such as
+            those that a filter hides: `"send"`, the default, or `"skip"`,
+            which needs XLSX or XLSM.
+        keys: The keys of a JSON Lines file, if they are known. Otherwise,
+            the whole file is read to collect them.
 
     Raises:
-        InvalidRequest: The file is unreadable or of an unknown format, an option does not fit the format, or an extra is missing.
+        InvalidRequest: The file is unreadable or of an unknown format, an
+            option does not fit the format, or an extra is missing.
 
     Example:
         ```python

@@ -62,8 +62,9 @@ class RowGroup(Generic[_Key]):
     r"""Findings or rows with one reason.
 
     Attributes:
-        key: For findings, the check, its level, the field and the reason; for rows, the outcome, the status code of the service,
-            the field and the reason.
+        key: For findings, the check, its level, the field and the reason;
+            for rows, the outcome, the status code of the service, the
+            field and the reason.
         common: The message, if all have the same.
         count: Number of findings or rows.
 

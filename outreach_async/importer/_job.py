@@ -51,8 +51,10 @@ class ImportJob:
     Attributes:
         file: The file.
         overrides: Codes by column name, as for `map_columns`.
-        mapping: Codes by column name of a mapping file, which may have columns that the file does not have. `overrides` precede.
-        ignore_unknown: Ignore columns that match no field, as for `map_columns`.
+        mapping: Codes by column name of a mapping file, which may have
+            columns that the file does not have. `overrides` precede.
+        ignore_unknown: Ignore columns that match no field, as for
+            `map_columns`.
         checks: The levels of the checks.
 
     Example:
@@ -101,14 +103,18 @@ class ImportJob:
         r"""Map the columns of the file, and recognise columns with names such as "Campaign" by their values.
 
         Args:
-            client: The client that lists the workspace's fields, if a column needs them; without one, `fields` are used.
-            targets: Finds the targets that rows name; by default, only ids are known.
+            client: The client that lists the workspace's fields, if a
+                column needs them; without one, `fields` are used.
+            targets: Finds the targets that rows name; by default, only ids
+                are known.
             fields: The workspace's fields.
 
         Raises:
             UnmappedColumns: A column is unknown or ambiguous.
-            InvalidRequest: As `map_columns` does, or the file has no column of consent that the mapping has.
-            OutreachError: The workspace's fields, or its campaigns, could not be read.
+            InvalidRequest: As `map_columns` does, or the file has no
+                column of consent that the mapping has.
+            OutreachError: The workspace's fields, or its campaigns, could
+                not be read.
 
         Example:
             ```python
@@ -145,8 +151,10 @@ class ImportJob:
 
         Args:
             location: The path or URL.
-            mapping: The codes of the columns, as `MappedFile.mapping`; by default, those that are decided without the file.
-            fingerprint: The fingerprint of the file, if it is known; by default, the file is read.
+            mapping: The codes of the columns, as `MappedFile.mapping`; by
+                default, those that are decided without the file.
+            fingerprint: The fingerprint of the file, if it is known; by
+                default, the file is read.
 
         Example:
             ```python
@@ -172,7 +180,8 @@ class MappedFile:
         columns: Its columns.
         checks: The levels of the checks.
         targets: Finds the targets that its rows name.
-        people: The people whom a row excludes, as `File.find_people` returns them; `None` until `check` has found them.
+        people: The people whom a row excludes, as `File.find_people`
+            returns them; `None` until `check` has found them.
 
     Example:
         ```python
@@ -220,7 +229,8 @@ class MappedFile:
     def rows(self, *, clear_blanks: bool = False) -> Iterable[Row]:
         r"""Return the rows as `check` has judged them, with the ids of their targets.
 
-        With `clear_blanks`, each field whose cells are blank is `None`, as for `blank="clear"` of `create_many`.
+        With `clear_blanks`, each field whose cells are blank is `None`, as
+        for `blank="clear"` of `create_many`.
 
         Example:
             ```python
@@ -237,12 +247,14 @@ class MappedFile:
     async def check(self, found: Preflight | None = None) -> Preflight:
         r"""Read the whole file, and return the counts and the findings. Nothing is sent.
 
-        A file with columns that say who must not be written to is read twice: a later row of a person may exclude an earlier one.
-        `found` receives them; it has the options of the check.
+        A file with columns that say who must not be written to is read
+        twice: a later row of a person may exclude an earlier one. `found`
+        receives them; it has the options of the check.
 
         Raises:
             InvalidRequest: The file can no longer be read.
-            OutreachError: The campaigns that rows name could not be listed.
+            OutreachError: The campaigns that rows name could not be
+                listed.
 
         Example:
             ```python
@@ -274,17 +286,21 @@ class Preflight:
         rows: Number of rows.
         refused: Number of rows that are rejected.
         excluded: Number of rows of people who must not be written to.
-        superseded: Number of rows that are not sent because another row with their e-mail counts.
-        repeated: Number of rows with the e-mail and the target of an earlier row.
+        superseded: Number of rows that are not sent because another row
+            with their e-mail counts.
+        repeated: Number of rows with the e-mail and the target of an
+            earlier row.
         findings: The findings, in groups with a count and a few examples.
         unit: What the number of a row counts, as for `File.unit`.
-        repeats: Policy for e-mails that occur more than once, as for `create_many`.
-        by_contact: Whether all rows of a contact are repeats, as in runs with a ledger, also under the policies that store the
-            input.
-        on_unsent: Function that receives each row that is never sent, with the reason.
+        repeats: Policy for e-mails that occur more than once, as for
+            `create_many`.
+        by_contact: Whether all rows of a contact are repeats, as in runs
+            with a ledger, also under the policies that store the input.
+        on_unsent: Function that receives each row that is never sent, with
+            the reason.
         on_progress: Function that receives the number of rows so far.
-        on_finding: Function that receives each finding, with the file, and the number and the cells of its row; no cells for a
-            repeat.
+        on_finding: Function that receives each finding, with the file, and
+            the number and the cells of its row; no cells for a repeat.
 
     Example:
         ```python
@@ -356,13 +372,17 @@ class Preflight:
 
         Args:
             file: The file, whose `people` are known.
-            name: The name of the file for messages, if the input has several files.
-            chosen: For each row, whether it belongs to the input; by default, all do.
-            distinct: True if the e-mails of these rows are known to occur once in the input, and need not be stored.
+            name: The name of the file for messages, if the input has
+                several files.
+            chosen: For each row, whether it belongs to the input; by
+                default, all do.
+            distinct: True if the e-mails of these rows are known to occur
+                once in the input, and need not be stored.
 
         Raises:
             InvalidRequest: The file can no longer be read.
-            OutreachError: The campaigns that rows name could not be listed.
+            OutreachError: The campaigns that rows name could not be
+                listed.
 
         Example:
             ```python

@@ -185,9 +185,11 @@ class UnmappedColumns(InvalidRequest):
     """Raised if columns of a file are unknown or ambiguous.
 
     Attributes:
-        columns: These columns, each with `header`, `sample`, and the codes that it may have in `proposals`, the best one first:
-            `CODE` for a column that resembles no field.
-        draft: The mapping file that `save` has written, for the user to complete.
+        columns: These columns, each with `header`, `sample`, and the codes
+            that it may have in `proposals`, the best one first: `CODE` for
+            a column that resembles no field.
+        draft: The mapping file that `save` has written, for the user to
+            complete.
 
     Example:
         ```python

@@ -74,12 +74,16 @@ class RowOutcome:
 
     Attributes:
         outcome: The outcome.
-        number: The line of the row or, with the unit `record`, its position, from 1.
-        message: The error; of a repeat, with the place of the earlier row. Empty if there is none.
+        number: The line of the row or, with the unit `record`, its
+            position, from 1.
+        message: The error; of a repeat, with the place of the earlier row.
+            Empty if there is none.
         cells: The cells of the row, as in its file.
         headers: The names of the columns.
-        text: The row as in the file, if its cells do not show it, or if it is a repeat.
-        file: Path or URL of the file; `None` if it is unknown, or a stream.
+        text: The row as in the file, if its cells do not show it, or if it
+            is a repeat.
+        file: Path or URL of the file; `None` if it is unknown, or a
+            stream.
         unit: What the number counts.
 
     Example:
@@ -187,14 +191,17 @@ def results_of(
     The failed rows are those of `filter(is_reject, outcomes)`.
 
     Args:
-        rows: The file; or all rows of the input in order, each with its file; `None` if the input is unknown, such as that of a
-            run whose journal stores it.
+        rows: The file; or all rows of the input in order, each with its
+            file; `None` if the input is unknown, such as that of a run
+            whose journal stores it.
         outcomes: The outcomes.
-        mapping: The mapping of the journal's report, which says in which columns of a file the e-mails are. A damaged value in a
-            column that it ignores is no reason for a row to be rejected again.
+        mapping: The mapping of the journal's report, which says in which
+            columns of a file the e-mails are. A damaged value in a column
+            that it ignores is no reason for a row to be rejected again.
 
     Raises:
-        InvalidRequest: The file can no longer be read, or the outcomes come from a journal that does not exist.
+        InvalidRequest: The file can no longer be read, or the outcomes
+            come from a journal that does not exist.
         JournalError: The journal cannot be read.
 
     Example:
@@ -242,7 +249,8 @@ def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, R
 def spooled_rejects(journal: store.Store) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
     """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`), for `RejectsFile`.
 
-    The columns are field codes. The journal does not store the values of rows that can never be sent, so their cells are empty.
+    The columns are field codes. The journal does not store the values of
+    rows that can never be sent, so their cells are empty.
 
     Raises:
         InvalidRequest: The journal does not exist.
@@ -317,8 +325,10 @@ class _OutputFile(ABC):
 class RejectsFile(_OutputFile):
     r"""A CSV file of failed rows, in UTF-8. The file appears when the `with` block ends, even after an exception.
 
-    Only its owner can read a new file; an existing file keeps its permissions. Cells that a spreadsheet would run as a formula
-    start with an apostrophe, and control characters other than newline and tab are escaped. An import reverses both changes.
+    Only its owner can read a new file; an existing file keeps its
+    permissions. Cells that a spreadsheet would run as a formula start with
+    an apostrophe, and control characters other than newline and tab are
+    escaped. An import reverses both changes.
 
     Args:
         path: Path of the file.
@@ -327,11 +337,14 @@ class RejectsFile(_OutputFile):
     Attributes:
         path: Path of the file.
         rows: Number of rows written.
-        is_finished: Whether the rows are those of a finished run, true by default. Otherwise the file is written beside that at
-            `path`, and does not replace it: for `rejects.csv`, its name is `rejects.partial.csv`.
+        is_finished: Whether the rows are those of a finished run, true by
+            default. Otherwise the file is written beside that at `path`,
+            and does not replace it: for `rejects.csv`, its name is
+            `rejects.partial.csv`.
 
     Raises:
-        OSError: The file cannot be written; raised on entering or leaving the `with` block.
+        OSError: The file cannot be written; raised on entering or leaving
+            the `with` block.
 
     Example:
         ```python
@@ -480,25 +493,31 @@ class _TableFile(_OutputFile):
 class ResultsFile(_TableFile):
     """A file with what became of each row: CSV, JSON Lines or Parquet, as the suffix of its name says.
 
-    The file appears when the `with` block ends, even after an exception, and only its owner can read a new file.
+    The file appears when the `with` block ends, even after an exception,
+    and only its owner can read a new file.
 
     Args:
         path: Path of the file.
-        keep: Names of columns of the input that are copied, or `"all"`. A column with a name of the results, regardless of case,
-            is renamed `input_NAME`: so is `id`.
+        keep: Names of columns of the input that are copied, or `"all"`. A
+            column with a name of the results, regardless of case, is
+            renamed `input_NAME`: so is `id`.
         headers: The column names of the inputs.
 
     Attributes:
         path: Path of the file.
-        columns: Names of the columns, but for those that are kept. A row from standard input with a journal has a record number
-            instead of a file and a line.
+        columns: Names of the columns, but for those that are kept. A row
+            from standard input with a journal has a record number instead
+            of a file and a line.
         rows: Number of rows written.
-        is_finished: Whether the rows are those of a finished run, true by default. Otherwise the file is written beside that at
-            `path`, and does not replace it: for `results.csv`, its name is `results.partial.csv`.
+        is_finished: Whether the rows are those of a finished run, true by
+            default. Otherwise the file is written beside that at `path`,
+            and does not replace it: for `results.csv`, its name is
+            `results.partial.csv`.
 
     Raises:
         InvalidRequest: No input has a column of `keep`.
-        OSError: The file cannot be written; raised on entering or leaving the `with` block.
+        OSError: The file cannot be written; raised on entering or leaving
+            the `with` block.
 
     Example:
         ```python
@@ -543,7 +562,8 @@ class FindingsFile(_TableFile):
         is_finished: Whether the check has finished, as for `ResultsFile`.
 
     Raises:
-        OSError: The file cannot be written; raised on entering or leaving the `with` block.
+        OSError: The file cannot be written; raised on entering or leaving
+            the `with` block.
 
     Example:
         ```python

@@ -125,14 +125,21 @@ class RowFinding(NamedTuple):
 
     Attributes:
         check: Name of the check, such as `"phone"`.
-        level: What happens: `"error"` rejects or excludes the row, `"drop"` leaves the value out, `"warn"` changes nothing.
-        code: The code of the field; empty if the finding is about the whole row.
-        reason: The part of the message that rows with the same problem have in common.
+        level: What happens: `"error"` rejects or excludes the row,
+            `"drop"` leaves the value out, `"warn"` changes nothing.
+        code: The code of the field; empty if the finding is about the
+            whole row.
+        reason: The part of the message that rows with the same problem
+            have in common.
         message: The problem and its remedy.
-        column: Name of the column, if a cell was changed, left out, or looks damaged.
-        kind: The kind of problem of such a cell, in one word, such as `"mojibake"`.
-        value: The text that is sent instead of the cell, empty if the field is left unset; `None` if the cell is sent unchanged.
-        damaged: Whether the value is lost. Then nothing of it is sent, and `blank="clear"` does not clear the field.
+        column: Name of the column, if a cell was changed, left out, or
+            looks damaged.
+        kind: The kind of problem of such a cell, in one word, such as
+            `"mojibake"`.
+        value: The text that is sent instead of the cell, empty if the
+            field is left unset; `None` if the cell is sent unchanged.
+        damaged: Whether the value is lost. Then nothing of it is sent, and
+            `blank="clear"` does not clear the field.
 
     Example:
         ```python
@@ -157,17 +164,23 @@ class RowFinding(NamedTuple):
 class Row(Mapping[str, Any]):
     r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
 
-    Reading the fields of a row with a `fault` raises `InvalidRequest`, and a bulk run reports the row as `rejected`. If the row
-    is `excluded`, the error is `Excluded`, and so is the outcome.
+    Reading the fields of a row with a `fault` raises `InvalidRequest`, and
+    a bulk run reports the row as `rejected`. If the row is `excluded`, the
+    error is `Excluded`, and so is the outcome.
 
     Attributes:
-        line: The line of the file on which the row begins, from 1; the header is usually line 1.
+        line: The line of the file on which the row begins, from 1; the
+            header is usually line 1.
         cells: The cells of the row, as strings, as in the file.
         fault: The reason why the row cannot be sent, if there is one.
-        excluded: The reason why the person must not be written to, if a column says so.
-        warnings: What was changed or found in the cells; the row can still be sent.
-        sent: The cells as they are sent; empty if the row has not one cell for each column.
-        text: The row as in the file, if its cells do not show it, such as a line that is not CSV; otherwise empty.
+        excluded: The reason why the person must not be written to, if a
+            column says so.
+        warnings: What was changed or found in the cells; the row can still
+            be sent.
+        sent: The cells as they are sent; empty if the row has not one cell
+            for each column.
+        text: The row as in the file, if its cells do not show it, such as
+            a line that is not CSV; otherwise empty.
 
     Example:
         ```python

@@ -50,7 +50,8 @@ class BinaryStream(Protocol):
 class StoredFile(Protocol):
     r"""A file that is not on a disk, such as an object of a store, and that can be read any number of times.
 
-    `open_file` takes one. Its `name` is for messages, and `open` returns a stream that can seek.
+    `open_file` takes one. Its `name` is for messages, and `open` returns a
+    stream that can seek.
 
     Example:
         ```python

@@ -53,14 +53,17 @@ FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the
 class File(ABC):
     r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
 
-    Every method, and every iterator that it returns, raises `InvalidRequest` if the file can no longer be read.
+    Every method, and every iterator that it returns, raises
+    `InvalidRequest` if the file can no longer be read.
 
     Attributes:
         source: The bytes of the file.
         headers: Column names. No name occurs twice, except blank names.
         notes: Notes about the file, to be shown to the user.
-        unit: What the number of a row counts: `"line"`, or `"record"` if the rows are numbered by their position.
-        span: The rows of a text file to which this file is limited; `None` for all rows.
+        unit: What the number of a row counts: `"line"`, or `"record"` if
+            the rows are numbered by their position.
+        span: The rows of a text file to which this file is limited; `None`
+            for all rows.
         keys: The keys of a JSON Lines file; empty for other formats.
 
     Example:
@@ -133,18 +136,23 @@ class File(ABC):
     ) -> Iterator[Row]:
         r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
 
-        If a column says who must not be written to, all rows with the e-mails of these people are excluded. To find them, the
-        whole file is read before the first row is yielded. Parts of a file (`split`) know only their own rows.
+        If a column says who must not be written to, all rows with the
+        e-mails of these people are excluded. To find them, the whole file
+        is read before the first row is yielded. Parts of a file (`split`)
+        know only their own rows.
 
         Args:
             columns: The fields of the columns.
-            checks: Levels of checks, as for `--check`: `"phone=error"` gives a row with an invalid phone number a `fault`,
-                `"cells=off"` leaves every cell as it is, and `"consent=off"` excludes nobody.
-            people: The people who are excluded, as `find_people` returns them; by default, they are found first.
+            checks: Levels of checks, as for `--check`: `"phone=error"`
+                gives a row with an invalid phone number a `fault`,
+                `"cells=off"` leaves every cell as it is, and
+                `"consent=off"` excludes nobody.
+            people: The people who are excluded, as `find_people` returns
+                them; by default, they are found first.
 
         Raises:
-            InvalidRequest: A check or a level is unknown, a check needs an extra that is not installed, or no column maps to
-                `email`.
+            InvalidRequest: A check or a level is unknown, a check needs an
+                extra that is not installed, or no column maps to `email`.
 
         Example:
             ```python
@@ -184,7 +192,8 @@ class File(ABC):
     def find_people(self, columns: Columns, checks: Iterable[str] | CheckPolicy = (), place: str = "") -> Mapping[int, str]:
         r"""Read the file, and return the people whom one of its rows excludes: by a hash of the e-mail, the first such row.
 
-        `place` is what the name of the row begins with, such as the name of its file.
+        `place` is what the name of the row begins with, such as the name
+        of its file.
 
         Example:
             ```python
@@ -237,9 +246,11 @@ class File(ABC):
     def split(self, parts: int = 1) -> tuple[File, ...]:
         r"""Return files that together contain the rows of this file, in order.
 
-        A Parquet file is split into its row groups. A CSV or JSON Lines file is split into at most `parts` files of about the
-        same size, and is read once to find them. A workbook, a compressed file, and text in an encoding such as UTF-16 can only
-        be read from the start, and are not split.
+        A Parquet file is split into its row groups. A CSV or JSON Lines
+        file is split into at most `parts` files of about the same size,
+        and is read once to find them. A workbook, a compressed file, and
+        text in an encoding such as UTF-16 can only be read from the start,
+        and are not split.
 
         Example:
             ```python

@@ -129,20 +129,29 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create an MCP server whose tools use a client. No request is sent.
 
-    The MCP SDK can serve it over stdin and stdout (`await server.run_stdio_async()`) or over HTTP
-    (`await server.run_streamable_http_async()`). Anyone who connects can call every tool.
+    The MCP SDK can serve it over stdin and stdout
+    (`await server.run_stdio_async()`) or over HTTP
+    (`await server.run_streamable_http_async()`). Anyone who connects can
+    call every tool.
 
     Args:
-        client: The client that sends the requests. It must stay open while the server is used.
-        workspaces: Ids of the workspaces that the tools may read; the first is the default.
-        allow_writes: Ids of the workspaces in which contacts may be created; the tools may read them too. By default, none.
+        client: The client that sends the requests. It must stay open while
+            the server is used.
+        workspaces: Ids of the workspaces that the tools may read; the
+            first is the default.
+        allow_writes: Ids of the workspaces in which contacts may be
+            created; the tools may read them too. By default, none.
         deadline: Time limit of a tool call, in seconds.
-        clock: Function that returns the time of an audit, in Unix seconds; see `outreach_async.audit.audit`.
-        history: History with which a brief compares, and which the tool `history` shows. The server only reads it.
-        names: Names of workspaces by id. Tools accept names and ids, and show both.
+        clock: Function that returns the time of an audit, in Unix seconds;
+            see `outreach_async.audit.audit`.
+        history: History with which a brief compares, and which the tool
+            `history` shows. The server only reads it.
+        names: Names of workspaces by id. Tools accept names and ids, and
+            show both.
 
     Raises:
-        InvalidRequest: An id is not a workspace id, no workspace is given, or the deadline is not greater than 0.
+        InvalidRequest: An id is not a workspace id, no workspace is given,
+            or the deadline is not greater than 0.
 
     Example:
         ```python
@@ -204,7 +213,8 @@ def slim_schema(schema: Any) -> Any:
 async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = None) -> None:
     """Serve over stdin, or the lines of `source`, and stdout until the input ends or the client has disconnected.
 
-    Meanwhile, only messages of the protocol are written to stdout; the output of other code is redirected to stderr.
+    Meanwhile, only messages of the protocol are written to stdout; the
+    output of other code is redirected to stderr.
 
     Args:
         server: The server that `create_server` returned.
@@ -247,7 +257,8 @@ def build_app(server: MCPServer[Any], host: str = "127.0.0.1", token: str | None
     Args:
         server: The server that `create_server` returned.
         host: Address or name in the URL of clients.
-        token: Secret that clients send as a bearer token; without it, anyone who connects can call every tool.
+        token: Secret that clients send as a bearer token; without it,
+            anyone who connects can call every tool.
 
     Example:
         ```python

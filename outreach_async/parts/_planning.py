@@ -131,7 +131,8 @@ class Part:
         id: Name of the part, unique in its plan.
         files: The files that the part reads.
         pieces: The pieces that the part reads, in the order of the input.
-        repeated: True if the part contains the rows whose e-mail occurs more than once; false if it contains the other rows.
+        repeated: True if the part contains the rows whose e-mail occurs
+            more than once; false if it contains the other rows.
         options: The options of the import.
         plan: Digest of the plan.
         of: Number of parts of the plan.
@@ -171,7 +172,8 @@ class Part:
     def read(self) -> Iterator[tuple[str, Row]]:
         r"""Yield the rows of the part in order, as they are sent, each with the location of its file.
 
-        Iterating raises an `InvalidRequest` if a file has changed since the import was planned, or cannot be read.
+        Iterating raises an `InvalidRequest` if a file has changed since
+        the import was planned, or cannot be read.
 
         Example:
             ```python
@@ -185,7 +187,8 @@ class Part:
     def locate(self, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
         r"""Yield outcomes of the part, ordered by index, each with its file and its row.
 
-        Iterating raises an `InvalidRequest` if a file has changed since the import was planned, or cannot be read.
+        Iterating raises an `InvalidRequest` if a file has changed since
+        the import was planned, or cannot be read.
 
         Example:
             ```python
@@ -318,7 +321,8 @@ class ImportPlan:
         r"""Write the mapping of the columns of all files to one file, which `plan` takes as `mapping`.
 
         Raises:
-            InvalidRequest: A column is mapped to one field in one file, and to another in another.
+            InvalidRequest: A column is mapped to one field in one file,
+                and to another in another.
             OSError: The file cannot be written.
 
         Example:
@@ -358,7 +362,8 @@ class ImportPlan:
         r"""Parse a plan from JSON, as returned by `to_json`.
 
         Raises:
-            InvalidRequest: The data is not a plan, or was written by an incompatible version of this package.
+            InvalidRequest: The data is not a plan, or was written by an
+                incompatible version of this package.
 
         Example:
             ```python
@@ -409,28 +414,40 @@ def plan(
     r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
 
     Args:
-        files: Paths, or URLs of objects, such as `s3://bucket/key`. The schemes `s3`, `gs` and `az` need the extra `lake`.
-        overrides: Field codes by column name, as for `map_columns`. A column need not be in every file. With the codes
-            `campaign` and `workspace`, each row names its target by id or name. Each part looks up the names of campaigns. A
-            column with a name such as "Campaign" is recognised if every value is an id or a known name. Otherwise it is an error.
-        fields, ignore_unknown: As for `map_columns`; `fields` are needed if a column is named after a label.
-        mapping: More field codes by column name, of a mapping file. A column that a file lacks is told in `notes`.
-        checks: Levels of the checks, as for `File.rows`. Workers need the extra `validate` for the checks that need it here.
-        duplicates, strict_validation, campaign, repeats, blank: As for `create_many`.
-        workspace: Id of the workspace of rows that name none; needed with `list_campaigns`.
+        files: Paths, or URLs of objects, such as `s3://bucket/key`. The
+            schemes `s3`, `gs` and `az` need the extra `lake`.
+        overrides: Field codes by column name, as for `map_columns`. A
+            column need not be in every file. With the codes `campaign` and
+            `workspace`, each row names its target by id or name. Each part
+            looks up the names of campaigns. A column with a name such as
+            "Campaign" is recognised if every value is an id or a known
+            name. Otherwise it is an error.
+        fields, ignore_unknown: As for `map_columns`; `fields` are needed
+            if a column is named after a label.
+        mapping: More field codes by column name, of a mapping file. A
+            column that a file lacks is told in `notes`.
+        checks: Levels of the checks, as for `File.rows`. Workers need the
+            extra `validate` for the checks that need it here.
+        duplicates, strict_validation, campaign, repeats, blank: As for
+            `create_many`.
+        workspace: Id of the workspace of rows that name none; needed with
+            `list_campaigns`.
         workspaces: Ids of workspaces by the names that rows may use.
-        list_campaigns: Function that lists the campaigns of a workspace by its id, so that their names are known here. It is
-            called only if a column may have names of campaigns.
-        parts: Number of parts to make of CSV and JSON Lines files, if they have as many rows. All files together are divided into
-            parts of about the same size; each file is at least one. A compressed file, and text in an encoding such as UTF-16,
-            stays one part.
-        journal: Folder or URL of the journals. If an import has begun there, its number of `parts` is used instead.
+        list_campaigns: Function that lists the campaigns of a workspace by
+            its id, so that their names are known here. It is called only
+            if a column may have names of campaigns.
+        parts: Number of parts to make of CSV and JSON Lines files, if they
+            have as many rows. All files together are divided into parts of
+            about the same size; each file is at least one. A compressed
+            file, and text in an encoding such as UTF-16, stays one part.
+        journal: Folder or URL of the journals. If an import has begun
+            there, its number of `parts` is used instead.
         file_options: As for `open_file`, such as `delimiter="tab"`.
 
     Raises:
         UnmappedColumns: A column is unknown or ambiguous.
-        InvalidRequest: There is no file, a file is given twice or cannot be read, a column cannot be mapped, or an option is
-            invalid.
+        InvalidRequest: There is no file, a file is given twice or cannot
+            be read, a column cannot be mapped, or an option is invalid.
 
     Example:
         ```python
@@ -596,18 +613,23 @@ async def check(
 ) -> Preflight:
     r"""Read all files of a plan in this process, and return what `import_part` would not send, and the findings.
 
-    Nothing is sent. The rows are read as the parts read them: each part judges its rows in the same way.
+    Nothing is sent. The rows are read as the parts read them: each part
+    judges its rows in the same way.
 
     Args:
         made: The plan.
-        workspace, list_campaigns: As for `plan`. Without them, the names of campaigns are unknown, so that rows with one count as
+        workspace, list_campaigns: As for `plan`. Without them, the names
+            of campaigns are unknown, so that rows with one count as
             rejected.
-        on_unsent: Function that receives each row that is never sent, with its file.
+        on_unsent: Function that receives each row that is never sent, with
+            its file.
         on_progress: Function that receives the number of rows so far.
-        on_finding: Function that receives each finding, as for `Preflight`; `FindingsFile.add` is one.
+        on_finding: Function that receives each finding, as for
+            `Preflight`; `FindingsFile.add` is one.
 
     Raises:
-        InvalidRequest: A file has changed since the import was planned, or cannot be read.
+        InvalidRequest: A file has changed since the import was planned, or
+            cannot be read.
         OutreachError: The campaigns that rows name could not be listed.
 
     Example:

@@ -124,8 +124,10 @@ def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
 def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[RowOutcome]:
     r"""Yield what became of each row of a part, in order; for a part that is not finished, of the rows with an outcome.
 
-    `ResultsFile` writes them, and `to_dict` returns the columns of such a file. Iterating raises an `InvalidRequest` if a file
-    has changed since the import was planned or cannot be read, and a `JournalError` if the journal is damaged.
+    `ResultsFile` writes them, and `to_dict` returns the columns of such a
+    file. Iterating raises an `InvalidRequest` if a file has changed since
+    the import was planned or cannot be read, and a `JournalError` if the
+    journal is damaged.
 
     Example:
         ```python
@@ -213,19 +215,25 @@ _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 class Connection:
     """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
 
-    The settings contain no secret: the owner key, the proxy and the certificates come from the worker's environment. Invalid
-    values raise `InvalidRequest`.
+    The settings contain no secret: the owner key, the proxy and the
+    certificates come from the worker's environment. Invalid values raise
+    `InvalidRequest`.
 
     Attributes:
         base_url: Address of the service, without user and password.
         workspace: Id of the workspace.
-        backend: How to connect, by the name that `--backend` of the command takes.
+        backend: How to connect, by the name that `--backend` of the
+            command takes.
         concurrency: Maximum number of requests in flight per part.
-        rate: Maximum number of requests per second of each part; `None` to learn the rate.
+        rate: Maximum number of requests per second of each part; `None` to
+            learn the rate.
         timeout: Timeout per attempt, in seconds; `None` for no limit.
-        deadline: Time limit for all attempts of a row together, in seconds, without waits and outages; `None` for no limit.
-        max_outage: Maximum time without a successful request, in seconds. After that time, the part is suspended.
-        stop_after_rejects: Number of rows of a part after which it stops if the service rejects all of them; see `create_many`.
+        deadline: Time limit for all attempts of a row together, in
+            seconds, without waits and outages; `None` for no limit.
+        max_outage: Maximum time without a successful request, in seconds.
+            After that time, the part is suspended.
+        stop_after_rejects: Number of rows of a part after which it stops
+            if the service rejects all of them; see `create_many`.
 
     Example:
         ```python
@@ -287,11 +295,14 @@ class FailedRow:
 
     Attributes:
         file: Location of the file.
-        line: The line on which the row begins, from 1. The first row of a Parquet file is line 2, as in a file with a header.
+        line: The line on which the row begins, from 1. The first row of a
+            Parquet file is line 2, as in a file with a header.
         status: The row's outcome: `rejected`, `not_applied` or `unknown`.
         message: The error's message.
-        workspace: Id of the row's workspace; `None` if the row names a target that is unknown.
-        campaign: Id of the row's campaign; `None` if it has none, or an unknown one.
+        workspace: Id of the row's workspace; `None` if the row names a
+            target that is unknown.
+        campaign: Id of the row's campaign; `None` if it has none, or an
+            unknown one.
 
     Example:
         ```python
@@ -356,23 +367,34 @@ def import_part(
 ) -> ImportReport:
     r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
 
-    Any engine can run this function as a task, any number of times: it is synchronous, its arguments and result can be pickled,
-    and its only state is the journal. Do not call it in a thread that runs an event loop.
+    Any engine can run this function as a task, any number of times: it is
+    synchronous, its arguments and result can be pickled, and its only
+    state is the journal. Do not call it in a thread that runs an event
+    loop.
 
     Args:
         part: The part.
-        journal: Folder of the journals, or their URL on an object store, the same for all parts of a plan, on every worker.
-        connection: Settings for the connection to the service. The owner key is read from `OUTREACH_OWNER_KEY`.
-        earlier: `"unknown"` if the part may have run before, but its journal is lost or damaged.
-        rate: A rate that parts share, such as a `RedisRate`; `None` to use the rate of the connection.
-        on_start: Function that receives the `Outcomes` of the run when it starts, for example to `drain` it later.
+        journal: Folder of the journals, or their URL on an object store,
+            the same for all parts of a plan, on every worker.
+        connection: Settings for the connection to the service. The owner
+            key is read from `OUTREACH_OWNER_KEY`.
+        earlier: `"unknown"` if the part may have run before, but its
+            journal is lost or damaged.
+        rate: A rate that parts share, such as a `RedisRate`; `None` to use
+            the rate of the connection.
+        on_start: Function that receives the `Outcomes` of the run when it
+            starts, for example to `drain` it later.
 
     Raises:
-        InvalidRequest: A file cannot be read, or has changed since the import was planned; the environment has no owner key; the
+        InvalidRequest: A file cannot be read, or has changed since the
+            import was planned; the environment has no owner key; the
             journal belongs to another plan or is in use by another worker.
-        JournalError: The journal is damaged, cannot be read or written, or was taken over by another worker.
-        BulkSuspended: The service was down or throttling for too long, or the run was drained; run the part again later.
-        BulkStopped: An error of the service affects every row, such as an unknown key; fix the cause and run the part again.
+        JournalError: The journal is damaged, cannot be read or written, or
+            was taken over by another worker.
+        BulkSuspended: The service was down or throttling for too long, or
+            the run was drained; run the part again later.
+        BulkStopped: An error of the service affects every row, such as an
+            unknown key; fix the cause and run the part again.
 
     Example:
         ```python
@@ -446,7 +468,8 @@ def merge_reports(reports: Iterable[ImportReport]) -> ImportReport:
     """Merge the reports of parts, in any order; a report may occur more than once. Compare the `rows` with those of the plan.
 
     Raises:
-        InvalidRequest: Two reports of one part differ, because they come from different plans or different journals.
+        InvalidRequest: Two reports of one part differ, because they come
+            from different plans or different journals.
 
     Example:
         ```python

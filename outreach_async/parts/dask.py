@@ -1,7 +1,8 @@
 r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
 
-Install the extra `dask` on the machine that starts the import, and this package on the scheduler and on every worker. Set
-`OUTREACH_OWNER_KEY` in the environment of the workers: the key is never in a task, log or result.
+Install the extra `dask` on the machine that starts the import, and this
+package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in
+the environment of the workers: the key is never in a task, log or result.
 
 ```python
 import os
@@ -30,22 +31,32 @@ if __name__ == "__main__":
     # -> 4 added, 0 uncertain
 ```
 
-For several machines, pass the address of the scheduler (`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
+For several machines, pass the address of the scheduler
+(`"tcp://scheduler:8786"`), URLs of files that all workers can read, and
 journals on an object store (`"s3://bucket/journals/june"`).
 
-A plugin on the scheduler divides one rate among the workers, with the algorithm of `RateCoordinator`. All imports into one
-workspace on one cluster share the rate. A worker that loses its connection to the scheduler stops sending after 1.5 seconds.
+A plugin on the scheduler divides one rate among the workers, with the
+algorithm of `RateCoordinator`. All imports into one workspace on one
+cluster share the rate. A worker that loses its connection to the scheduler
+stops sending after 1.5 seconds.
 
-To resume, make a `DaskImport` again with the same plan and journal, on the same or another cluster. If a worker dies, or does not
-respond for longer than the scheduler's `worker-ttl`, Dask runs the part again, on a worker that takes over the journal; the
-worker that used it before stops sending. If Dask stops retrying a part, because several workers have died while running it, the
-import submits it again. A worker also stops a part whose task was cancelled or runs on another worker, and if the worker is
-closing. If the cluster has no workers, the import waits, and logs one warning to the logger `outreach_async`.
+To resume, make a `DaskImport` again with the same plan and journal, on the
+same or another cluster. If a worker dies, or does not respond for longer
+than the scheduler's `worker-ttl`, Dask runs the part again, on a worker
+that takes over the journal; the worker that used it before stops sending.
+If Dask stops retrying a part, because several workers have died while
+running it, the import submits it again. A worker also stops a part whose
+task was cancelled or runs on another worker, and if the worker is closing.
+If the cluster has no workers, the import waits, and logs one warning to
+the logger `outreach_async`.
 
-Start workers with one thread each (`dask worker --nthreads 1`), because imports are CPU-bound. Turn off Dask's profiler
-(`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 % of a worker's CPU time. Without `rate`, the search for
-the service's limit starts at 10 requests per second, and the rate grows tenfold in about five seconds. A `LocalCluster` starts
-without a limit, as the processes of one machine need no slow start.
+Start workers with one thread each (`dask worker --nthreads 1`), because
+imports are CPU-bound. Turn off Dask's profiler
+(`DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED=False`), which takes about 5 %
+of a worker's CPU time. Without `rate`, the search for the service's limit
+starts at 10 requests per second, and the rate grows tenfold in about five
+seconds. A `LocalCluster` starts without a limit, as the processes of one
+machine need no slow start.
 """
 
 from __future__ import annotations
@@ -176,20 +187,26 @@ def run_task(part: Part, journal: str, connection: Connection, service: str, **o
 class DaskImport:
     r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
 
-    A `with` statement starts the import. If the block ends before all parts have finished, the remaining parts are cancelled.
+    A `with` statement starts the import. If the block ends before all
+    parts have finished, the remaining parts are cancelled.
 
     Args:
-        cluster: Address of the scheduler, a cluster such as `LocalCluster`, or a synchronous `distributed.Client`.
+        cluster: Address of the scheduler, a cluster such as
+            `LocalCluster`, or a synchronous `distributed.Client`.
         made: The plan.
-        connection: Settings for the workers' connections to the service. `connection.concurrency` applies to each part.
-        journal: URL of the journals, such as `s3://bucket/prefix`, or `file:///folder` if all workers share the folder. Use a new
-            one for each plan, and the same one to resume.
-        rate: Maximum number of requests per second of all workers together; `None` to learn the rate from the service.
+        connection: Settings for the workers' connections to the service.
+            `connection.concurrency` applies to each part.
+        journal: URL of the journals, such as `s3://bucket/prefix`, or
+            `file:///folder` if all workers share the folder. Use a new one
+            for each plan, and the same one to resume.
+        rate: Maximum number of requests per second of all workers
+            together; `None` to learn the rate from the service.
         earlier: As for `import_part`.
 
     Attributes:
         plan: The plan.
-        resubmitted: Number of times that a part was submitted again, because Dask stopped retrying it or its journal was taken.
+        resubmitted: Number of times that a part was submitted again,
+            because Dask stopped retrying it or its journal was taken.
 
     Raises:
         InvalidRequest: An argument is invalid.

@@ -20,17 +20,22 @@ if __name__ == "__main__":
     # -> 2 added, 0 uncertain
 ```
 
-Each process takes one part at a time, the largest first. Divide a file into several parts per process (`plan(parts=...)`), so
-that none waits long for the last one. This process divides the rate among the others, with the algorithm of `RateCoordinator`:
-`rate` is the maximum of all processes together, and with or without it, the service's own limit is learned once for all of
-them.
+Each process takes one part at a time, the largest first. Divide a file
+into several parts per process (`plan(parts=...)`), so that none waits long
+for the last one. This process divides the rate among the others, with the
+algorithm of `RateCoordinator`: `rate` is the maximum of all processes
+together, and with or without it, the service's own limit is learned once
+for all of them.
 
-To resume, make the same plan, and a `ProcessImport` with the same journal, also after a kill of this process or of another one.
-If a process dies, for example because memory ran out, the others finish their requests in flight, and the iteration raises a
-`BulkSuspended`. If this process dies, the others notice it within a second, and do the same.
+To resume, make the same plan, and a `ProcessImport` with the same journal,
+also after a kill of this process or of another one. If a process dies, for
+example because memory ran out, the others finish their requests in flight,
+and the iteration raises a `BulkSuspended`. If this process dies, the
+others notice it within a second, and do the same.
 
-The owner key reaches the processes through a pipe, not in their arguments. They inherit the environment of this process. They
-ignore Ctrl-C, which a terminal sends to all of them.
+The owner key reaches the processes through a pipe, not in their arguments.
+They inherit the environment of this process. They ignore Ctrl-C, which a
+terminal sends to all of them.
 """
 
 from __future__ import annotations
@@ -130,19 +135,27 @@ class _Worker:
 class ProcessImport:
     r"""An import with processes of this machine: an iterator over the reports of its parts, in the order in which they finish.
 
-    A `with` statement starts the processes. If the block ends before all parts have finished, the processes finish their requests
-    in flight, for at most 30 seconds. A second Ctrl-C meanwhile ends them at once. Processes import the main module of a program,
-    so it needs `if __name__ == "__main__":`.
+    A `with` statement starts the processes. If the block ends before all
+    parts have finished, the processes finish their requests in flight, for
+    at most 30 seconds. A second Ctrl-C meanwhile ends them at once.
+    Processes import the main module of a program, so it needs
+    `if __name__ == "__main__":`.
 
     Args:
         made: The plan.
-        connection: Settings for the connections to the service. `connection.concurrency` applies to all processes together.
-        processes: Number of processes. No more are started than the plan has parts.
-        journal: Folder of the journals, or their URL on an object store. Use a new one for each plan, and the same one to resume.
-        rate: Maximum number of requests per second of all processes together; `None` to learn the rate from the service.
+        connection: Settings for the connections to the service.
+            `connection.concurrency` applies to all processes together.
+        processes: Number of processes. No more are started than the plan
+            has parts.
+        journal: Folder of the journals, or their URL on an object store.
+            Use a new one for each plan, and the same one to resume.
+        rate: Maximum number of requests per second of all processes
+            together; `None` to learn the rate from the service.
         earlier: As for `import_part`.
-        owner_key: The owner key; by default, `OUTREACH_OWNER_KEY` of the environment.
-        on_progress: Function that receives the number of rows that have outcomes, about twice a second during the iteration.
+        owner_key: The owner key; by default, `OUTREACH_OWNER_KEY` of the
+            environment.
+        on_progress: Function that receives the number of rows that have
+            outcomes, about twice a second during the iteration.
 
     Attributes:
         plan: The plan.

@@ -1,6 +1,7 @@
 """The pytest plugin: fixtures for the fake service, and a marker that configures it. Failure reports show the fake's requests.
 
-pytest loads the plugin automatically. The plugin does not affect tests that use none of its fixtures. A complete test file:
+pytest loads the plugin automatically. The plugin does not affect tests
+that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -23,11 +24,17 @@ async def test_a_throttled_creation_is_retried(outreach_client, outreach_fake, o
 The test passes twice: on asyncio and on trio. The fixtures:
 
     outreach_fake          a `FakeService` for this test only
-    outreach_workspace     the id of a workspace in the fake: the first workspace of its world, or a new empty one
+    outreach_workspace     the id of a workspace in the fake: the first
+                           workspace of its world, or a new empty one
     outreach_owner_key     an API key for that workspace
-    outreach_client        an `OutreachClient` connected to the fake in memory, closed after the test; works with any event loop
-    outreach_url           the base URL of the fake on a real port, for code that needs one
-    outreach_virtual_time  virtual time for the event loop and the fake: waits take no time; unusable with sockets or threads
+    outreach_client        an `OutreachClient` connected to the fake in
+                           memory, closed after the test; works with any
+                           event loop
+    outreach_url           the base URL of the fake on a real port, for
+                           code that needs one
+    outreach_virtual_time  virtual time for the event loop and the fake:
+                           waits take no time; unusable with sockets or
+                           threads
     outreach_behaviour     the `Behaviour` of the fake
 
 The marker, with all its arguments:
@@ -40,13 +47,17 @@ The marker, with all its arguments:
         unfired="ignore",            # by default, a test fails if one of its faults never fired
     )
 
-You can also put the marker on classes and modules; each argument is taken from the closest marker. With `behaviour="pairwise"`, a
-test runs about thirty times. Together, the runs cover every combination of the values of any two settings. The summary names the
-settings with which every run failed: `failed under 18 of 28 behaviours: it fails with first_page=0, or with past_end='clamp'`.
-`--outreach-behaviour` sets the default behaviour.
+You can also put the marker on classes and modules; each argument is taken
+from the closest marker. With `behaviour="pairwise"`, a test runs about
+thirty times. Together, the runs cover every combination of the values of
+any two settings. The summary names the settings with which every run
+failed: `failed under 18 of 28 behaviours: it fails with first_page=0, or
+with past_end='clamp'`. `--outreach-behaviour` sets the default behaviour.
 
-`outreach_virtual_time` requires tests that run through anyio's plugin: `@pytest.mark.anyio`, or `anyio_mode = auto`. Set other
-event loops with a fixture named `anyio_backend`. Tests that pytest-asyncio or pytest-trio runs can use every other fixture.
+`outreach_virtual_time` requires tests that run through anyio's plugin:
+`@pytest.mark.anyio`, or `anyio_mode = auto`. Set other event loops with a
+fixture named `anyio_backend`. Tests that pytest-asyncio or pytest-trio
+runs can use every other fixture.
 """
 
 from __future__ import annotations

@@ -1,20 +1,28 @@
 """Share one rate among several clients: the protocol `Rate`, the rule that divides the rate, and `SharedRate` for one process.
 
-A service limits all clients of a key together. Clients that learn the limit independently starve one another. With a `Rate`,
-clients report their usage and receive shares of one common rate:
+A service limits all clients of a key together. Clients that learn the
+limit independently starve one another. With a `Rate`, clients report their
+usage and receive shares of one common rate:
 
-1. A client reports its usage about four times a second, or twice a second while it is idle. Requests never wait for a report.
-2. The reply is a share that is valid for a short time. A client whose share has expired sends nothing until its next share.
-   As a result, outdated shares can together exceed the rate, but only until they expire.
-3. `RateCoordinator` calculates the shares. It learns one limit from the reports of all clients, and forgets a client when the
-   client's share expires. Rare refusals at random hardly lower this limit. A `Retry-After` that is over before the next report
-   pauses only the client that received it.
+1. A client reports its usage about four times a second, or twice a second
+   while it is idle. Requests never wait for a report.
+2. The reply is a share that is valid for a short time. A client whose
+   share has expired sends nothing until its next share. As a result,
+   outdated shares can together exceed the rate, but only until they
+   expire.
+3. `RateCoordinator` calculates the shares. It learns one limit from the
+   reports of all clients, and forgets a client when the client's share
+   expires. Rare refusals at random hardly lower this limit. A
+   `Retry-After` that is over before the next report pauses only the client
+   that received it.
 
-`OutreachClient(rate=SharedRate())` runs a coordinator within one process. Among several processes and hosts, all clients get an
-`outreach_async.RedisRate` (extra `redis`) with the same Redis server and the same Redis key:
-`OutreachClient(rate=RedisRate("redis://host:6379", key="outreach:rate"))`. A client with a shared rate works inside `async with`.
-Commands have no such option: divide the rate among them with `--rate`. Any object with a method like `Rate.renew` can be used
-instead:
+`OutreachClient(rate=SharedRate())` runs a coordinator within one process.
+Among several processes and hosts, all clients get an
+`outreach_async.RedisRate` (extra `redis`) with the same Redis server and
+the same Redis key: `OutreachClient(rate=RedisRate("redis://host:6379",
+key="outreach:rate"))`. A client with a shared rate works inside
+`async with`. Commands have no such option: divide the rate among them with
+`--rate`. Any object with a method like `Rate.renew` can be used instead:
 
 ```python
 import anyio
@@ -196,8 +204,9 @@ class SharedRate:
     """A rate shared by clients of one process that run in one event loop.
 
     Args:
-        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or
-            without a maximum, the service's own limit is learned from its refusals.
+        limit: Maximum rate of all clients together, in requests per
+            second; `None` for no maximum. With or without a maximum, the
+            service's own limit is learned from its refusals.
 
     Raises:
         InvalidRequest: `limit` is not a finite number greater than 0.

@@ -62,25 +62,34 @@ class _LastShare:
 class RedisRate:
     """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
 
-    All clients with the same server and key share the rate. The server must be Redis 5 or newer, or compatible with it. The
-    key expires ten minutes after the last report of any client. A `RedisRate` has one connection, which is opened on first use,
-    and reopened if it is lost.
+    All clients with the same server and key share the rate. The server
+    must be Redis 5 or newer, or compatible with it. The key expires ten
+    minutes after the last report of any client. A `RedisRate` has one
+    connection, which is opened on first use, and reopened if it is lost.
 
-    While the server is unreachable, or the key holds a value of another program, which is never overwritten, a client sends at
-    most half of what its last share allowed, because the other half is left for clients that still reach the server, and a client
-    that has never received a share sends nothing. A warning is logged when
-    this begins, and an info record when it ends. The error of a call whose deadline passes meanwhile names the server or the key.
+    While the server is unreachable, or the key holds a value of another
+    program, which is never overwritten, a client sends at most half of
+    what its last share allowed, because the other half is left for clients
+    that still reach the server, and a client that has never received a
+    share sends nothing. A warning is logged when this begins, and an info
+    record when it ends. The error of a call whose deadline passes
+    meanwhile names the server or the key.
 
     Args:
-        url: URL of the server, such as `redis://:password@host:6379/0`, `rediss://...` for TLS, or `unix:///path/of/socket`.
+        url: URL of the server, such as `redis://:password@host:6379/0`,
+            `rediss://...` for TLS, or `unix:///path/of/socket`.
         key: Redis key under which the state of the rate is stored.
-        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum. With or without a maximum,
-            the outreach service's own limit is learned from its refusals.
-        timeout: Time limit in seconds for sending a report and receiving a share. After this time, the server counts as
-            unreachable. With more than 1.0, a client's share may expire first; the client then sends nothing meanwhile.
+        limit: Maximum rate of all clients together, in requests per
+            second; `None` for no maximum. With or without a maximum, the
+            outreach service's own limit is learned from its refusals.
+        timeout: Time limit in seconds for sending a report and receiving a
+            share. After this time, the server counts as unreachable. With
+            more than 1.0, a client's share may expire first; the client
+            then sends nothing meanwhile.
 
     Raises:
-        InvalidRequest: An argument is invalid, or redis-py is not installed.
+        InvalidRequest: An argument is invalid, or redis-py is not
+            installed.
 
     Example:
         ```python
@@ -114,7 +123,8 @@ class RedisRate:
         """Record a client's usage on the server and return the client's next share; see `Rate`.
 
         Raises:
-            TransportError: The server or its key cannot be used, and the client has not received a share before.
+            TransportError: The server or its key cannot be used, and the
+                client has not received a share before.
 
         Example:
             ```python

@@ -63,11 +63,16 @@ class Identity:
 
     Attributes:
         workspace: Workspace id.
-        options: Options that determine the requests, as JSON values: `duplicates`, `campaign`, `spool` and so on.
-        source: Name of the input, such as the path of a file; reports show it. A resumed run may use another name.
-        fingerprint: Fingerprint of the whole input, such as a file's digest; `None` if unknown.
-        mapping: Field codes by column name, if the input has columns. A resumed run may pass only some of the columns.
-        address: Address of the service, without user and password; `None` if unknown.
+        options: Options that determine the requests, as JSON values:
+            `duplicates`, `campaign`, `spool` and so on.
+        source: Name of the input, such as the path of a file; reports show
+            it. A resumed run may use another name.
+        fingerprint: Fingerprint of the whole input, such as a file's
+            digest; `None` if unknown.
+        mapping: Field codes by column name, if the input has columns. A
+            resumed run may pass only some of the columns.
+        address: Address of the service, without user and password; `None`
+            if unknown.
 
     Example:
         ```python
@@ -101,16 +106,20 @@ class JournalReport(BulkReport):
     """The report of a run, read from its journal: a `BulkReport`, in which the time between the processes does not count.
 
     Attributes:
-        state: State in which the run ended; `running` if the run has not ended, or if its process was killed.
-        marked: Number of rows that were marked as about to be sent. Rows after the last marked row were not sent.
+        state: State in which the run ended; `running` if the run has not
+            ended, or if its process was killed.
+        marked: Number of rows that were marked as about to be sent. Rows
+            after the last marked row were not sent.
         possibly_sent: Number of marked rows without an outcome.
         windows: Number of marked windows.
         events: Number of events by kind.
         workspace: Workspace id.
         source: Name of the input; `None` if unknown.
         fingerprint: Fingerprint of the whole input; `None` if unknown.
-        mapping: Field codes by column name; `None` if the input had no columns.
-        spooled: Number of rows of the input, if the journal stores all of them; otherwise `None`.
+        mapping: Field codes by column name; `None` if the input had no
+            columns.
+        spooled: Number of rows of the input, if the journal stores all of
+            them; otherwise `None`.
 
     Example:
         ```python

@@ -62,13 +62,17 @@ class LedgerReport(TabularReport):
     """The contacts, runs and targets of a ledger.
 
     Attributes:
-        contacts: Number of contacts whose last outcome is known or uncertain.
-        uncertain: Number of contacts that may have been changed by an attempt without an answer. Their rows are sent again.
+        contacts: Number of contacts whose last outcome is known or
+            uncertain.
+        uncertain: Number of contacts that may have been changed by an
+            attempt without an answer. Their rows are sent again.
         gone: Number of contacts that the last whole input did not have.
-        runs: The runs, the last one first: each with its number, the time of its start, and its counts.
+        runs: The runs, the last one first: each with its number, the time
+            of its start, and its counts.
         address: Address of the service.
         targets: Number of contacts for each (workspace, campaign).
-        pending: Whether a run was not merged yet, because it is running or its process was killed. The next run merges it.
+        pending: Whether a run was not merged yet, because it is running or
+            its process was killed. The next run merges it.
 
     Example:
         ```python
@@ -124,26 +128,38 @@ class LedgerReport(TabularReport):
 class Store:
     """What a bulk run records: a journal, which knows one run, or a ledger, which knows all. It can be read at any time.
 
-    A path is an SQLite file, and a URL is objects in an object store or a shared folder. `create_many(journal=...)` and
-    `create_many(ledger=...)` take a path, a URL, or a store with further options.
+    A path is an SQLite file, and a URL is objects in an object store or a
+    shared folder. `create_many(journal=...)` and `create_many(ledger=...)`
+    take a path, a URL, or a store with further options.
 
     Args:
-        location: Path of a file, or `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `file:///folder` or
-            `memory://name`. Objects in `memory://` last as long as the process. Credentials are read from the environment.
-        source: Name of the run's input, such as the path of a file; reports show it.
-        fingerprint: Fingerprint of the run's whole input, such as a file's digest. The run of a journal cannot be resumed with a
-            different fingerprint.
-        mapping: Field codes by column name, if the input has columns. The run of a journal cannot be resumed with a different
-            code for a column.
-        linger: Maximum time in seconds that an outcome waits to be written together with others. Object stores charge for each
-            write, so the default is 1 for a URL; for a path, it is 0.05.
-        inline: Whether to write in the thread of the event loop. With a virtual clock, which does not wait for threads, this must
-            be true.
-        objects: Storage to use instead of the one at the URL of a journal, such as
-            `StoredObjects(S3Store("bucket", endpoint=...), "run")`.
-        clock: Function that returns monotonic time in seconds. It measures the time since the start of the last write to an
-            object store. After more than 5 seconds, the run writes again before it sends the next contact.
-        wall: Function that returns the Unix time in seconds. The time of a ledger's entry is the start of its run.
+        location: Path of a file, or `s3://bucket/prefix`,
+            `gs://bucket/prefix`, `az://container/prefix`, `file:///folder`
+            or `memory://name`. Objects in `memory://` last as long as the
+            process. Credentials are read from the environment.
+        source: Name of the run's input, such as the path of a file;
+            reports show it.
+        fingerprint: Fingerprint of the run's whole input, such as a file's
+            digest. The run of a journal cannot be resumed with a different
+            fingerprint.
+        mapping: Field codes by column name, if the input has columns. The
+            run of a journal cannot be resumed with a different code for a
+            column.
+        linger: Maximum time in seconds that an outcome waits to be written
+            together with others. Object stores charge for each write, so
+            the default is 1 for a URL; for a path, it is 0.05.
+        inline: Whether to write in the thread of the event loop. With a
+            virtual clock, which does not wait for threads, this must be
+            true.
+        objects: Storage to use instead of the one at the URL of a journal,
+            such as `StoredObjects(S3Store("bucket", endpoint=...),
+            "run")`.
+        clock: Function that returns monotonic time in seconds. It measures
+            the time since the start of the last write to an object store.
+            After more than 5 seconds, the run writes again before it sends
+            the next contact.
+        wall: Function that returns the Unix time in seconds. The time of a
+            ledger's entry is the start of its run.
 
     Raises:
         InvalidRequest: The URL is invalid, or the extra `lake` is missing.
@@ -256,9 +272,11 @@ class Store:
     def outcomes(self) -> Iterator[ContactOutcome]:
         """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
 
-        An outcome's `contact` is the spooled mapping, or `None` if the rows were not spooled. Its `error` has the original
-        class, message, status and attempts; headers and body are not recorded. Of a ledger, these are the rows that the last run
-        has sent, numbered in the order in which they were marked.
+        An outcome's `contact` is the spooled mapping, or `None` if the
+        rows were not spooled. Its `error` has the original class, message,
+        status and attempts; headers and body are not recorded. Of a
+        ledger, these are the rows that the last run has sent, numbered in
+        the order in which they were marked.
 
         Raises:
             InvalidRequest: There is no store.
@@ -331,7 +349,8 @@ class Store:
         """Return what a ledger knows of its contacts. A run that is under way, or that was killed, is not included.
 
         Raises:
-            InvalidRequest: The ledger does not exist, or the file is not a ledger.
+            InvalidRequest: The ledger does not exist, or the file is not a
+                ledger.
             JournalError: The ledger is damaged or cannot be read.
 
         Example:

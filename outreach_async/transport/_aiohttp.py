@@ -38,25 +38,35 @@ AiohttpMiddleware: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 class AiohttpTransport(BaseTransport):
     """Sends requests over aiohttp.
 
-    A transport made from a base URL opens a session in each event loop when the first request is sent. The environment's proxies
-    and certificates have the same effect as with httpx; aiohttp itself supports only some of them.
+    A transport made from a base URL opens a session in each event loop
+    when the first request is sent. The environment's proxies and
+    certificates have the same effect as with httpx; aiohttp itself
+    supports only some of them.
 
-    A transport made from a session uses the session's connector, headers, proxies and traces unchanged. The session must have a
-    `base_url`. The transport takes ownership of the session and closes it. The session's timeouts are disabled, and cookies set
-    by a response are removed from the session's cookie jar.
+    A transport made from a session uses the session's connector, headers,
+    proxies and traces unchanged. The session must have a `base_url`. The
+    transport takes ownership of the session and closes it. The session's
+    timeouts are disabled, and cookies set by a response are removed from
+    the session's cookie jar.
 
     Args:
         service: The service's base URL, or an `aiohttp.ClientSession`.
-        max_in_flight: Maximum number of concurrent exchanges. For a URL, the default is 64, and the number is also the maximum
-            number of connections. For a session, only the limit of its connector applies by default.
-        ssl_context, proxy, trust_env, max_answer: As for `HttpxTransport`. A proxy has the scheme `http` or `https`.
-        middlewares: aiohttp client middlewares to run around every request. Those of a session do not run; pass them here too.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL,
+            the default is 64, and the number is also the maximum number of
+            connections. For a session, only the limit of its connector
+            applies by default.
+        ssl_context, proxy, trust_env, max_answer: As for `HttpxTransport`.
+            A proxy has the scheme `http` or `https`.
+        middlewares: aiohttp client middlewares to run around every
+            request. Those of a session do not run; pass them here too.
 
     Attributes:
-        max_in_flight, base_url, proxy, secrets: As of `HttpxTransport`. `base_url` is `None` for a session without a valid one.
+        max_in_flight, base_url, proxy, secrets: As of `HttpxTransport`.
+            `base_url` is `None` for a session without a valid one.
 
     Raises:
-        InvalidRequest: An argument is invalid, or aiohttp is not installed.
+        InvalidRequest: An argument is invalid, or aiohttp is not
+            installed.
 
     Example:
         ```python

@@ -137,7 +137,8 @@ class BaseTransport(ABC):
     def drop_idle(self) -> None:
         """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
 
-        Connections of a client or session that you have passed may be used again.
+        Connections of a client or session that you have passed may be used
+        again.
 
         Example:
             ```python

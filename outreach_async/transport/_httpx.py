@@ -53,38 +53,55 @@ class HttpxClient(Protocol):
 class HttpxTransport(BaseTransport):
     """Sends requests over httpx or its fork httpx2.
 
-    A transport made from a base URL keeps a pool of httpx or httpx2 transports in each event loop, each with a single connection.
-    A request closes the connections that were idle for more than 5 seconds.
+    A transport made from a base URL keeps a pool of httpx or httpx2
+    transports in each event loop, each with a single connection. A request
+    closes the connections that were idle for more than 5 seconds.
 
-    A transport made from a client uses the client's pool, authentication, proxies, mounts and mock transports unchanged. The
-    client must have a `base_url`. The transport takes ownership of the client: it closes the client, and replaces the client's
-    cookie jar with one that keeps the client's own cookies. The client's timeouts are disabled. The transport works only in the
-    first event loop that uses it.
+    A transport made from a client uses the client's pool, authentication,
+    proxies, mounts and mock transports unchanged. The client must have a
+    `base_url`. The transport takes ownership of the client: it closes the
+    client, and replaces the client's cookie jar with one that keeps the
+    client's own cookies. The client's timeouts are disabled. The transport
+    works only in the first event loop that uses it.
 
-    With 64 requests in flight, a client takes four to five times the CPU time of a transport made from a URL. If several requests
-    are cancelled simultaneously, the pool of httpx 0.28 can permanently lose connections, and that of httpx2 too, but less often
-    and only over TLS. When no connection is left, every request times out. A transport made from a URL has its own pool, to which
-    this cannot happen. Do not pass a client with `http2=True`; see `outreach_async.transport`.
+    With 64 requests in flight, a client takes four to five times the CPU
+    time of a transport made from a URL. If several requests are cancelled
+    simultaneously, the pool of httpx 0.28 can permanently lose
+    connections, and that of httpx2 too, but less often and only over TLS.
+    When no connection is left, every request times out. A transport made
+    from a URL has its own pool, to which this cannot happen. Do not pass a
+    client with `http2=True`; see `outreach_async.transport`.
 
     Args:
-        service: The service's base URL, or an `httpx.AsyncClient` or `httpx2.AsyncClient`.
-        family: The library to use for a URL, by default `httpx`. For a client, the library is detected from the client's class.
-        max_in_flight: Maximum number of concurrent exchanges. For a URL, this is the number of connections, 64 by default. For a
-            client, the only default limit is that of its pool, which httpx does not expose.
-        ssl_context: SSL context for the service and an HTTPS proxy, instead of the environment's certificates. Only for a URL.
-        proxy: A proxy URL (`http`, `https` or `socks5`) that overrides the environment's proxy. Only for a URL.
-        trust_env: Whether to use the environment's proxies and certificates. Only for a URL.
+        service: The service's base URL, or an `httpx.AsyncClient` or
+            `httpx2.AsyncClient`.
+        family: The library to use for a URL, by default `httpx`. For a
+            client, the library is detected from the client's class.
+        max_in_flight: Maximum number of concurrent exchanges. For a URL,
+            this is the number of connections, 64 by default. For a client,
+            the only default limit is that of its pool, which httpx does
+            not expose.
+        ssl_context: SSL context for the service and an HTTPS proxy,
+            instead of the environment's certificates. Only for a URL.
+        proxy: A proxy URL (`http`, `https` or `socks5`) that overrides the
+            environment's proxy. Only for a URL.
+        trust_env: Whether to use the environment's proxies and
+            certificates. Only for a URL.
         max_answer: Maximum size of a decoded response body, in bytes.
 
     Attributes:
-        max_in_flight: The maximum number of concurrent exchanges; `None` for a client if no `max_in_flight` was passed.
+        max_in_flight: The maximum number of concurrent exchanges; `None`
+            for a client if no `max_in_flight` was passed.
         base_url: The base URL of all requests, without user and password.
-        proxy: The proxy that the requests take, without user and password; `None` for none.
-        secrets: Passwords and authorization values that `OutreachClient` masks in errors. Values that a client's `auth` adds are
-            unknown to the transport, and are not masked.
+        proxy: The proxy that the requests take, without user and password;
+            `None` for none.
+        secrets: Passwords and authorization values that `OutreachClient`
+            masks in errors. Values that a client's `auth` adds are unknown
+            to the transport, and are not masked.
 
     Raises:
-        InvalidRequest: An argument is invalid, or a required package is not installed.
+        InvalidRequest: An argument is invalid, or a required package is
+            not installed.
 
     Example:
         ```python

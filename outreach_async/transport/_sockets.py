@@ -41,27 +41,36 @@ _CONNECTION_ERRORS: Final = (
 class SocketTransport(BaseTransport):
     """Sends requests over its own connections on asyncio, uvloop and trio, and takes the least CPU time of all transports.
 
-    It does not support proxies, and accepts only a base URL: use `HttpxTransport` for proxies, for your own client, and for mocks
-    and recorders such as respx and vcrpy. While a cassette of vcrpy is active, a request warns that it is sent unseen.
+    It does not support proxies, and accepts only a base URL: use
+    `HttpxTransport` for proxies, for your own client, and for mocks and
+    recorders such as respx and vcrpy. While a cassette of vcrpy is active,
+    a request warns that it is sent unseen.
 
-    h11 parses the responses; with the extra `httptools`, llhttp does, in less time and with the same results.
+    h11 parses the responses; with the extra `httptools`, llhttp does, in
+    less time and with the same results.
 
-    If the host has several addresses, the transport tries them as described in RFC 8305. An idle connection is reused for up to
-    5 seconds after its last response; a later request closes it.
+    If the host has several addresses, the transport tries them as
+    described in RFC 8305. An idle connection is reused for up to 5 seconds
+    after its last response; a later request closes it.
 
     Args:
         base_url: The service's base URL.
-        max_in_flight: Maximum number of connections, and of concurrent exchanges.
-        proxy: Must be `None`, because this transport does not support proxies.
-        trust_env: Whether to use the environment's certificates. If true, and the environment sets a proxy for the URL, the
-            constructor raises `InvalidRequest`.
+        max_in_flight: Maximum number of connections, and of concurrent
+            exchanges.
+        proxy: Must be `None`, because this transport does not support
+            proxies.
+        trust_env: Whether to use the environment's certificates. If true,
+            and the environment sets a proxy for the URL, the constructor
+            raises `InvalidRequest`.
         ssl_context, max_answer: As for `HttpxTransport`.
 
     Attributes:
-        max_in_flight, base_url, secrets: As of `HttpxTransport`. `proxy` is always `None`.
+        max_in_flight, base_url, secrets: As of `HttpxTransport`. `proxy`
+            is always `None`.
 
     Raises:
-        InvalidRequest: An argument is invalid, the arguments or the environment set a proxy, or h11 is not installed.
+        InvalidRequest: An argument is invalid, the arguments or the
+            environment set a proxy, or h11 is not installed.
 
     Example:
         ```python

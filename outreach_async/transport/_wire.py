@@ -31,8 +31,10 @@ class Request:
 
     Attributes:
         method: The HTTP method, upper case.
-        target: The request target of RFC 9112: percent-encoded path and query, starting with `/`. The transport
-            prepends the path of the base URL, if any, and sends the target byte for byte: `%2F` in an id never becomes a slash.
+        target: The request target of RFC 9112: percent-encoded path and
+            query, starting with `/`. The transport prepends the path of
+            the base URL, if any, and sends the target byte for byte: `%2F`
+            in an id never becomes a slash.
         headers: Header fields by lower-case name.
         body: The complete body, UTF-8 JSON; empty if there is none.
 
@@ -59,7 +61,8 @@ class Response:
 
     Attributes:
         status: The HTTP status code.
-        headers: Header fields by lower-case name; repeated fields are joined with `, `.
+        headers: Header fields by lower-case name; repeated fields are
+            joined with `, `.
         body: The complete body, decompressed.
 
     Example:
@@ -102,7 +105,8 @@ class Progress:
     """Records whether a request was sent. The record remains readable after `Transport.send` was cancelled.
 
     Attributes:
-        sent: `False`: no byte was sent. `True`: a byte may have been sent. `None` (initially): unknown, and counts as maybe sent.
+        sent: `False`: no byte was sent. `True`: a byte may have been sent.
+            `None` (initially): unknown, and counts as maybe sent.
 
     Example:
         ```python
@@ -122,14 +126,20 @@ class Progress:
 class Transport(Protocol):
     """Sends requests to the service. Many tasks may use a transport at the same time.
 
-    A transport never retries, follows no redirects, stores no cookies and has no timeout of its own: the client cancels `send`.
-    A transport can have these attributes. `Middleware`, the base class of transports that wrap another, forwards them.
+    A transport never retries, follows no redirects, stores no cookies and
+    has no timeout of its own: the client cancels `send`. A transport can
+    have these attributes. `Middleware`, the base class of transports that
+    wrap another, forwards them.
 
     - `max_in_flight: int` limits the client's concurrency.
-    - `secrets: tuple[str, ...]` contains strings to mask in errors, such as a proxy password.
-    - `drop_idle()` closes idle connections. The client calls it when a response turns out to be a copy of an earlier one.
-    - `base_url: str` is the URL that the transport prepends to every target. Hooks receive it, and journals record it.
-    - `proxy: str | None` is the address of the proxy between the client and the service, without user. Errors name it.
+    - `secrets: tuple[str, ...]` contains strings to mask in errors, such
+      as a proxy password.
+    - `drop_idle()` closes idle connections. The client calls it when a
+      response turns out to be a copy of an earlier one.
+    - `base_url: str` is the URL that the transport prepends to every
+      target. Hooks receive it, and journals record it.
+    - `proxy: str | None` is the address of the proxy between the client
+      and the service, without user. Errors name it.
 
     Example:
         ```python
@@ -163,15 +173,18 @@ _OPTIONAL: Final[Mapping[str, Any]] = {"max_in_flight": None, "secrets": (), "ba
 class Middleware:
     """A transport that passes each request to another one: the base class of middleware.
 
-    Override `send`, and await `super().send(...)` in it. `aclose` and every optional attribute of `Transport` are those of
-    `inner`, unless you assign or define your own: without the `secrets` of `inner`, errors could show a password.
+    Override `send`, and await `super().send(...)` in it. `aclose` and
+    every optional attribute of `Transport` are those of `inner`, unless
+    you assign or define your own: without the `secrets` of `inner`, errors
+    could show a password.
 
     Args:
         inner: The transport to pass the requests to.
 
     Attributes:
         inner: The transport that was passed.
-        max_in_flight, secrets, base_url, proxy: Those of `inner`, or `None`, and no secrets, if it has none.
+        max_in_flight, secrets, base_url, proxy: Those of `inner`, or
+            `None`, and no secrets, if it has none.
 
     Example:
         ```python

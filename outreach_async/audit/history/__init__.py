@@ -1,6 +1,7 @@
 r"""Keep what the service forgets: the figures of every audit, in one SQLite file.
 
-The service returns current totals only. A history stores the totals that each audit reads, and computes the figures of each day:
+The service returns current totals only. A history stores the totals that
+each audit reads, and computes the figures of each day:
 
 ```python
 import anyio
@@ -25,31 +26,43 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`outreach-async audit --history history.db` and `brief --history history.db` do the same; with `--no-append`, they only compare.
-`outreach-async history show|export|prune` shows daily figures, writes tables and views to Parquet or CSV, and deletes snapshots:
-old ones, or those of a clock that was ahead.
+`outreach-async audit --history history.db` and
+`brief --history history.db` do the same; with `--no-append`, they only
+compare. `outreach-async history show|export|prune` shows daily figures,
+writes tables and views to Parquet or CSV, and deletes snapshots: old ones,
+or those of a clock that was ahead.
 
 Days
 ----
-Days are in UTC. A figure of a day is the difference between its last reading and the last one before it, so an audit at 08:00
-shows what happened since 08:00 of the day before. If days lack a reading, the difference is spread over them, and `spread_over`
-is their number. A figure is `NULL` if it is not known:
+Days are in UTC. A figure of a day is the difference between its last
+reading and the last one before it, so an audit at 08:00 shows what
+happened since 08:00 of the day before. If days lack a reading, the
+difference is spread over them, and `spread_over` is their number. A figure
+is `NULL` if it is not known:
 
-- on the day of the first reading, unless the campaign was created after the reading before;
+- on the day of the first reading, unless the campaign was created after
+  the reading before;
 - if a total has fallen, because a campaign was reset; `gap` is then 1;
-- when a campaign or mailbox was deleted, moved or archived, or came back, from the day after the reading before to the next one;
-- while a workspace cannot be read; later, the difference is spread over these days;
-- for a sum of which a part is not known: one that is too low looks like a bad day.
+- when a campaign or mailbox was deleted, moved or archived, or came back,
+  from the day after the reading before to the next one;
+- while a workspace cannot be read; later, the difference is spread over
+  these days;
+- for a sum of which a part is not known: one that is too low looks like a
+  bad day.
 
-The totals of mailboxes cover 30 or 90 days, so their differences are no daily figures, except for new mailboxes: `sent` is known
-up to an age of 89 days, and `bounced` up to 29 days. For older ones, use `sent_30days`, `bounced_30days` and `sent_today`, which
-the service counts itself. E-mails, opens, replies and bounces of a day come from campaigns.
+The totals of mailboxes cover 30 or 90 days, so their differences are no
+daily figures, except for new mailboxes: `sent` is known up to an age of 89
+days, and `bounced` up to 29 days. For older ones, use `sent_30days`,
+`bounced_30days` and `sent_today`, which the service counts itself.
+E-mails, opens, replies and bounces of a day come from campaigns.
 
 Tables
 ------
-`snapshots` has a row for each audit, and `workspaces` one for each workspace of an audit, whose `reading` is `complete`,
-`partial` or `none`. In all other tables, a row is valid from the snapshot `first` to the snapshot `last`: rows that do not change
-are not repeated, and stay valid while they cannot be read. `crc` is a checksum.
+`snapshots` has a row for each audit, and `workspaces` one for each
+workspace of an audit, whose `reading` is `complete`, `partial` or `none`.
+In all other tables, a row is valid from the snapshot `first` to the
+snapshot `last`: rows that do not change are not repeated, and stay valid
+while they cannot be read. `crc` is a checksum.
 
 | table or view | columns |
 |---|---|
@@ -65,8 +78,9 @@ are not repeated, and stay valid while they cannot be read. `crc` is a checksum.
 | `campaign_days` | each day: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
 | `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
 
-pandas, Datasette and Metabase read the file; open it read-only. DuckDB reads what `outreach-async history export` writes. The
-bounces of each workspace in a week, worst first:
+pandas, Datasette and Metabase read the file; open it read-only. DuckDB
+reads what `outreach-async history export` writes. The bounces of each
+workspace in a week, worst first:
 
 ```sql
 SELECT name, sum(sent) AS sent, round(100.0 * sum(bounced) / sum(sent), 1) AS percent
@@ -76,14 +90,18 @@ GROUP BY workspace, name HAVING sum(sent) > 0 ORDER BY percent DESC
 
 Size and safety
 ---------------
-100 days of 400 mailboxes and 200 campaigns with three steps each, which all change on five days a week, take 5 MB. A kill, a full
-disk or a loss of power loses at most the snapshot that is being written. Processes that append wait for each other. Each use
-checks the whole file, and refuses a damaged one. A file that is not a history is never changed, and a history belongs to the
-address of one service. Tables, views and indexes that other programs add, also by `ANALYZE`, are neither checked nor changed. It
+100 days of 400 mailboxes and 200 campaigns with three steps each, which
+all change on five days a week, take 5 MB. A kill, a full disk or a loss of
+power loses at most the snapshot that is being written. Processes that
+append wait for each other. Each use checks the whole file, and refuses a
+damaged one. A file that is not a history is never changed, and a history
+belongs to the address of one service. Tables, views and indexes that other
+programs add, also by `ANALYZE`, are neither checked nor changed. It
 contains the addresses of mailboxes, so only its owner can read it.
 
-A version of this package reads the histories of earlier ones, and shows its own figures of each day. Other programs see the views
-of the version that wrote the file last, which replaces them.
+A version of this package reads the histories of earlier ones, and shows
+its own figures of each day. Other programs see the views of the version
+that wrote the file last, which replaces them.
 """
 
 from __future__ import annotations
@@ -159,13 +177,18 @@ class DayFigures:
         date: The day in UTC, as `YYYY-MM-DD`.
         workspace: Id of the workspace; `None` for a domain.
         id: Id of the workspace, campaign or mailbox, or the domain.
-        name: Name of the workspace or campaign, address of the mailbox, or the domain.
+        name: Name of the workspace or campaign, address of the mailbox, or
+            the domain.
         sent, bounced: E-mails sent and bounced.
-        opened, replied: E-mails opened, and replies, for campaigns and workspaces.
-        sent_today: E-mails that a mailbox or domain had sent on this day when it was read.
-        sent_30days, bounced_30days: E-mails sent and bounced in 30 days, as the service stated on this day.
+        opened, replied: E-mails opened, and replies, for campaigns and
+            workspaces.
+        sent_today: E-mails that a mailbox or domain had sent on this day
+            when it was read.
+        sent_30days, bounced_30days: E-mails sent and bounced in 30 days,
+            as the service stated on this day.
         score: Score of the workspace or domain.
-        spread_over: Number of days over which a difference was spread; 1 without a gap between snapshots.
+        spread_over: Number of days over which a difference was spread; 1
+            without a gap between snapshots.
 
     Example:
         ```python
@@ -202,11 +225,14 @@ class History:
 
     Args:
         path: Path of the file; `append` creates it.
-        address: Base URL of the service. A history of another service is refused.
-        clock: Returns the time of now, in Unix seconds. Snapshots that are later are those of a clock that was ahead.
+        address: Base URL of the service. A history of another service is
+            refused.
+        clock: Returns the time of now, in Unix seconds. Snapshots that are
+            later are those of a clock that was ahead.
 
     Raises:
-        InvalidRequest: The file is not a history, belongs to another service, or was written by a newer version.
+        InvalidRequest: The file is not a history, belongs to another
+            service, or was written by a newer version.
         HistoryError: The file is damaged.
 
     Example:
@@ -239,12 +265,15 @@ class History:
         """Append what an audit read, completely or not at all: its report and the `Readings` that were passed to it.
 
         Returns:
-            True; False if nothing was appended, because the history has a later reading of one of the workspaces: another process
-            was faster, or a clock was wrong. `refusal` says which. A reading that is later than now blocks all others, which a
+            True; False if nothing was appended, because the history has a
+            later reading of one of the workspaces: another process was
+            faster, or a clock was wrong. `refusal` says which. A reading
+            that is later than now blocks all others, which a
             `RuntimeWarning` says, with the remedy.
 
         Raises:
-            HistoryError: The snapshot could not be written. The history contains everything that it contained before.
+            HistoryError: The snapshot could not be written. The history
+                contains everything that it contained before.
 
         Example:
             ```python
@@ -292,7 +321,8 @@ class History:
     def baseline(self, workspaces: Sequence[str]) -> Report | None:
         """Return the last readings of workspaces as a report, for `report.since` and `build_brief`; `None` if there are none.
 
-        If a workspace could not be read in the last audit, the baseline has its reading before; `last_read` has the time.
+        If a workspace could not be read in the last audit, the baseline
+        has its reading before; `last_read` has the time.
 
         Example:
             ```python
@@ -310,14 +340,19 @@ class History:
         """Return the figures of the last days, oldest first.
 
         Args:
-            kind: What to return figures of: `workspace`, `campaign`, `domain` or `mailbox`.
-            subject: Id of the workspace, campaign or mailbox, or the domain; by default, all of them.
-            workspaces: Ids of workspaces; figures of others are left out. A domain then has no score, which belongs to all its
+            kind: What to return figures of: `workspace`, `campaign`,
+                `domain` or `mailbox`.
+            subject: Id of the workspace, campaign or mailbox, or the
+                domain; by default, all of them.
+            workspaces: Ids of workspaces; figures of others are left out.
+                A domain then has no score, which belongs to all its
                 mailboxes.
-            days: Number of days, which end with the last day of the history.
+            days: Number of days, which end with the last day of the
+                history.
 
         Raises:
-            InvalidRequest: `kind` or `days` is invalid, or the file does not exist.
+            InvalidRequest: `kind` or `days` is invalid, or the file does
+                not exist.
 
         Example:
             ```python
@@ -389,13 +424,15 @@ class History:
         """Delete snapshots, and free their space. Return their number. `opened` does not change.
 
         Args:
-            keep: Delete the snapshots that are older than this number of seconds before the last one that is not later than
-                now.
-            after: Delete the snapshots after this time, in Unix seconds, such as those of a clock that was ahead. What they
-                changed is as it was before.
+            keep: Delete the snapshots that are older than this number of
+                seconds before the last one that is not later than now.
+            after: Delete the snapshots after this time, in Unix seconds,
+                such as those of a clock that was ahead. What they changed
+                is as it was before.
 
         Raises:
-            InvalidRequest: `keep` is not more than 0, or not exactly one of the arguments is given.
+            InvalidRequest: `keep` is not more than 0, or not exactly one
+                of the arguments is given.
 
         Example:
             ```python

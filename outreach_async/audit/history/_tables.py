@@ -249,8 +249,9 @@ Record: TypeAlias = tuple[tuple[Any, ...], tuple[Number | None, ...]]  # labels 
 class Readings:
     """Collects the mailboxes, campaigns and steps that an audit reads, for `History.append`.
 
-    A report contains only the mailboxes with findings. Pass an instance as `readings` to one call of `audit` or `stream`. It
-    takes about 600 bytes for each mailbox.
+    A report contains only the mailboxes with findings. Pass an instance as
+    `readings` to one call of `audit` or `stream`. It takes about 600 bytes
+    for each mailbox.
 
     Example:
         ```python

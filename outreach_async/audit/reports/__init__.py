@@ -1,6 +1,7 @@
 """Render a report or a brief as text, Markdown, HTML, JSON or a message of Slack, or summarize it.
 
-The formats `html` and `prometheus` need the extras of the same names. `REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all:
+The formats `html` and `prometheus` need the extras of the same names.
+`REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all:
 
 ```python
 from pathlib import Path
@@ -21,9 +22,11 @@ async def main() -> None:
 anyio.run(main)
 ```
 
-`render_folder` renders a page for each workspace, which contains nothing of the others, and an index of all. An agency can send a
-page to its client: it is the report of an audit of this client's workspace alone. Beside each page is its JSON report, with which
-`outreach-async audit --output-folder reports` compares the next page.
+`render_folder` renders a page for each workspace, which contains nothing
+of the others, and an index of all. An agency can send a page to its
+client: it is the report of an audit of this client's workspace alone.
+Beside each page is its JSON report, with which `outreach-async audit
+--output-folder reports` compares the next page.
 """
 
 from __future__ import annotations
@@ -146,7 +149,8 @@ def iterate(
     """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string.
 
     Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+        InvalidRequest: The format is unknown, or the extra it needs is not
+            installed.
 
     Example:
         ```python
@@ -165,12 +169,16 @@ def write(view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), o
 
     Args:
         view: The report of an audit, or a brief.
-        form: Name of the format, one of `REPORT_FORMATS` for a report, and of `BRIEF_FORMATS` for a brief.
-        days: Figures of workspaces and campaigns from `History.daily`, which the format `html` shows as trends.
-        opened: The times from `History.opened`, since which findings are open. The format `html` shows them beside the tasks.
+        form: Name of the format, one of `REPORT_FORMATS` for a report, and
+            of `BRIEF_FORMATS` for a brief.
+        days: Figures of workspaces and campaigns from `History.daily`,
+            which the format `html` shows as trends.
+        opened: The times from `History.opened`, since which findings are
+            open. The format `html` shows them beside the tasks.
 
     Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not installed.
+        InvalidRequest: The format is unknown, or the extra it needs is not
+            installed.
 
     Example:
         ```python
@@ -284,11 +292,15 @@ def render_folder(
     """Return the files of a folder by name: the index, and a page and a JSON report for each workspace.
 
     Args:
-        whole: The report on all workspaces, for the index, which links to the pages.
-        parts: The reports of the single workspaces, as from `AuditRun.separate`, each compared with its own earlier report if
-            there is one.
-        days: Figures of workspaces and campaigns from `History.daily`; a page contains only those of its workspace.
-        opened: The times from `History.opened`, since which findings are open.
+        whole: The report on all workspaces, for the index, which links to
+            the pages.
+        parts: The reports of the single workspaces, as from
+            `AuditRun.separate`, each compared with its own earlier report
+            if there is one.
+        days: Figures of workspaces and campaigns from `History.daily`; a
+            page contains only those of its workspace.
+        opened: The times from `History.opened`, since which findings are
+            open.
 
     Example:
         ```python

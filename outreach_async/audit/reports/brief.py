@@ -1,6 +1,7 @@
 """Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
 
-The findings with the same rule and severity become one task with a remedy. A history stores what the next brief compares with:
+The findings with the same rule and severity become one task with a
+remedy. A history stores what the next brief compares with:
 
 ```python
 import anyio
@@ -30,8 +31,10 @@ anyio.run(main)
 
 The command `outreach-async brief --history history.db` does the same.
 
-If a workspace cannot be read completely, `History.baseline` returns its earlier reading, with which the next brief that can read
-it compares: each finding is reported as new only once, and each increase of a number is counted exactly once.
+If a workspace cannot be read completely, `History.baseline` returns its
+earlier reading, with which the next brief that can read it compares: each
+finding is reported as new only once, and each increase of a number is
+counted exactly once.
 """
 
 from __future__ import annotations
@@ -59,13 +62,19 @@ class Task:
     """The findings with the same rule and severity, with the recommended action. Each finding belongs to exactly one task.
 
     Attributes:
-        rule, title, source, condition: As of the `Rule`, with the thresholds of the policy.
-        severity, remedy: Severity of the findings, and the recommended action.
-        findings, mailboxes: Number of findings, and of the different mailboxes that they are about.
-        groups: Names of the domains, servers, workspaces or campaigns, each with its number of findings, the most first.
-        group_kind: Kind of the groups: `domain`, `server`, `workspace` or `campaign`.
+        rule, title, source, condition: As of the `Rule`, with the
+            thresholds of the policy.
+        severity, remedy: Severity of the findings, and the recommended
+            action.
+        findings, mailboxes: Number of findings, and of the different
+            mailboxes that they are about.
+        groups: Names of the domains, servers, workspaces or campaigns,
+            each with its number of findings, the most first.
+        group_kind: Kind of the groups: `domain`, `server`, `workspace` or
+            `campaign`.
         example: Subject and message of one of the findings.
-        new, worse: Numbers of findings that the earlier report does not have, and that were milder in it.
+        new, worse: Numbers of findings that the earlier report does not
+            have, and that were milder in it.
         new_groups: Like `groups`, but only for new findings.
 
     Example:
@@ -113,15 +122,22 @@ class Summary:
     """The conclusion of an audit, which all formats show: the verdict, the counts, what to stop, and the tasks.
 
     Attributes:
-        at, since: Times of the audit and of the earlier one, in Unix seconds; `since` is `None` without an earlier one.
-        size, verdict: Numbers of mailboxes, domains, workspaces and campaigns, and the conclusion, as text.
+        at, since: Times of the audit and of the earlier one, in Unix
+            seconds; `since` is `None` without an earlier one.
+        size, verdict: Numbers of mailboxes, domains, workspaces and
+            campaigns, and the conclusion, as text.
         mailboxes, names, service_clock: As in `Report`.
-        score, score_before: Score of all mailboxes, and in the earlier report; `None` without checked mailboxes.
+        score, score_before: Score of all mailboxes, and in the earlier
+            report; `None` without checked mailboxes.
         counts: Number of findings by severity.
-        changes: How the findings of the earlier report and of this one add up; `None` without an earlier one.
-        stop: Subjects of critical findings, such as the addresses of mailboxes that must stop sending.
-        tasks: The open tasks, the most severe first, and within a severity those with news.
-        resolved: Earlier findings that no longer apply, by rule and severity.
+        changes: How the findings of the earlier report and of this one add
+            up; `None` without an earlier one.
+        stop: Subjects of critical findings, such as the addresses of
+            mailboxes that must stop sending.
+        tasks: The open tasks, the most severe first, and within a severity
+            those with news.
+        resolved: Earlier findings that no longer apply, by rule and
+            severity.
 
     Example:
         ```python
@@ -352,9 +368,12 @@ class WorkspaceBrief:
     Attributes:
         id: Id of the workspace.
         mailboxes: Number of checked mailboxes.
-        score, score_before: Score of its mailboxes, and in the earlier report; `None` without checked mailboxes.
-        error: Description of the error, if the workspace could not be read completely; otherwise `None`.
-        since: Start of the period whose changes are counted, in Unix seconds; `None` if the earlier report does not cover it.
+        score, score_before: Score of its mailboxes, and in the earlier
+            report; `None` without checked mailboxes.
+        error: Description of the error, if the workspace could not be read
+            completely; otherwise `None`.
+        since: Start of the period whose changes are counted, in Unix
+            seconds; `None` if the earlier report does not cover it.
 
     Example:
         ```python
@@ -376,10 +395,13 @@ class CampaignBrief:
 
     Attributes:
         id, name, workspace, status, contacts, sent, replies_num, bounces_num, left_to_send: As in `CampaignRow`.
-        status_before: Status in the earlier report; `None` if the earlier report does not contain the campaign.
-        new_contacts, new_sent, new_replies, new_bounces: Increase of each number since the earlier report; `None` if the number
-            has decreased.
-        end, end_before: Estimated end, now and in the earlier report, in Unix seconds; `None` if it has ended or has no estimate.
+        status_before: Status in the earlier report; `None` if the earlier
+            report does not contain the campaign.
+        new_contacts, new_sent, new_replies, new_bounces: Increase of each
+            number since the earlier report; `None` if the number has
+            decreased.
+        end, end_before: Estimated end, now and in the earlier report, in
+            Unix seconds; `None` if it has ended or has no estimate.
 
     Example:
         ```python
@@ -416,7 +438,8 @@ class Brief(Summary):
         resolved: As in `Summary`, but without notes.
         workspaces: The workspaces, in the order of the audit.
         dropped: Ids of workspaces that only the earlier report covers.
-        campaigns: The campaigns, grouped by workspace, those that sent most since the earlier report first; `None` if not read.
+        campaigns: The campaigns, grouped by workspace, those that sent
+            most since the earlier report first; `None` if not read.
 
     All other attributes are those of `Summary`.
 
@@ -467,7 +490,8 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
 
     Args:
         report: The report of an audit.
-        earlier: The baseline in a history, or any earlier report; `None` for the first brief.
+        earlier: The baseline in a history, or any earlier report; `None`
+            for the first brief.
 
     Example:
         ```python
