@@ -244,7 +244,7 @@ class OutreachClient:
 
         Example:
             ```python
-            response = await client.request("GET", "/campaigns", params={"workspace": "space_1", "page": 0})
+            response = await client.request("GET", "/campaigns", params={"workspace": "space_1", "display": 9, "page": 1})
             print(response.status, response.json()["status"])  # -> 200 ok
             ```
         """

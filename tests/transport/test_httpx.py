@@ -160,9 +160,7 @@ async def test_only_connect_errors_of_a_foreign_transport_prove_nothing_was_sent
 
 @both_libraries
 @pytest.mark.parametrize("authenticated", [False, True])
-async def test_a_mocked_refusal_proves_that_nothing_was_sent_unless_authentication_may_have(
-    library: Any, authenticated: bool
-) -> None:
+async def test_a_mocked_refusal_proves_that_nothing_was_sent_without_authentication(library: Any, authenticated: bool) -> None:
     def refuse(request: Any) -> Any:
         raise library.ConnectError("refused", request=request)
 
