@@ -44,7 +44,7 @@ SEARCHES = {
     "opentelemetry": ["outreach_async/otel.html", "outreach_async/guides/operating.html#logs-events-and-metrics"],
     "create_many": ["outreach_async/resources.html#Contacts.create_many"],
     "SyncClient": ["outreach_async/sync.html#SyncClient"],
-    "jupyter": ["examples.html", "outreach_async/sync.html"],
+    "jupyter": ["outreach_async/guides/notebooks.html"],
 }
 """What people search for, with the addresses of which one must be the first result."""
 

@@ -102,6 +102,7 @@ TASKS: Final = {
     "You write and operate a program": {
         "Install the package and its extras": "outreach_async/guides.html#installation",
         "Read campaigns and mailboxes in Python": "outreach_async.html",
+        "Explore pages and reports in a Jupyter notebook": "outreach_async/guides/notebooks.html",
         "Write a script without async and await": "outreach_async/sync.html",
         "Create millions of contacts in Python": "outreach_async/bulk.html",
         "Use one client in FastAPI, Django or a worker": "examples.html",
