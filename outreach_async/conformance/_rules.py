@@ -355,7 +355,7 @@ def _check_shape(kind: str, item: Any, _order: object = None) -> Iterator[Fault]
 
 _ITEM_RULES: Final = {
     "W3": "every id starts with the prefix of its resource",
-    "W4-shares": "a percentage is 0 if its count is 0",
+    "W4-shares": "a percentage is 0 if its count is 0, and only then, unless it was rounded",
 }
 
 
@@ -368,8 +368,14 @@ def _check_item(kind: str, item: Row, _order: object = None) -> Iterator[Fault]:
         yield "W3", f"has the id {shorten(id_)}, which does not start with {prefix}"
     for name, count in _PERCENTAGE_COUNTS.items():
         comparable = name in SHAPES[kind] and _has_valid(kind, item, name) and _has_valid(kind, item, count)
-        if comparable and item[name] > 0 >= item[count]:
+        if comparable and (item[name] > 0 >= item[count] or (not item[name] and _is_noticeable(item, item[count]))):
             yield "W4-shares", f"{name} is {shorten(item[name])}, although {count} is {shorten(item[count])}"
+
+
+def _is_noticeable(item: Row, count: Any) -> bool:
+    """Return whether a count is more than 1 % of all e-mails that a template or a campaign can have sent."""
+    factors: list[Any] = [item.get(name) for name in (("sent",) if "sent" in item else ("contacts", "steps"))]
+    return all(map(is_count, (count, *factors))) and count <= math.prod(factors) < 100 * count
 
 
 def _has_valid(kind: str, item: Row, name: str) -> bool:

@@ -348,9 +348,10 @@ WRONG: Final = [
             ("unsubscribed", set[str]()),
         )
     ),
+    row("W4-shares", "0 % of many opens", put("campaigns", "data.8.opens", 0, containing="display=10&page=2")),
     row("W4-rates", "fractions", steps_of(LIVE, FIRST, shares_of("opened", "replied"))),
     *(
-        row("W4-rates", f"{value} % {name}", steps_of(LIVE, f"{FIRST}.{name}", value))
+        row("W4-rates", f"{value} % {name}", steps_of(LIVE, f"{FIRST}.{name}", value), *(() if value else ("W4-shares",)))
         for name, value in (
             ("opened", 0),
             ("opened", 100),
@@ -363,10 +364,15 @@ WRONG: Final = [
     ),
     row("W4-campaign-rates", "fractions", put("campaigns", "data.1", shares_of("opens", "replies"))),
     *(
-        row("W4-campaign-rates", f"{value} % {name}", put("campaigns", "data.1", lambda item, n=name, v=value: {**item, n: v}))
+        row(
+            "W4-campaign-rates",
+            f"{value} % {name}",
+            put("campaigns", f"data.1.{name}", value),
+            *(() if value else ("W4-shares",)),
+        )
         for name, value in (("opens", 0), ("opens", 100), ("opens", 52.5), ("opens", 18), ("replies", 0.5), ("replies", 50))
     ),
-    row("W4-bounces", "more bounces than e-mails", put("campaigns", "data.1.bounces_num", 38), "W4-campaign-rates"),
+    row("W4-bounces", "more bounces than e-mails", put("campaigns", "data.1.bounces_num", 38), "W4-campaign-rates", "W4-shares"),
     row("W4-contacts", "fewer contacts than in a step", put("campaigns", "data.1.contacts", 99)),
     row("W4-contacts", "no contacts", put("campaigns", "data.1.contacts", 0)),
     row("W4-contacts", "more in a step than there are", steps_of(LIVE, "data.0.out_of", 101)),
