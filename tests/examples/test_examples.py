@@ -276,7 +276,7 @@ def test_the_singer_target_sends_changes_and_prints_states(fake: FakeService, wo
     assert len(fake.contacts(workspace)) == 5
 
 
-def test_the_singer_target_prints_no_state_after_a_record_that_must_be_sent_again(
+def test_the_singer_target_prints_no_state_after_a_record_to_send_again(
     fake: FakeService, workspace: str, tmp_path: Path
 ) -> None:
     fake.faults.add(faults.status(499), match=lambda request: b"user2@" in request.body)
@@ -289,7 +289,7 @@ def test_the_singer_target_prints_no_state_after_a_record_that_must_be_sent_agai
 
 @needs("dlt")
 @pytest.mark.nightly
-def test_the_dlt_destination_loads_a_batch_again_and_sends_only_what_is_left(
+def test_the_dlt_destination_loads_a_batch_again_and_sends_what_is_left(
     fake: FakeService, workspace: str, tmp_path: Path
 ) -> None:
     fake.faults.add(faults.status(499), times=2, match=lambda request: b"user2@" in request.body)
