@@ -24,6 +24,7 @@ import anyio.lowlevel
 import attrs
 import h11
 
+from outreach_async.fake._cross_origin import CrossOriginService
 from outreach_async.fake._messages import BODILESS, error_response, identify_server
 from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep, announce_end
 from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
@@ -235,8 +236,14 @@ async def _perform_steps(line: RawConnection, steps: Iterable[ServerStep]) -> Co
 
 
 @asynccontextmanager
-async def serve(service: Service | SlicedService, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve a service on a socket while the `async with` block runs. `localhost` means 127.0.0.1 and, if there is IPv6, ::1."""
+async def serve(
+    service: Service | SlicedService, host: str = "127.0.0.1", port: int = 0, *, origins: Iterable[str] = ()
+) -> AsyncIterator[str]:
+    """Serve a service on a socket while the `async with` block runs. `localhost` means 127.0.0.1 and, if there is IPv6, ::1.
+
+    Web pages of `origins` may send requests to it (CORS); `*` allows all pages.
+    """
+    served = CrossOriginService(service, frozenset(origins)) if origins else service
     # An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
     failure: BaseException | None = None
     family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
@@ -247,7 +254,7 @@ async def serve(service: Service | SlicedService, host: str = "127.0.0.1", port:
         async with anyio.create_task_group() as group:
             turns = anyio.Lock()
             for listener in listeners:
-                group.start_soon(_accept_connections, listener, group, service, turns)
+                group.start_soon(_accept_connections, listener, group, served, turns)
             try:
                 yield _build_url(listeners[0])
             except anyio.get_cancelled_exc_class():

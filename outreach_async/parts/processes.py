@@ -46,8 +46,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
-from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
@@ -124,7 +122,7 @@ def run_parts(channel: Channel, key: str, arguments: dict[str, Any]) -> None:
 
 
 @attrs.define(eq=False)
-class _Worker:
+class _PartsProcess:
     process: SpawnProcess
     client: str = ""
     """The id under which the process has last reported its usage."""
@@ -205,7 +203,7 @@ class ProcessImport:
         self._arguments = {"journal": os.fspath(journal), "connection": own, "earlier": earlier}
         self._rate = RateCoordinator(None if rate is None else require_rate("rate", rate), search_rate=NO_LIMIT)
         self._on_progress = on_progress
-        self._workers: dict[Channel, _Worker] = {}
+        self._workers: dict[Channel, _PartsProcess] = {}
         self._results = SimpleQueue[ImportReport | None]()
         self._error: Exception | None = None
         self._is_stopping = False
@@ -219,6 +217,8 @@ class ProcessImport:
 
     def __enter__(self) -> Self:
         """Start the processes."""
+        from multiprocessing import get_context  # not everywhere, such as in WebAssembly
+
         context = get_context("spawn")  # not "fork": this process may have threads
         with _ignored_interrupts():
             for _ in range(self._count):
@@ -226,7 +226,7 @@ class ProcessImport:
                 process = context.Process(target=run_parts, args=(other, self._key, self._arguments), daemon=True)
                 process.start()
                 other.close()  # so that the end of the process closes the channel
-                self._workers[own] = _Worker(process)
+                self._workers[own] = _PartsProcess(process)
         self._thread.start()
         return self
 
@@ -279,6 +279,8 @@ class ProcessImport:
 
     def _serve(self) -> None:
         """Answer the messages of the processes until all of them have ended."""
+        from multiprocessing.connection import wait
+
         try:
             while self._workers:
                 for channel in wait([*self._workers]):
@@ -316,7 +318,7 @@ class ProcessImport:
         elif result is not None:
             self._stop(result)
 
-    def _lose(self, worker: _Worker) -> None:
+    def _lose(self, worker: _PartsProcess) -> None:
         worker.process.join()
         code = worker.process.exitcode or 0
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"

@@ -88,7 +88,6 @@ def serve(
     from outreach_async._cli.demo_data import create_demo_world
     from outreach_async._cli.files import explain_os_errors
     from outreach_async._cli.process import OK, run_async
-    from outreach_async.fake._cross_origin import CrossOriginService
     from outreach_async.fake.control import ControlPlane, is_loopback
     from outreach_async.fake.faults import Service, SlicedService
     from outreach_async.fake.server import serve as serve_fake
@@ -97,7 +96,6 @@ def serve(
     service = create_demo_world(seed, choices) if world is None else serving.load_world(world, seed, choices)
     controlled = bool(control_hosts) or is_loopback(host)
     served: Service | SlicedService = ControlPlane(service, control_hosts, origins=origins) if controlled else service
-    served = CrossOriginService(served, frozenset(origins)) if origins else served
     served = serving.LoggingService(served) if options.verbose else served
 
     def print_address(base_url: str) -> None:
@@ -113,7 +111,7 @@ def serve(
 
     async def serve_until_interrupted() -> None:
         with explain_os_errors("--host", f"{host} --port {port}", "pass a local address and a free port, such as --port 0"):
-            async with serve_fake(served, host, port) as url:
+            async with serve_fake(served, host, port, origins=origins) as url:
                 print_address(url)
                 await anyio.sleep_forever()
 

@@ -255,10 +255,10 @@ _TREND_DAYS: Final = 30
 _RECENT_DAYS: Final = 7
 _COUNTED: Final = {Severity.CRITICAL: "Critical", Severity.ERROR: "Errors", Severity.WARNING: "Warnings"}
 _NAMES: Final = {severity: "note" if severity is Severity.INFO else severity.value for severity in Severity}
-_SIZES: Final[dict[str, Callable[[Group], Span]]] = {
-    "Mailboxes": lambda group: Span(format_figure(group.mailboxes)),
-    "Sent, 30 days": lambda group: Span(format_figure(group.sent_30days)),
-    "Daily limit": lambda group: Span(format_figure(group.daily_limit)),
+_SIZES: Final[dict[str, Callable[[Group], Styled]]] = {
+    "Mailboxes": lambda group: Styled(format_figure(group.mailboxes)),
+    "Sent, 30 days": lambda group: Styled(format_figure(group.sent_30days)),
+    "Daily limit": lambda group: Styled(format_figure(group.daily_limit)),
 }
 _SCORING: Final = (
     "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. Any other "
@@ -269,7 +269,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Span:
+class Styled:
     """A text in a style. A page shows the text `under` it in a table, and makes it a link to a file."""
 
     text: str
@@ -278,7 +278,7 @@ class Span:
     link: str = ""
 
 
-Line: TypeAlias = Sequence[Span]
+Line: TypeAlias = Sequence[Styled]
 
 
 @attrs.frozen
@@ -299,8 +299,8 @@ class Head(Paragraph):
     """The first lines, of which the second is the verdict. A page shows its tone, the score beside it, and further lines."""
 
     tone: str
-    score: Span
-    change: Span
+    score: Styled
+    change: Styled
     further: Iterable[Line] = ()
 
 
@@ -399,7 +399,7 @@ def outline(blocks: Iterable[Block]) -> Iterator[Basic]:
                 if block.noun and most is not None and block.total > most:
                     yield _text(f"and {format_count(block.total - most, block.noun)}.")
             case Section() if not isinstance(block, Aside):
-                yield from (Title(SECTION, [Span(block.title)]), *outline(block.blocks))
+                yield from (Title(SECTION, [Styled(block.title)]), *outline(block.blocks))
             case _:
                 pass
 
@@ -431,13 +431,13 @@ def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
 
 def _head(summary: Summary, changes: str, further: Iterable[Line] = ()) -> Iterator[Block]:
     counts = [
-        Span(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
+        Styled(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
-    findings = [Span("Findings: "), *_join([span] for span in counts), Span(f". Audited {summary.audited}.")]
-    lines = [[Span(summary.headline)], [Span(summary.verdict, STRONG)], findings]
-    yield Title(1, [Span(summary.title)])
+    findings = [Styled("Findings: "), *_join([span] for span in counts), Styled(f". Audited {summary.audited}.")]
+    lines = [[Styled(summary.headline)], [Styled(summary.verdict, STRONG)], findings]
+    yield Title(1, [Styled(summary.title)])
     yield Head(
-        [*lines, *([Span(text)] for text in (changes, summary.score_note) if text)],
+        [*lines, *([Styled(text)] for text in (changes, summary.score_note) if text)],
         tone=summary.tone,
         score=_score(summary.score, next((severity for severity, count in summary.counts.items() if count), None)),
         change=_score_change(summary.score_before, summary.score),
@@ -448,32 +448,32 @@ def _head(summary: Summary, changes: str, further: Iterable[Line] = ()) -> Itera
 
 
 def _text(text: str, style: str = "") -> Paragraph:
-    return Paragraph([[Span(text, style)]])
+    return Paragraph([[Styled(text, style)]])
 
 
 def _named(name: str, text: str, style: str = CODE) -> Entry:
-    return Entry([Span(name, style), Span(f": {text}")])
+    return Entry([Styled(name, style), Styled(f": {text}")])
 
 
-def _join(lines: Iterable[Line]) -> Iterator[Span]:
+def _join(lines: Iterable[Line]) -> Iterator[Styled]:
     for place, line in enumerate(lines):
         if place:
-            yield Span(", ")
+            yield Styled(", ")
         yield from line
 
 
 def _prose(text: str, style: str = "") -> Line:
-    return [Span(part, CODE if place % 2 else style) for place, part in enumerate(text.split("`")) if part]
+    return [Styled(part, CODE if place % 2 else style) for place, part in enumerate(text.split("`")) if part]
 
 
 def _more(count: int, noun: str) -> list[Entry]:
-    return [Entry([Span(f"and {format_count(count, noun)}")])] if count > 0 else []
+    return [Entry([Styled(f"and {format_count(count, noun)}")])] if count > 0 else []
 
 
 def _table(
     items: Sequence[T],
-    columns: Mapping[str, Callable[[T], Span]],
-    further: Mapping[str, Callable[[T], Span]] = MappingProxyType({}),
+    columns: Mapping[str, Callable[[T], Styled]],
+    further: Mapping[str, Callable[[T], Styled]] = MappingProxyType({}),
     *,
     most: int | None = None,
     noun: str = "",
@@ -482,27 +482,27 @@ def _table(
     return Grid(tuple(columns), rows, tuple(further), most, noun, len(items))
 
 
-def _figure(value: Number | None) -> Span:
-    return Span(format_figure(value))
+def _figure(value: Number | None) -> Styled:
+    return Styled(format_figure(value))
 
 
-def _score(score: float | None, severity: Severity | None) -> Span:
-    return Span("-" if score is None else f"{score:g}", f"score {score_tone(score, severity)}")
+def _score(score: float | None, severity: Severity | None) -> Styled:
+    return Styled("-" if score is None else f"{score:g}", f"score {score_tone(score, severity)}")
 
 
-def _score_change(before: Number | None, after: Number | None) -> Span:
+def _score_change(before: Number | None, after: Number | None) -> Styled:
     if before is None or after is None or before == after:
-        return Span("")
+        return Styled("")
     judged = judge_change("score", before, after)
-    return Span(f"{after - before:+.1f} ({judged})".replace(".0", ""), judged)
+    return Styled(f"{after - before:+.1f} ({judged})".replace(".0", ""), judged)
 
 
-def _score_of(row: Row | Group) -> Span:
+def _score_of(row: Row | Group) -> Styled:
     return _score(row.score, row.severity)
 
 
-def _worst(row: Row | Group | CampaignRow) -> Span:
-    return Span("clean", "good") if row.severity is None else Span(_NAMES[row.severity], row.severity.value)
+def _worst(row: Row | Group | CampaignRow) -> Styled:
+    return Styled("clean", "good") if row.severity is None else Styled(_NAMES[row.severity], row.severity.value)
 
 
 def _place_of(workspaces: Sequence[str], names: Mapping[str, str]) -> Callable[[str], str]:
@@ -515,27 +515,30 @@ def _problems(row: Row | CampaignRow, place_of: Callable[[str], str]) -> str:
 
 
 def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
-    line = [Span(task.title, STRONG), Span(": ")]
+    line = [Styled(task.title, STRONG), Styled(": ")]
     if len(task.groups) == 1:
-        line += [Span(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""), Span(task.where, CODE)]
+        line += [
+            Styled(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""),
+            Styled(task.where, CODE),
+        ]
     else:
-        line.append(Span(task.extent))
+        line.append(Styled(task.extent))
     if task.news:
-        line += [Span(" ("), Span(task.news, STRONG), Span(")")]
+        line += [Styled(" ("), Styled(task.news, STRONG), Styled(")")]
     details = [_prose(task.remedy)] if detailed else []
     if example:
-        details.append([Span(f"{'For example ' if task.findings > 1 else ''}{task.example}")])
+        details.append([Styled(f"{'For example ' if task.findings > 1 else ''}{task.example}")])
     if detailed and len(task.groups) > 1:
         details.append(list(_places(task.groups)))
         if task.new not in {0, task.findings}:
-            details.append([Span("New: ", STRONG), *_places(task.new_groups)])
+            details.append([Styled("New: ", STRONG), *_places(task.new_groups)])
     return Entry(line, details, task.severity, task.rule)
 
 
-def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Span]:
-    yield from _join([Span(name, CODE), Span(f" ({count:,})")] for name, count in groups[:_MAX_PLACES])
+def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Styled]:
+    yield from _join([Styled(name, CODE), Styled(f" ({count:,})")] for name, count in groups[:_MAX_PLACES])
     if len(groups) > _MAX_PLACES:
-        yield Span(f" and {len(groups) - _MAX_PLACES:,} more")
+        yield Styled(f" and {len(groups) - _MAX_PLACES:,} more")
 
 
 def _task_writer(
@@ -556,7 +559,7 @@ def _task_writer(
             entries = [_finding_entry(each, summary.names, place_of) for each in worst]
             yield Entries([*entries, *_more(len(found) - len(entries), "more finding")])
         else:
-            entries = [Entry([Span(name, CODE), Span(f" ({count:,})")]) for name, count in task.groups[:_MAX_ITEMS]]
+            entries = [Entry([Styled(name, CODE), Styled(f" ({count:,})")]) for name, count in task.groups[:_MAX_ITEMS]]
             yield Entries([*entries, *_more(len(task.groups) - len(entries), f"more {task.group_kind}")])
         facts = {"Applies when": task.condition, "Source": task.source, "For example": "" if found else task.example}
         yield Entries([_named(term, fact, STRONG) for term, fact in facts.items() if fact])
@@ -579,12 +582,12 @@ def _task_writer(
 
 def _finding_entry(finding: Finding, names: Mapping[str, str], place_of: Callable[[str], str]) -> Entry:
     subject, place = subject_name(finding, names), place_of(finding.workspace)
-    line = [Span(subject, STRONG), Span(": "), Span(finding.message)]
+    line = [Styled(subject, STRONG), Styled(": "), Styled(finding.message)]
     if place and place != subject:
-        line[1:1] = [Span(f" ({place})", SOFT)]
+        line[1:1] = [Styled(f" ({place})", SOFT)]
     if finding.confidence == "low":
-        line.append(Span(" (sample too small to be certain)"))
-    return Entry([*line, *([Span(" new", STRONG)] if finding.state == "new" else [])])
+        line.append(Styled(" (sample too small to be certain)"))
+    return Entry([*line, *([Styled(" new", STRONG)] if finding.state == "new" else [])])
 
 
 def _health_lines(report: Report) -> Iterator[Line]:
@@ -595,25 +598,27 @@ def _health_lines(report: Report) -> Iterator[Line]:
             worst.setdefault((finding.workspace, finding.mailbox), finding)
     counts = Counter(finding.severity for finding in worst.values())
     labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
-    boxes = [[Span(f"{counts[severity]:,} {label}", severity.value if counts[severity] else SOFT)] for severity, label in labels]
-    clean = [Span(f"{max(0, report.mailboxes - len(worst)):,} without findings", "good")]
-    yield [Span("Mailboxes: "), *_join([*boxes, clean]), Span(".")]
+    boxes = [
+        [Styled(f"{counts[severity]:,} {label}", severity.value if counts[severity] else SOFT)] for severity, label in labels
+    ]
+    clean = [Styled(f"{max(0, report.mailboxes - len(worst)):,} without findings", "good")]
+    yield [Styled("Mailboxes: "), *_join([*boxes, clean]), Styled(".")]
     part = sum(finding.sent_30days or 0 for finding in worst.values() if finding.severity.reaches(Severity.ERROR))
     everything = sum(score.sent_30days for score in report.scores.workspaces.values())
     if 0 < part <= everything and valid_or_none(everything) is not None:
         share = f"{part:,.0f} of the {everything:,.0f} e-mails of the last 30 days ({format_percent(part / everything)})"
-        yield [Span(f"{share} came from mailboxes that must be stopped or fixed.")]
+        yield [Styled(f"{share} came from mailboxes that must be stopped or fixed.")]
 
 
 def _trend_aside(whole: Series) -> Aside:
     if not whole:
         start = "The service reports the totals of today only. With a history ("
         rest = "), the next audits show here what was sent, replied and bounced each day."
-        return Aside("No trend yet", [Paragraph([[Span(start), Span("--history FILE", CODE), Span(rest)]])])
+        return Aside("No trend yet", [Paragraph([[Styled(start), Styled("--history FILE", CODE), Styled(rest)]])])
     shown, names = last_days(whole, _TREND_DAYS), (*TONES, "opened")
     estimates = {day: " (estimate)" if each.spread_over > 1 else "" for day, each in shown.items()}
     rows = [
-        [Span(f"{format_day(day)}{estimates[day]}"), *(_figure(getattr(each, name)) for name in names)]
+        [Styled(f"{format_day(day)}{estimates[day]}"), *(_figure(getattr(each, name)) for name in names)]
         for day, each in reversed(shown.items())
     ]
     note = [_text("Pale bars are estimates: no audit read these days.", SOFT)] if any(estimates.values()) else []
@@ -629,7 +634,7 @@ def _unread_blocks(report: Report) -> Iterator[Block]:
         entries = [
             _named(name, replace_unprintable(each.message)) for name, each in zip(names, unread[:MAX_UNREAD], strict=False)
         ]
-        more = [Entry([Span("and "), *_join([Span(name, CODE)] for name in names[MAX_UNREAD:])])]
+        more = [Entry([Styled("and "), *_join([Styled(name, CODE)] for name in names[MAX_UNREAD:])])]
         yield Section("Not read and not checked", [Entries([*entries, *(more if len(unread) > MAX_UNREAD else [])])])
 
 
@@ -651,9 +656,9 @@ def _workspace_blocks(report: Report, days: Days, pages: Mapping[str, str]) -> I
         parts += (count_severity(each, counts[each]) for each in _COUNTED if counts[each])
         named = workspace if workspace in report.names else ""
         return [
-            Span(report.name_of(workspace), STRONG, named, pages.get(workspace, "")),
+            Styled(report.name_of(workspace), STRONG, named, pages.get(workspace, "")),
             _score(score, worst),
-            Span(", ".join(parts) or "no tasks", worst or ("error" if parts else "good")),
+            Styled(", ".join(parts) or "no tasks", worst or ("error" if parts else "good")),
             *([_score_change(before.get(workspace), score)] if before else []),
             _figure(known.sent_30days if known else None),
             *volume(workspace),
@@ -676,7 +681,11 @@ def _workspace_volume(report: Report, days: Days) -> tuple[Sequence[str], Callab
     def volume(workspace: str) -> Line:
         sent, *parts = amounts.get(workspace, [None] * len(TONES))
         trend = draw_sparkline([each.sent for each in recent.get(workspace, {}).values()])
-        return [_figure(sent), *(Span(format_share(part, sent)) for part in parts), *([Span(trend, TREND)] if weeks else [])]
+        return [
+            _figure(sent),
+            *(Styled(format_share(part, sent)) for part in parts),
+            *([Styled(trend, TREND)] if weeks else []),
+        ]
 
     heads = (f"Sent, {_RECENT_DAYS} days" if weeks else "Sent in campaigns", "Replied", "Bounced", *(["Trend"] if weeks else []))
     return (heads, volume) if amounts else ((), lambda _: [])
@@ -712,28 +721,28 @@ def _history_blocks(report: Report) -> Iterator[Block]:
         "Mailboxes": [point.mailboxes for point in points],
     }
     rows = [
-        [Span(name), Span(draw_sparkline(values), TREND), _figure(values[0]), _figure(values[-1])]
+        [Styled(name), Styled(draw_sparkline(values), TREND), _figure(values[0]), _figure(values[-1])]
         for name, values in trends.items()
     ]
     yield Section("History", [_text(describe_points(points)), Grid(("Figure", "Trend", "First", "Now"), rows)])
 
 
 def _campaign_blocks(results: CampaignResults, days: Days, place_of: Callable[[str], str]) -> Iterator[Block]:
-    columns: dict[str, Callable[[CampaignRow], Span]] = {
-        "Campaign": lambda row: Span(campaign_label(row.name, row.id), CODE, _problems(row, place_of)),
-        "Status": lambda row: Span(format_status(row.status), "" if row.severity is None else row.severity.value),
-        "Sent": lambda row: Span(format_amount(row.sent)),
-        "Replied": lambda row: Span(format_share(row.replies_num, row.sent)),
-        "Bounced": lambda row: Span(format_share(row.bounces_num, row.sent)),
-        "Left": lambda row: Span(format_amount(row.left_to_send)),
-        "Ends": lambda row: Span(format_date(row.end)),
+    columns: dict[str, Callable[[CampaignRow], Styled]] = {
+        "Campaign": lambda row: Styled(campaign_label(row.name, row.id), CODE, _problems(row, place_of)),
+        "Status": lambda row: Styled(format_status(row.status), "" if row.severity is None else row.severity.value),
+        "Sent": lambda row: Styled(format_amount(row.sent)),
+        "Replied": lambda row: Styled(format_share(row.replies_num, row.sent)),
+        "Bounced": lambda row: Styled(format_share(row.bounces_num, row.sent)),
+        "Left": lambda row: Styled(format_amount(row.left_to_send)),
+        "Ends": lambda row: Styled(format_date(row.end)),
     }
     grid = _table(results.rows, columns, {"Worst": _worst}, most=_MAX_CAMPAIGNS, noun="more campaign")
     yield Section("Campaigns, worst first", [_text(format_totals(results)), *([grid] if results.rows else [])])
     known = [(row, days[key]) for row in results.rows if (key := (row.workspace, row.id)) in days]
     charts = list[Block]()
     for row, series in known[:_MAX_CAMPAIGN_CHARTS]:
-        charts.append(Title(3, [Span(campaign_label(row.name, row.id), CODE), Span(f" {place_of(row.workspace)}", SOFT)]))
+        charts.append(Title(3, [Styled(campaign_label(row.name, row.id), CODE), Styled(f" {place_of(row.workspace)}", SOFT)]))
         charts += (draw_trend(last_days(series, _TREND_DAYS), name) for name in TONES)
     if charts:
         yield Aside("Campaigns per day", charts, folded=True)
@@ -742,8 +751,8 @@ def _campaign_blocks(results: CampaignResults, days: Days, place_of: Callable[[s
 def _domain_blocks(report: Report) -> Iterator[Block]:
     groups = [group for group in report.groups if group.kind == "domain"]
     shown = [group for group in groups if group.severity is not None]
-    columns: dict[str, Callable[[Group], Span]] = {
-        "Domain": lambda group: Span(replace_unprintable(group.key), CODE),
+    columns: dict[str, Callable[[Group], Styled]] = {
+        "Domain": lambda group: Styled(replace_unprintable(group.key), CODE),
         "Score": _score_of,
         **_authentication_columns(report),
         **{name: partial(_count_of, severity=severity) for severity, name in _COUNTED.items()},
@@ -758,48 +767,48 @@ def _domain_blocks(report: Report) -> Iterator[Block]:
     more = max(0, len(report.scores.domains) - clean - most)
     further = f"{format_count(more, 'more domain')} with findings; " if more else ""
     rest = f"{further}{format_count(clean, 'domain')} without findings."
-    yield Paragraph([[Span(rest)], [Span("The JSON and CSV reports list every finding.", SOFT)]])
+    yield Paragraph([[Styled(rest)], [Styled("The JSON and CSV reports list every finding.", SOFT)]])
 
 
-def _count_of(group: Group, severity: Severity) -> Span:
+def _count_of(group: Group, severity: Severity) -> Styled:
     count = group.counts[severity]
-    return Span(f"{count:,}", severity.value if count else SOFT)
+    return Styled(f"{count:,}", severity.value if count else SOFT)
 
 
-def _authentication_columns(report: Report) -> dict[str, Callable[[Group], Span]]:
+def _authentication_columns(report: Report) -> dict[str, Callable[[Group], Styled]]:
     """Return the columns that say whether the mailboxes of a domain have SPF, DKIM and DMARC: `yes`, `some`, `no` or `-`."""
     rules = set(AUTHENTICATION_RULES.values()) - set(report.policy.off)
     counts = Counter((finding.domain, finding.rule) for finding in report.findings if finding.rule in rules)
 
-    def describe(group: Group, rule: str) -> Span:
+    def describe(group: Group, rule: str) -> Styled:
         having = max(0, group.mailboxes - counts[group.key, rule])
         if rule not in rules or not group.mailboxes:
-            return Span("-", "unknown")
+            return Styled("-", "unknown")
         if 0 < having < group.mailboxes:
-            return Span("some", "warning", f"{having:,} of {group.mailboxes:,}")
-        return Span("yes", "good") if having else Span("no", "error")
+            return Styled("some", "warning", f"{having:,} of {group.mailboxes:,}")
+        return Styled("yes", "good") if having else Styled("no", "error")
 
     return {name: partial(describe, rule=rule) for name, rule in AUTHENTICATION_RULES.items()}
 
 
 def _group_asides(report: Report, place_of: Callable[[str], str]) -> Iterator[Aside]:
-    mailboxes: dict[str, Callable[[Row], Span]] = {
-        "Mailbox": lambda row: Span(row.email or row.id, CODE, _problems(row, place_of)),
+    mailboxes: dict[str, Callable[[Row], Styled]] = {
+        "Mailbox": lambda row: Styled(row.email or row.id, CODE, _problems(row, place_of)),
         "Score": _score_of,
         "Worst": _worst,
-        "Sent today": lambda row: Span(f"{format_figure(row.sent_today)} of {format_figure(row.daily_limit)}"),
+        "Sent today": lambda row: Styled(f"{format_figure(row.sent_today)} of {format_figure(row.daily_limit)}"),
         "Sent, 30 days": lambda row: _figure(row.sent_30days),
-        "Bounced": lambda row: Span(format_percent(row.bounced_30days / row.sent_30days) if row.sent_30days else "-"),
+        "Bounced": lambda row: Styled(format_percent(row.bounced_30days / row.sent_30days) if row.sent_30days else "-"),
         "Blacklists": lambda row: _figure(row.blacklists),
-        "Opened": lambda row: Span(f"{row.opened_14days:.1f} %"),
+        "Opened": lambda row: Styled(f"{row.opened_14days:.1f} %"),
     }
     if report.rows:
         note = _text("Worst first. The figures come from the service.", SOFT)
         yield Aside("Mailboxes with findings", [note, _table(report.rows, mailboxes)], folded=True)
     kinds = {"type": "Provider", "server_ip": "Server"}
     groups = [group for kind in kinds for group in report.groups if group.kind == kind]
-    columns: dict[str, Callable[[Group], Span]] = {
-        "Name": lambda group: Span(group.key, CODE, kinds[group.kind]),
+    columns: dict[str, Callable[[Group], Styled]] = {
+        "Name": lambda group: Styled(group.key, CODE, kinds[group.kind]),
         "Score": _score_of,
         "Worst": _worst,
         **_SIZES,
@@ -829,7 +838,7 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
     yield from _head(brief, brief.changed)
     yield _trend_aside(index_days(extra.days, workspaces).get((), {}))
     if gaps := brief.gaps:
-        entries = [_named(name, text) if name else Entry([Span(text)]) for name, text in gaps]
+        entries = [_named(name, text) if name else Entry([Styled(text)]) for name, text in gaps]
         yield Section("Missing or out of date", [Entries(entries)])
     # Tasks of severity `error` or worse are urgent; if there are none, all are.
     urgent = min(_MAX_TASKS, sum(task.severity.reaches(Severity.ERROR) for task in brief.tasks) or len(brief.tasks))
@@ -862,12 +871,12 @@ def _active_blocks(brief: Brief) -> Iterator[Block]:
 def _campaign_lists(brief: Brief, listed: Sequence[CampaignBrief]) -> Iterator[Block]:
     for workspace, campaigns in groupby(listed, key=attrgetter("workspace")):
         if len(brief.workspaces) > 1:
-            yield Title(3, [Span(workspace_label(workspace, brief.names), CODE)])
+            yield Title(3, [Styled(workspace_label(workspace, brief.names), CODE)])
         entries = []
         for campaign in campaigns:
             status = describe_status(campaign)
             text = f"{f' ({status})' if status else ''}: {format_recent(campaign)}"
-            entries.append(Entry([Span(campaign_label(campaign.name, campaign.id), STRONG), Span(text)]))
+            entries.append(Entry([Styled(campaign_label(campaign.name, campaign.id), STRONG), Styled(text)]))
         yield Entries(entries)
 
 

@@ -30,7 +30,7 @@ from outreach_async.audit.reports._document import (
     Grid,
     Line,
     Paragraph,
-    Span,
+    Styled,
     Title,
     build_document,
     outline,
@@ -121,17 +121,20 @@ def _lay_out_block(block: Basic, width: int, *, upper: bool) -> Iterator[Line]:
         case Title(level=2, line=line):
             yield []
             title = plain(line)
-            yield [Span(title.upper() if upper else title, STRONG)]
+            yield [Styled(title.upper() if upper else title, STRONG)]
         case Title(line=line):
-            yield from wrap_line([Span(span.text, STRONG if span.style == CODE else span.style) for span in line], width)
+            yield from wrap_line([Styled(span.text, STRONG if span.style == CODE else span.style) for span in line], width)
         case Paragraph(lines=lines):
             for line in lines:
                 yield from wrap_line(line, width)
         case Entries(entries=entries):
             for entry in entries:
-                label, indent = list[Span](), "    "
+                label, indent = list[Styled](), "    "
                 if entry.severity is not None:
-                    label = [Span(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value), Span(f"  {entry.rule}  ")]
+                    label = [
+                        Styled(f"{entry.severity.upper():<{_LABEL_WIDTH}}", entry.severity.value),
+                        Styled(f"  {entry.rule}  "),
+                    ]
                     indent = _RULE_INDENT
                 yield from wrap_line([*label, *entry.line], width, "  ", indent)
                 for line in entry.details:
@@ -142,7 +145,7 @@ def _lay_out_block(block: Basic, width: int, *, upper: bool) -> Iterator[Line]:
 
 def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
     """Yield the rows of a table. A long name gets its own line; names are never truncated."""
-    columns = list(zip([Span(head) for head in grid.heads], *grid.rows, strict=True))
+    columns = list(zip([Styled(head) for head in grid.heads], *grid.rows, strict=True))
     widths = [max(len(cell.text) for cell in column) for column in columns]
     room = width - sum(each + 2 for each in widths[1:])
     widths[0] = min(max(_MIN_NAME_WIDTH, room), widths[0])
@@ -150,10 +153,10 @@ def _lay_out_grid(grid: Grid, width: int) -> Iterator[Line]:
         shown = name
         if len(name.text) > widths[0]:
             yield from wrap_line([name], width)
-            shown = Span("")
-        row = [Span(f"{shown.text:<{widths[0]}}", shown.style)]
+            shown = Styled("")
+        row = [Styled(f"{shown.text:<{widths[0]}}", shown.style)]
         for cell, each in zip(cells, widths[1:], strict=True):
-            row += [Span("  " + " " * (each - len(cell.text))), cell]
+            row += [Styled("  " + " " * (each - len(cell.text))), cell]
         yield row
 
 
@@ -169,7 +172,7 @@ def wrap_line(line: Line, width: int, first: str = "", indent: str = "") -> Iter
         # Wrapping removes only spaces at the ends of lines, so the styles of the characters follow in order.
         styled = [(character, next(style for other, style in styles if other == character)) for character in shown]
         groups = groupby(styled, key=itemgetter(1))
-        yield [Span(margin), *(Span("".join(character for character, _ in part), style) for style, part in groups)]
+        yield [Styled(margin), *(Styled("".join(character for character, _ in part), style) for style, part in groups)]
 
 
 def render_markdown(view: Report | Brief) -> str:
@@ -196,7 +199,7 @@ def _markdown_block(block: Basic) -> Iterator[str]:
 
 
 def _markdown_entry(entry: Entry, marker: str) -> Iterator[str]:
-    label = [] if entry.severity is None else [Span(entry.severity.upper(), entry.severity.value), Span(f" {entry.rule} ")]
+    label = [] if entry.severity is None else [Styled(entry.severity.upper(), entry.severity.value), Styled(f" {entry.rule} ")]
     lines = [_markdown_start([*label, *entry.line]), *map(_markdown_start, entry.details)]
     for place, shown in enumerate(_hard_breaks(lines)):
         yield f"{' ' * len(marker) if place else marker}{shown}"
@@ -221,7 +224,7 @@ def _markdown_line(line: Line) -> str:
     return "".join(map(_markdown_span, line))
 
 
-def _markdown_span(span: Span, *, in_table: bool = False) -> str:
+def _markdown_span(span: Styled, *, in_table: bool = False) -> str:
     if span.style == CODE:
         return format_code(span.text, in_table=in_table)
     text = escape_markdown(span.text)
@@ -262,7 +265,7 @@ def render_brief_slack(brief: Brief) -> str:
     sections = [list(_mark_block(head))]
     if brief.stop:
         sections[0].append(f"*Stop now: {len(brief.stop):,}*")
-        sections[0] += [_mark([Span(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED]]
+        sections[0] += [_mark([Styled(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED]]
         if len(brief.stop) > _MAX_STOPPED:
             sections[0].append(f"and {len(brief.stop) - _MAX_STOPPED:,} more")
     for block in rest:
@@ -289,7 +292,7 @@ def _slack_section(text: str) -> dict[str, Any]:
 def _mark_block(block: Basic) -> Iterator[str]:
     match block:
         case Title(line=line):
-            yield _mark([Span(span.text, STRONG) for span in line])
+            yield _mark([Styled(span.text, STRONG) for span in line])
         case Paragraph(lines=lines):
             yield from map(_mark, lines)
         case Entries(entries=entries):
