@@ -55,6 +55,7 @@ import anyio
 import attrs
 from anyio import from_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.lowlevel import checkpoint
 
 from outreach_async import CreatedContact, Response
 from outreach_async._plumbing import ReadRows, drop_frames, hide_key
@@ -582,16 +583,16 @@ class CallerRows(ReadRows):
     async def __anext__(self) -> list[Any]:
         """Return the next rows."""
         while True:
-            end, arrived = self._end, anyio.Event()  # the end first: until it is there, rows may be added
+            end = self._end  # first: until it is there, rows may be added
             if size := min(len(self._rows), _CHUNK_SIZE):
                 rows = [self._rows.popleft() for _ in range(size)]
                 self._call_if_low()
                 return rows
             if end is not None:
                 raise end
-            self._arrived = arrived
-            if not self._rows and self._end is None:  # what was added before the other thread could see `arrived`
-                await arrived.wait()
+            self._arrived = arrived = anyio.Event()
+            # Something may have been added before the other thread could see `arrived`.
+            await (checkpoint() if self._rows or self._end is not None else arrived.wait())
 
 
 class SyncClient:

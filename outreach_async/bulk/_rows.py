@@ -157,8 +157,6 @@ class RowParser:
                 emails = [row.get("email") for row in originals]
             else:
                 fields, targets, emails = zip(*map(self._encode_plain, originals), strict=True)  # an error if one is `None`
-        except MemoryError:
-            raise
         except Exception:  # noqa: BLE001 - parsing it alone says what is wrong, or lists the campaigns of its workspace
             return None
         if {*map(type, emails)} != {str} or not all(map(str.strip, emails)):

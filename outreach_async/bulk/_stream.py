@@ -79,11 +79,10 @@ class StreamReader:
         return bool(self._rows) or self._ended
 
     async def wait(self) -> None:
-        """Wait until a row has arrived, which another task may take first, or until no further one follows."""
-        if not self.has_arrived:
-            self._waiting.append(place := anyio.Event())
-            self._wanted.set()
-            await place.wait()
+        """Wait for the next row, which another task may take first, or until no further one follows."""
+        self._waiting.append(place := anyio.Event())
+        self._wanted.set()
+        await place.wait()
 
     async def pull(self) -> Any:
         """Return the next row; `END` after the last row. Exceptions of the iterable propagate unchanged."""
@@ -91,9 +90,8 @@ class StreamReader:
             await self.wait()
         if self._rows:
             row = self._rows.popleft()
-            if self._ahead:
-                self._size -= approximate_size(row)
-                self._wanted.set()
+            self._size -= approximate_size(row)
+            self._wanted.set()
             return row
         if not self._stopped:  # afterwards, nobody receives what a pull raises
             self.raise_failure()

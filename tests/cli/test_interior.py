@@ -30,7 +30,7 @@ from support.time import virtual_time
 from outreach_async import Progress
 from outreach_async._cli.connection import _client_arguments
 from outreach_async._cli.demo import program_name
-from outreach_async._cli.files import explain_write_errors
+from outreach_async._cli.files import RunState, explain_write_errors, open_output
 from outreach_async._cli.messages import format_moment, format_period, format_seconds, translate_arguments, wrap_error, wrap_line
 from outreach_async._cli.output import Screen
 from outreach_async._cli.process import DRAIN_TIMEOUT, InterruptHandler, exit_code, format_error, handle_interrupts, run_async
@@ -46,6 +46,7 @@ from outreach_async.errors import (
     TransportError,
     UnexpectedResponse,
 )
+from outreach_async.importer import ResultsFile
 from outreach_async.transport._base import build_failure
 
 BACKENDS = ("auto", "sockets", "httpx", "httpx2", "aiohttp")
@@ -198,6 +199,19 @@ def test_a_long_error_is_wrapped_on_a_terminal_but_not_an_option_to_copy() -> No
     assert (len(lines), lines[-1]) == (3, option)
     assert all(len(line) <= 80 for line in lines[:-1])
     assert lines[1].startswith("  word")
+
+
+def test_a_row_that_cannot_be_written_names_the_option_and_the_file(tmp_path: Path) -> None:
+    class FullDisk(ResultsFile):
+        def add(self, *_values: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "results.csv"
+    with (
+        pytest.raises(click.ClickException, match=r"--results .*results.csv: No space left"),
+        open_output("--results", FullDisk(path), RunState()) as add,
+    ):
+        add("row")
 
 
 def test_a_closed_stdout_is_not_an_error_of_an_output_file() -> None:

@@ -38,6 +38,7 @@ def slowdown(backend: str, share: float, asks: float | None, clients: int, seed:
     return seconds / (ROWS / RATE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clients", [1, 4])
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_one_random_refusal_in_200_requests_adds_at_most_half_of_the_time(backend: str, clients: int) -> None:

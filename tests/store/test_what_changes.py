@@ -288,4 +288,5 @@ async def test_a_run_does_what_the_guide_says_of_a_change(change: str, tmp_path:
 
 def test_the_guide_has_a_line_for_each_scenario() -> None:
     table = (nightly.__doc__ or "").partition("What has changed")[2].partition("\n\n")[0].splitlines()[1:]
-    assert [line[4:42].strip() for line in table] == [*SCENARIOS]
+    changes = [line[4:42].strip() for line in table]
+    assert [change for change in changes if change] == [*SCENARIOS]  # a change with several lines begins with the first
