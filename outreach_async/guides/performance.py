@@ -37,7 +37,7 @@ minutes of CPU time, compared with almost 6 hours for the loop
 as msgspec alone, and a mailbox takes less than 1 kB. In bulk runs, neither
 memory nor the cost per row grows with the number of rows.
 
-A synchronous run (`outreach_async.sync`) takes 1.1 to 1.2 times the CPU
+A synchronous run (`outreach_async.sync`) takes 1.2 to 1.4 times the CPU
 time of an asynchronous one, on a transport that answers at once; with
 requests to a server, the difference is smaller.
 
