@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import anyio
 import attrs
 
-from outreach_async._plumbing import require_number, require_rate, trim
+from outreach_async._plumbing import require_id, require_number, require_rate, trim
 from outreach_async.bulk import Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.parts._planning import ImportPlan
@@ -192,9 +192,8 @@ class ProcessImport:
         if connection.concurrency < processes:
             expected = f"expected at least a request for each of {processes} processes, got {connection.concurrency}"
             raise InvalidRequest(f"concurrency: {expected}; pass a greater concurrency or fewer processes")
-        key = trim(owner_key or os.environ.get("OUTREACH_OWNER_KEY"))
-        if key is None:
-            raise InvalidRequest("owner_key: expected the owner key, got none; pass owner_key= or set OUTREACH_OWNER_KEY")
+        remedy = "pass owner_key= or set OUTREACH_OWNER_KEY"
+        key = require_id("owner_key", trim(owner_key) or os.environ.get("OUTREACH_OWNER_KEY"), "owner_key", remedy)
         self.plan = made
         self._key = key
         self._left = sorted(made.parts, key=lambda part: (part.rows, part.id))  # the largest is taken first

@@ -34,6 +34,7 @@ from outreach_async.mcp_server import create_server
 from outreach_async.mcp_server._answers import NamedWorkspaces
 from outreach_async.models import Campaign
 from outreach_async.parts import Connection, plan
+from outreach_async.parts.processes import ProcessImport
 from outreach_async.sync import SyncClient
 
 KEY: Final = "key_4f9a8b7c6d"
@@ -194,6 +195,12 @@ def in_file(value: str) -> object:
     return KeyReference("file", "key").read().reveal()
 
 
+def divided(value: str) -> str:
+    Path("people.csv").write_text("E-mail\nann@a.example\n")
+    connection = Connection(base_url="https://api.example", workspace="space_1")
+    return ProcessImport(plan(["people.csv"]), connection, processes=1, journal="journals", owner_key=value)._key
+
+
 def measured(**given: str | None) -> Access:
     options = {"outreach_live": "https://api.example", "outreach_workspace": "space_1", "allow_writes": None}
     options |= {"outreach_campaign": None, **given}
@@ -241,6 +248,7 @@ PYTHON: Final[dict[str, Callable[[str], object]]] = {
     "plan.workspaces": lambda value: Targets(workspaces={"acme": value}).find(Target("acme")),
     "plan.workspace": lambda value: planned(workspace=value),
     "Connection.workspace": lambda value: Connection(base_url="https://api.example", workspace=value).workspace,
+    "ProcessImport.owner_key": divided,
     **{f"Access.{kind}": partial(accessed, kind) for kind in CLEAN},
 }
 OTHERS: Final[dict[str, Callable[[str], object]]] = {
