@@ -17,7 +17,7 @@ from outreach_async._core.attempts import Call, CallOptions, Throttle
 from outreach_async._core.limits import Rate, RateLimiter, RatePoller, unix_time
 from outreach_async._core.logs import LOGGER, log_failure, log_response, log_retry
 from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
-from outreach_async._core.responses import Route, build_status_error, parse_retry_after, read_named_wait, scrub_error
+from outreach_async._core.responses import Destination, build_status_error, parse_retry_after, read_named_wait, scrub_error
 from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._urls import service_address
 from outreach_async.transport._wire import Progress, Response, Transport
@@ -173,8 +173,10 @@ class Engine:
     def _parse_response(self, call: Call[T], response: Response) -> T:
         operation = call.operation
         if response.status >= _MIN_ERROR_STATUS and not operation.any_status:
-            route = Route(service_address(self.transport), getattr(self.transport, "proxy", None), operation.request.target)
-            raise build_status_error(operation.name, response, operation.secrets, now=self.wall_clock(), route=route)
+            destination = Destination(
+                service_address(self.transport), getattr(self.transport, "proxy", None), operation.request.target
+            )
+            raise build_status_error(operation.name, response, operation.secrets, now=self.wall_clock(), destination=destination)
         return operation.parse(response, AttemptInfo(call.attempts + 1, call.maybe_applied_earlier))
 
     async def _send_attempt(self, call: Call[Any], scope: DeadlineScope, now: float) -> Response:

@@ -228,7 +228,7 @@ def _error_attributes(operation: str, response: Response, secrets: Secrets) -> d
 
 
 @attrs.frozen
-class Route:
+class Destination:
     """The way of a request: the base URL and the proxy, both without user and password, and the target."""
 
     base_url: str | None = None
@@ -237,16 +237,16 @@ class Route:
 
 
 def build_status_error(
-    operation: str, response: Response, secrets: Secrets, *, now: float, route: Route | None = None
+    operation: str, response: Response, secrets: Secrets, *, now: float, destination: Destination | None = None
 ) -> errors.StatusError:
     attributes = _error_attributes(operation, response, secrets)
-    route = route or Route()
+    destination = destination or Destination()
     reason = f": {extract_reason(attributes['body'])}"
     if response.status < _MIN_CLIENT_ERROR:
-        reason = _describe_redirect(response, route, secrets) or f"{reason}; check base_url"
+        reason = _describe_redirect(response, destination, secrets) or f"{reason}; check base_url"
     text = f"{operation}: the service answered {response.status}{reason}"
     if response.status == _PROXY_AUTHENTICATION_REQUIRED:
-        who = "a proxy" if route.proxy is None else f"the proxy {route.proxy}"
+        who = "a proxy" if destination.proxy is None else f"the proxy {destination.proxy}"
         text = f"{operation}: {who} answered 407{reason}; check the user and password of the proxy"
     meaning = explain_status(response.status)
     rejected = meaning.rejects_data and operation == "create_contact"
@@ -257,18 +257,18 @@ def build_status_error(
     return error
 
 
-def _describe_redirect(response: Response, route: Route, secrets: Secrets) -> str:
+def _describe_redirect(response: Response, destination: Destination, secrets: Secrets) -> str:
     """Return where a response redirects to, and the base URL that leads there; an empty string if the response says nothing."""
     location = response.headers.get("location", "").strip()
     if not location:
         return ""
     shown, remedy = "an invalid address", "check base_url"
     with suppress(ValueError):  # includes `InvalidRequest`
-        address = hide_user(urljoin(f"{route.base_url or ''}{route.target}", location))
+        address = hide_user(urljoin(f"{destination.base_url or ''}{destination.target}", location))
         shown = errors.shorten(_clean_beginning(address, secrets), _MAX_REASON_LENGTH)
-        path = route.target.partition("?")[0].rstrip("/")
+        path = destination.target.partition("?")[0].rstrip("/")
         base_url = str(parse_base_url(address.rstrip("/").removesuffix(path)))
-        if shown == address and address.rstrip("/").endswith(path) and base_url != route.base_url:
+        if shown == address and address.rstrip("/").endswith(path) and base_url != destination.base_url:
             remedy = f"pass base_url={base_url!r}"
     return f", a redirect to {shown}, which is not followed; {remedy}"
 

@@ -32,7 +32,15 @@ class DirectRecorder:
     again = "run again"
     ledger: LedgerCounts | None = None
 
-    def __init__(self, context: RunContext, buffer: OutcomeBuffer, workers: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        buffer: OutcomeBuffer,
+        *,
+        workers: int,
+        clock: Callable[[], float],
+        free_slots: Callable[[], int],
+    ) -> None:
         self.backlog = workers * _ROWS_PER_WORKER
         self.counts = OutcomeCounts()
         self._source = context.source
@@ -40,9 +48,10 @@ class DirectRecorder:
         self._deliver = context.deliver
         self._buffer = buffer
         self._clock = clock
-        self._batch_size = min(workers, _MAX_BATCH_ROWS)
-        self._pulled: deque[object] = deque()  # rows that must be parsed alone
-        self._parsed: deque[ParsedRow] = deque()
+        self._max_batch = min(workers, _MAX_BATCH_ROWS)
+        self._free_slots = free_slots
+        self._pulled: deque[object] = deque()  # rows that wait for a list of campaigns, and those behind them
+        self._parsed: deque[ParsedRow | ContactOutcome] = deque()
         self._count = 0
         self._stopped = False
         self._lock = anyio.Lock(fast_acquire=True)
@@ -76,7 +85,7 @@ class DirectRecorder:
             return await self._resolve(index, row)
 
     def _pull_batch(self) -> bool:
-        """Pull the next rows for all workers, if they come quickly. Return whether all of them could be parsed together."""
+        """Pull and parse the next rows for all workers, if they come quickly. Return whether there are any."""
         if self._pulled or self._stopped:
             return False
         rows = self._pull()
@@ -85,10 +94,12 @@ class DirectRecorder:
             return False
         self._count += len(parsed)
         self._parsed += parsed
-        return True
+        return bool(parsed)
 
     def _pull(self) -> list[object]:
-        return self._source.pull_quickly(self._batch_size, _BATCH_BYTES, self._clock)[0]
+        # The worker that pulls has a slot for the first of the rows. The others have none yet, and must fit in the window.
+        limit = min(self._max_batch, 1 + max(0, self._free_slots()))
+        return self._source.pull_quickly(limit, _BATCH_BYTES, self._clock)[0]
 
     def _next_pulled(self) -> tuple[int, object]:
         if not self._pulled and not self._stopped:

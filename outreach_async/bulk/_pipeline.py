@@ -193,7 +193,13 @@ class Pipeline:
             width=plan.source.width,
         )
         if open_recorder is None:
-            self._recorder = DirectRecorder(context, self._buffer, plan.workers, plan.engine.clock())
+            self._recorder = DirectRecorder(
+                context,
+                self._buffer,
+                workers=plan.workers,
+                clock=plan.engine.clock(),
+                free_slots=lambda: self._window_slots.free,
+            )
         else:
             self._recorder = self._throttle.fence = await open_recorder(context)
         # Outcomes that are not recorded yet still occupy the window. Without room for this backlog, a slow disk would leave the

@@ -11,7 +11,6 @@ from collections.abc import (
 )
 from contextlib import suppress
 from functools import lru_cache
-from itertools import count, repeat
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -145,29 +144,32 @@ class RowParser:
             return unsent_outcome(index, row, Outcome.REJECTED, repeated, earlier, target)
         return ParsedRow(index, row, email, order_key(email), request, requests.row_operation, target)
 
-    def parse_batch(self, first: int, originals: Sequence[Any]) -> list[ParsedRow] | None:
-        """Return what `parse` returns for each of these rows, in less time; `None` if one of them must be parsed alone."""
-        if self._recent_emails is not None or not self._is_plain:
+    def parse_batch(self, first: int, originals: Sequence[Any]) -> list[ParsedRow | ContactOutcome] | None:
+        """Return what `parse` returns for each of these rows; `None` if campaigns must be listed for one of them."""
+        if (rows := self._parse_plain(first, originals)) is not None:
+            return rows
+        with suppress(ListingNeeded):
+            return [self.parse(index, row) for index, row in enumerate(originals, first)]
+        return None
+
+    def _parse_plain(self, first: int, originals: Sequence[Any]) -> list[ParsedRow | ContactOutcome] | None:
+        """Parse rows that are all dicts of strings in standard fields, in a fraction of the time; `None` for others."""
+        if self._recent_emails is not None or not self._is_plain or {*map(type, originals)} != {dict}:
             return None
-        default = self.targets.default
-        targets: Iterable[Target] = repeat(default)
         try:
-            if {*map(type, originals)} == {dict} and (encoded := _encode_lines(originals)) is not None:
-                fields: Iterable[bytes] = encoded
-                emails = [row.get("email") for row in originals]
-            else:
-                fields, targets, emails = zip(*map(self._encode_plain, originals), strict=True)  # an error if one is `None`
-        except Exception:  # noqa: BLE001 - parsing it alone says what is wrong, or lists the campaigns of its workspace
+            lines = _encode_lines(originals)
+            emails = [row.get("email") for row in originals]
+        except Exception:  # noqa: BLE001 - code of the caller, as in `parse`, which says what is wrong
             return None
-        if {*map(type, emails)} != {str} or not all(map(str.strip, emails)):
+        if lines is None or {*map(type, emails)} != {str} or not all(map(str.strip, emails)):
             return None
-        rows: list[ParsedRow] = []
-        for index, row, email, key, each, target in zip(
-            count(first), originals, emails, order_keys(emails), fields, targets, strict=False
-        ):
-            requests = self._own_requests if target is default else self.requests_for(target)
-            rows.append(ParsedRow(index, row, email, key, requests.build_request(each), requests.row_operation, target))
-        return rows
+        requests, target = self._own_requests, self.targets.default
+        return [
+            ParsedRow(index, row, email, key, requests.build_request(fields), requests.row_operation, target)
+            for index, (row, email, key, fields) in enumerate(
+                zip(originals, emails, order_keys(emails), lines, strict=True), first
+            )
+        ]
 
     def _encode_plain(self, row: Any) -> tuple[bytes, Target, str] | None:
         """Return the encoded fields, the target and the e-mail of a row of valid strings; `None` for any other row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -30,7 +31,7 @@ from outreach_async.models import NewContact, standard_values
 
 _REMEDY: Final = "pass a list, a generator or an async generator of contacts"
 END: Final = object()  # what `Source.pull` returns when there are no more rows
-_QUICK: Final = 0.002  # seconds
+_QUICK: Final = 0.002  # seconds after which a batch of rows ends
 
 
 ReadAgain: TypeAlias = Callable[[], Iterator[Any]]  # reads an input from its start
@@ -143,18 +144,18 @@ class Source:
 
     async def pull_batch(self, limit: int, room: int) -> tuple[list[Any], int]:
         """Return the next rows of an iterable, at most `limit`, until they take `room` bytes; and the bytes left."""
-        return self.pull_quickly(limit, room, float)
+        return self.pull_quickly(limit, room)
 
-    def pull_quickly(self, limit: int, room: int, clock: Callable[[], float]) -> tuple[list[Any], int]:
-        """Do what `pull_batch` does, but end the batch with a row that was slow to come."""
+    def pull_quickly(self, limit: int, room: int, clock: Callable[[], float] | None = None) -> tuple[list[Any], int]:
+        """Do what `pull_batch` does, but with a clock, end the batch with a row that was slow to come."""
         # The rows before a slow one must not wait for it for long, nor the responses to requests in flight.
         batch: list[Any] = []
-        until = clock() + _QUICK
+        until = clock() + _QUICK if clock is not None else math.inf
         try:
             for row in islice(self.iterator, limit):
                 batch.append(row)
                 room -= approximate_size(row)
-                if room <= 0 or clock() > until:
+                if room <= 0 or (clock is not None and clock() > until):
                     break
         except Exception as error:
             if not batch:
