@@ -198,9 +198,11 @@ class Context:
         elif not (capacity := world.capacity(campaign)):
             days, word = 9999, "Unknown"
         else:
-            first = next(index for index, count in enumerate(lefts) if count)
-            waits = sum(step.wait_time for step in campaign.steps[first:])
-            days = max(1, math.ceil(sum(lefts) / capacity + Fraction(waits, _DAY_MS)))
+            # Contacts wait for a step while others still get the one before: it takes the longer of its wait and its sending.
+            # Only the first step takes both, because everybody may join at the same time.
+            waits = [Fraction(step.wait_time, _DAY_MS) for step in campaign.steps]
+            spans = [max(wait, left / capacity) for wait, left in zip(waits, lefts, strict=True) if left]
+            days = max(1, math.ceil(sum(spans) + min(waits[0], lefts[0] / capacity)))
         ends = int(self.now) + days * DAY
         date: int | str = ends
         # Without a date, the list has the same word as list-steps, because a timestamp would look like an estimate.

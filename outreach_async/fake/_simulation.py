@@ -393,24 +393,34 @@ class World:
         for place in contact.enrolments[len(before.enrolments) if before else 0 :]:
             self.enrolled_counts[place.campaign] += 1
             flow = self.simulation.mutable_flow(place.campaign)
+            if not any(flow.left_to_send):
+                self.forget_usage()
             flow.join()
             if flow.started:
                 self.simulation.schedule_first(self.campaigns[place.campaign], contact.id, key, to_microseconds(place.at))
 
     @property
     def usage(self) -> tuple[Counter[str], Counter[str]]:
-        """The number of campaigns and of live campaigns per mailbox (rules B4 and B5), cached until a campaign changes."""
+        """The number of campaigns per mailbox, and of live ones with e-mails left (rules B4 and B5), cached until they change."""
         if self._usage is None:
             campaigns = self.campaigns.values()
             self._usage = (
                 Counter(id_ for campaign in campaigns for id_ in campaign.mailboxes),
-                Counter(id_ for campaign in campaigns if campaign.status == "live" for id_ in campaign.mailboxes),
+                Counter(
+                    id_
+                    for campaign in campaigns
+                    if campaign.status == "live" and any(self.simulation.flows[campaign.id].left_to_send)
+                    for id_ in campaign.mailboxes
+                ),
             )
         return self._usage
 
+    def forget_usage(self) -> None:
+        self._usage = None
+
     def capacity(self, campaign: Campaign) -> Fraction:
-        # The live campaigns of a mailbox share its daily limit equally. The given campaign is treated as live, whatever its
-        # status (rule T17).
+        # The live campaigns of a mailbox that have e-mails left share its daily limit equally. The given campaign is treated as
+        # live, whatever its status (rule T17).
         own, live = (0 if campaign.status == "live" else 1), self.usage[1]
         return sum((Fraction(self.mailboxes[id_].capacity, live[id_] + own) for id_ in campaign.mailboxes), Fraction(0))
 
@@ -562,6 +572,8 @@ class SimulationEngine:
         day = now // DAY_US
         flow.counts[place][template][0] += 1
         flow.left_to_send[place] -= 1
+        if not any(flow.left_to_send):
+            self.world.forget_usage()
         flow.progress[due.contact] = place + 1
         self.world.simulation.mutable_stats(box.id).sent[day] += 1
         sent = due._replace(at=now, template=template, day=day, mailbox=box.id)
@@ -588,6 +600,8 @@ class SimulationEngine:
                 return  # a path ends only once: ignore the later of two endings
             for step in range(coming, event.end_step):  # no e-mail of these steps is left to send (rule T4)
                 flow.left_to_send[step] -= 1
+            if not any(flow.left_to_send):
+                self.world.forget_usage()
             flow.progress[event.contact] = ENDED
         ledger = self.world.simulation.mutable_stats(event.mailbox)
         if event.kind == EventKind.BOUNCE:

@@ -38,7 +38,7 @@ knob, because their interpretation is fixed:
 | T9, T10 | counts of opens, clicks, replies and unsubscribes | once per e-mail; a campaign's counts are sums over its templates |
 | T11 | `initials` and `interested` | `initials`: e-mails sent for step 1; `interested`: `interested_num` as a percentage (T8) |
 | T12 | `wait_time` | counted from when the previous step's e-mail was sent; for the first step, from joining the campaign |
-| T13, T17 | `days_left` | as if live: e-mails left, divided by what the mailboxes can send per day, plus waits; at least 1 |
+| T13, T17 | `days_left` | as if live: sum over steps of the wait, or of sending at its part of the limits if longer; at least 1 |
 | T14, T15 | a campaign without contacts; one that no mailbox sends for | 0 days, `Not started`; 9999 days, `Unknown` |
 | T16, T18 | dates and times as text | `Jan 4, 2026`, in UTC; `just now`, `5 minutes ago`, `1 day ago`, `3 months ago`, `Never` |
 | T19 | statuses | others than the API documentation shows only if seeded; any to any, by `set_campaign`; only `live` ones send |

@@ -187,14 +187,15 @@ def ending(fake: FakeService, camp: str) -> tuple[Any, Any, Any]:
 
 
 ESTIMATES: list[tuple[int, dict[str, Any], tuple[int, str, str]]] = [
-    # 60 e-mails at 20 per day, plus a little over two days between the steps.
-    (2, {"contacts": 30, "steps": ["A", {"wait_time": 2 * DAY_MS + 1}]}, (6, "Jan 7, 2026", "6 days")),
+    # 30 e-mails at 20 per day, then the longer of a little over two days of waiting and of 30 more e-mails.
+    (2, {"contacts": 30, "steps": ["A", {"wait_time": 2 * DAY_MS + 1}]}, (4, "Jan 5, 2026", "4 days")),
+    (2, {"contacts": 90, "steps": ["A", {"wait_time": 2 * DAY_MS + 1}]}, (9, "Jan 10, 2026", "9 days")),
     # The wait of the first step starts at enrolment. It does not count if nobody waits for the step.
-    (1, {"contacts": 10, "steps": [{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}]}, (6, "Jan 7, 2026", "6 days")),
+    (1, {"contacts": 10, "steps": [{"wait_time": 3 * DAY_MS}, {"wait_time": DAY_MS}]}, (5, "Jan 6, 2026", "5 days")),
     (
         1,
         {"steps": [{"wait_time": 9 * DAY_MS, "sent": 10}, {"left_to_send": 10, "wait_time": 2 * DAY_MS}]},
-        (3, "Jan 4, 2026", "3 days"),
+        (2, "Jan 3, 2026", "2 days"),
     ),
     (9, {"contacts": 1, "steps": ["A"]}, (1, "Jan 2, 2026", "1 day")),
     (1, {"steps": [{"templates": [{"sent": 3}]}]}, (0, "Complete", "Complete")),
@@ -202,7 +203,7 @@ ESTIMATES: list[tuple[int, dict[str, Any], tuple[int, str, str]]] = [
 
 
 @pytest.mark.parametrize(("boxes", "fields", "end"), ESTIMATES)
-def test_t12_to_t14_days_are_the_queue_over_the_daily_limits_plus_waits(boxes: int, fields: Any, end: tuple[Any, ...]) -> None:
+def test_t12_to_t14_days_are_each_steps_wait_or_sending_if_longer(boxes: int, fields: Any, end: tuple[Any, ...]) -> None:
     fake = world()
     mailboxes = fake.add_mailboxes(SPACE, boxes, daily_limit=10)
     assert ending(fake, fake.add_campaign(SPACE, status="live", mailboxes=mailboxes, **fields)) == end
@@ -217,6 +218,27 @@ def test_t13_b5_and_t17_live_campaigns_share_a_limit_others_are_estimated() -> N
     ]
 
     assert [ending(fake, camp)[0] for camp in camps] == [2, 2, 3, 3]
+
+
+def test_t13_a_finished_campaign_leaves_its_part_of_the_limit_until_it_reopens() -> None:
+    fake = world()
+    boxes = fake.add_mailboxes(SPACE, 1, daily_limit=10, sent_today=0)
+    silent: dict[str, Any] = {"status": "live", "mailboxes": boxes, "rates": {"bounce": 0, "open": 0, "click": 0, "reply": 0}}
+    other = fake.add_campaign(SPACE, steps=["A", {"wait_time": DAY_MS}], **silent)
+    fake.sim.script("ann@company.example", campaign=other, bounces_after=1)
+    fake.add_contacts(SPACE, [{"email": "ann@company.example"}], campaign=other)
+    camp = fake.add_campaign(SPACE, contacts=100, steps=["A"], **silent)
+
+    def days_after(hours: int) -> int:
+        fake.advance(hours=hours)
+        days: int = ending(fake, camp)[0]
+        return days
+
+    shown = [days_after(0), days_after(1)]
+    fake.add_contacts(SPACE, [{"email": "bob@company.example"}], campaign=other)
+    shown += [days_after(0), days_after(99)]
+
+    assert shown == [19, 10, 19, 6]  # a bounce ended the other campaign, and later its last e-mail
 
 
 @pytest.mark.parametrize("limits", [[], [0], [-5], ["damaged"]])
