@@ -34,6 +34,7 @@ from outreach_async.audit.reports import (
     SUFFIXES,
     StyledReport,
     format_of,
+    format_time,
     has_format,
     iterate,
     name_pages,
@@ -100,6 +101,8 @@ class AuditTask:
                 text = f"--format {self.form}: conflicts with --json; remove one of them, or add --output FILE."
                 raise click.UsageError(text)
             self.print_format = self.form
+        if self.settings["since"] and self.settings["history"] is None:
+            raise click.UsageError("--since: needs the audits of a history; pass --history FILE.")
         self.store = open_history(self.options, self.settings["history"])
         self.readings = Readings() if self.store else None
 
@@ -142,7 +145,7 @@ class AuditTask:
         about = {"campaigns": campaigns, "deadline": self.settings["deadline"], "readings": self.readings}
         parts: list[auditing.Report] = []
         read = await _audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
-        baseline = self.store.baseline(read.workspaces) if self.store and not earlier else None
+        baseline = None if earlier else self._read_baseline(read)
         before = [baseline] if baseline else earlier
         report = read.since(*before) if before else read
         view = build_brief(read, baseline) if self.is_brief else report
@@ -158,13 +161,27 @@ class AuditTask:
                 self.screen.warn(f"--post: {text}")
                 return NOT_DELIVERED
             self.screen.print_line("Posted.")
-        # The history is written last: if the report could not be printed, the next one must show these changes again.
-        if self.store and self.readings and not self.settings["no_append"]:
+        # The history is written last: if the report could not be printed, the next one must show these changes again. An audit
+        # that has read nothing adds nothing, and has only the time of this computer, which may be ahead of that of other audits.
+        has_read = len(read.unreadable) < len(read.workspaces)
+        if self.store and self.readings and has_read and not self.settings["no_append"]:
             with warnings.catch_warnings(action="ignore"):
                 appended = self.store.append(read, self.readings)
             if not appended:
                 raise HistoryError(f"--history: {self.store.refusal(read)}")
         return report.exit_code(self.settings["fail_on"])
+
+    def _read_baseline(self, report: auditing.Report) -> auditing.Report | None:
+        """Return the audit of the history with which this one is compared."""
+        if self.store is None:
+            return None
+        since = self.settings["since"]
+        until = since and since(report.at)
+        found = self.store.baseline(report.workspaces, until=until)
+        if found is None and until is not None:
+            text = f"{self.store.path} has no audit of these workspaces up to {format_time(until)}; nothing is compared"
+            self.screen.warn(f"--since: {text}")
+        return found
 
     def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
         """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""

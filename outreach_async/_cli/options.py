@@ -138,6 +138,38 @@ def age(text: str) -> float:
     return seconds
 
 
+_DAY: Final = 86_400.0  # seconds
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def earlier(text: str) -> Callable[[float], float]:
+    """Return a function that returns, for a time of now in Unix seconds, the end of an earlier day in UTC, or an earlier time."""
+    word = text.strip().lower()
+    weekday = word.removeprefix("last-")
+    if word in {"yesterday", "month"} or (weekday in _WEEKDAYS and weekday != word):
+
+        def find_day(now: float) -> float:
+            today = datetime.fromtimestamp(now, UTC)
+            days = {"yesterday": 1, "month": today.day}.get(word) or (today.weekday() - _WEEKDAYS.index(weekday) - 1) % 7 + 1
+            return _end_of_day(now - days * _DAY)
+
+        return find_day
+    if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", word):
+        seconds = age(word)
+        # An audit of a week ago at the same hour may have begun a minute later than the one of today.
+        return lambda now: _end_of_day(now - seconds) if word[-1] in "dw" else now - seconds
+    try:
+        fixed = date(text)
+    except click.BadParameter:
+        what = "expected an age such as 7d or 12h, a day such as 2026-03-31, yesterday, last-monday or month"
+        raise click.BadParameter(f"{what}, got {text!r}.") from None
+    return lambda _: fixed
+
+
+def _end_of_day(at: float) -> float:
+    return math.nextafter((at // _DAY + 1) * _DAY, 0)
+
+
 def limit(text: str) -> int | None:
     """Return a number from 1; `None` for `never`."""
     if text == "never":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -63,6 +64,7 @@ class AuditSettings(TypedDict):
 
     history: Path | None
     no_append: bool
+    since: Callable[[float], float] | None
     fail_on: Literal["critical", "error", "warning", "info"]
     policy: Path | None
     deadline: float | None

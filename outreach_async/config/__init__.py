@@ -17,6 +17,13 @@ three workspaces, and says where the owner keys are:
     base_url = "https://staging.example"
     workspaces.acme = { id = "space_9" }
 
+`outreach-async config init --from clients.csv` writes the workspaces from
+a table of clients, such as the sheet in which an agency keeps them, with
+the columns `name`, `id` and, optionally, `groups` and `key`, which says
+where a key is: `env:NAME`, `file:PATH`, `command:PROGRAM ARGUMENTS` or
+`op://VAULT/ITEM/FIELD`. `config check` then reads a page of each
+workspace, and names every cause of an error once.
+
 Every command then takes names: `outreach-async audit --workspace retail`,
 `--workspace acme --workspace zenith`, `--workspace all`. Names stand
 beside the ids in lists and reports, and an import finds names in the
@@ -128,8 +135,9 @@ another key.
 
 from __future__ import annotations
 
+from outreach_async.config._clients import read_clients
 from outreach_async.config._config import FILE_NAME, Config, ConfiguredWorkspace, KeyReference
 from outreach_async.config._file import load_config
 from outreach_async.config._trust import FoundFile
 
-__all__ = ["FILE_NAME", "Config", "ConfiguredWorkspace", "FoundFile", "KeyReference", "load_config"]
+__all__ = ["FILE_NAME", "Config", "ConfiguredWorkspace", "FoundFile", "KeyReference", "load_config", "read_clients"]

@@ -122,6 +122,14 @@ which mails what the command prints to stderr:
     MAILTO=ops@company.example
     30 7 * * 1-5  . ~/outreach.env; /opt/outreach/bin/outreach-async brief --history ~/history.db --post env:WEBHOOK_URL --quiet
 
+    0 8 * * 1 . ~/outreach.env; outreach-async brief --history ~/history.db --since last-monday --no-append --post env:WEBHOOK_URL
+
+The second line posts the changes of a week, every Monday. Without
+`--since`, a brief compares with the last one; with it, with the last
+reading of that day or before it: `7d`, `yesterday`, `last-monday`, a day,
+or `month` for the end of the month before, in UTC. `--no-append` leaves
+the history to the daily brief.
+
 `outreach.env` (mode 600) contains `export WEBHOOK_URL=https://...`,
 `export OUTREACH_BASE_URL=...` and so on. With systemd, the same file
 without `export`, as two units in `/etc/systemd/system`, started by

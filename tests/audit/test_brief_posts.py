@@ -17,15 +17,18 @@ import click
 import pytest
 from hypothesis import given, settings
 from support.audit_reports import AT, BRIEFS, HOSTILE, finding, fleet, make_report
+from support.campaigns import DAY
 from support.certificates import certificates
-from support.cli import COMMAND, Shell, environment
+from support.cli import COMMAND, Shell, environment, serve_in_thread
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
 
+from outreach_async._cli.demo_data import WORKSPACES, create_demo_world
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
 from outreach_async._plumbing import Secret
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
+from outreach_async.fake import faults
 from outreach_async.guides import command_line
 
 FAKE = ("brief", "--base-url", "fake:")
@@ -267,6 +270,46 @@ def test_the_recipes_of_the_guide_post_a_brief_every_morning(tmp_path: Path, sta
     assert len(receiver.requests) == 2
     assert "There is no earlier brief" in receiver.requests[0].decode()
     assert " 0 new, 0 resolved" in receiver.requests[1].decode()
+
+
+@pytest.mark.thorough
+def test_four_weeks_of_the_recipes_compare_days_and_weeks(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = create_demo_world()
+    fake.advance(days=(3 - int(fake.now // DAY)) % 7 + 1)  # to a Monday
+    daily, weekly = (
+        shlex.split(recipe(start).partition("outreach-async ")[2].replace("~", str(tmp_path)))
+        for start in ("30 7 * * 1-5", "0 8 * * 1 ")
+    )
+    monkeypatch.setenv("OUTREACH_WORKSPACE", WORKSPACES[0])
+    codes: list[int] = []
+    with Listener(*[serve(response("200 OK"))] * 24) as receiver, serve_in_thread(fake) as url:
+        monkeypatch.setenv("WEBHOOK_URL", receiver.url + PATH)
+        monkeypatch.setenv("OUTREACH_BASE_URL", url)
+        for day in range(28):
+            if day == 14:  # the service is down on the third Monday, and back before the brief of the week
+                fake.faults.add(faults.status(503))
+                codes.append(shell(*daily, "--deadline", "0.01").code)
+                fake.faults.clear()
+            elif day % 7 < 5:
+                codes.append(shell(*daily).code)
+            if day % 7 == 0:
+                codes.append(shell(*weekly).code)
+            fake.advance(days=1)
+    posted = [request.partition(b"\r\n\r\n")[2].decode() for request in receiver.requests]
+    compared = [re.findall(r"Since [^(]*\(([^)]*)\)", text) or ["none"] for text in posted]
+
+    week = [["7 days"], *[["24 hours"]] * 4]
+    assert codes == [1] * 12 + [3] + [1] * 11
+    assert "Not everything could be read" in posted[12]
+    assert (
+        [each for at, each in enumerate(compared) if at != 12]
+        == [
+            *(["none"], ["none"], *week[1:]),
+            *(["3 days"], *week),
+            *(["7 days"], ["4 days"], *week[2:]),  # the week is compared with the second Monday, and Tuesday with Friday
+            *(["3 days"], ["10 days"], *week[1:]),  # the third Monday has no reading of its own
+        ]
+    )
 
 
 @pytest.mark.thorough

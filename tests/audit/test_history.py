@@ -29,7 +29,7 @@ from support.histories import START, DrawnWorld, Sent, agency, append_days, pass
 from support.history_oracle import Seen, figures_of, opened_by, shown_by
 
 from outreach_async import InvalidRequest
-from outreach_async.audit import Severity
+from outreach_async.audit import Report, Severity
 from outreach_async.audit import history as guide
 from outreach_async.audit.history import History, HistoryError
 from outreach_async.audit.history._snapshot import insert
@@ -681,6 +681,29 @@ def test_pruning_keeps_the_days_that_remain_and_frees_space(path: Path) -> None:
     assert history.prune(keep=6 * DAY) == 0
     after = history.baseline(world.workspaces)
     assert (after and attrs.evolve(after, history=[])) == (baseline and attrs.evolve(baseline, history=[]))
+
+
+def test_a_baseline_of_an_earlier_time_is_the_one_that_it_was_then(path: Path) -> None:
+    world, chance = agency(boxes=12, campaigns=6, spaces=4), random.Random(2)  # noqa: S311 - a sample
+    history, known = History(path), list[Report | None]()
+    for day in range(9):
+        world.troubled = set(chance.sample([box.id for boxes in world.boxes.values() for box in boxes], 4))
+        history.append(*world.read(START + day * DAY, unread=world.workspaces[:2] if day in {3, 6} else ()))
+        known.append(history.baseline(world.workspaces))
+        pass_day(world, chance)
+    before = path.read_bytes()
+
+    def shown(report: Report | None) -> tuple[set[tuple[str | None, ...]], Report]:
+        assert report is not None  # a finding has the text of its last reading
+        return {(each.workspace, each.rule, each.mailbox) for each in report.findings}, attrs.evolve(report, findings=[])
+
+    for day in range(9):
+        assert shown(history.baseline(world.workspaces, until=START + (day + 0.5) * DAY)) == shown(known[day])
+    assert history.baseline(world.workspaces, until=START + 8 * DAY) == known[8]
+    assert history.baseline(world.workspaces, until=START - 1) is None
+    assert path.read_bytes() == before
+    with pytest.raises(InvalidRequest, match="until: expected a time in Unix seconds, got nan; pass"):
+        history.baseline(world.workspaces, until=math.nan)
 
 
 def test_pruning_counts_from_now_and_not_from_a_clock_that_was_ahead(path: Path) -> None:

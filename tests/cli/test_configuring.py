@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.cli import KEY, Shell, complete, serve_in_thread, small_service
+from support.examples import WITHOUT_SHRINKING, scaled
 
 from outreach_async import Request
-from outreach_async.config import FoundFile, load_config
+from outreach_async.config import FoundFile, KeyReference, load_config, read_clients
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import Exchange
+from outreach_async.importer import open_file
 
 WORKSPACES = 24  # more than the targets that a table of outcomes lists
 
@@ -296,7 +302,7 @@ def test_an_import_finds_workspaces_by_name_and_refuses_other_keys(
 def test_config_check_says_what_works_in_each_workspace(shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_KEY", "key_00")
     code, value = shell.json("config", "check")
-    assert (code, value["works"], len(value["workspaces"])) == (0, WORKSPACES, WORKSPACES)
+    assert (code, value["readable"], len(value["workspaces"])) == (0, WORKSPACES, WORKSPACES)
     assert value["workspaces"][5] == {
         "workspace": "space_05",
         "name": "client-05",
@@ -305,15 +311,36 @@ def test_config_check_says_what_works_in_each_workspace(shell: Shell, config: Pa
         "owner_key": "works",
         "errors": [],
     }
-    monkeypatch.delenv("OUR_KEY")
-    ended = shell("config", "check", "--workspace", "client-04", "--workspace", "client-05")
-    assert ended.code == 1
-    assert "1 of 2 workspaces works" in ended.out
-    assert "outreach-async: client-04: --owner-key: the environment variable OUR_KEY is not set" in ended.err
+    assert (value["path"], value["readable"], value["creating"]) == ("outreach.toml", WORKSPACES, WORKSPACES)
     write(config, config.read_text() + '\ngone = { id = "space_gone" }')
     monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_00")
     ended = shell("config", "check", "--workspace", "gone", "--workspace", "client-05")
     assert (ended.code, "outreach-async: gone: " in ended.err) == (3, True)
+    assert "Configuration: outreach.toml\n" in ended.out
+    assert ended.out.endswith(
+        "Reading works for 1 of 2 workspaces.\n"
+        "Creating contacts: 2 of 2 workspaces have an owner key. Audits, briefs and lists need none.\n"
+    )
+
+
+def test_config_check_names_a_cause_once_and_tells_reading_from_creating(
+    shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OUR_KEY", raising=False)
+    ended = shell("config", "check")
+    assert ended.code == 1
+    assert ended.err == (
+        "outreach-async: 23 workspaces (client-00, client-01, client-02 and 20 more): --owner-key: the environment variable "
+        "OUR_KEY is not set; set it, or correct its name in the configuration file\n"
+    )
+    assert ended.out.endswith(
+        "Reading works for 24 of 24 workspaces.\n"
+        "Creating contacts: 1 of 24 workspaces have an owner key. Audits, briefs and lists need none.\n"
+    )
+    write(config, "\n".join(line for line in config.read_text().splitlines() if "key" not in line))
+    ended = shell("config", "check")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.endswith("Creating contacts: no owner key is configured. Audits, briefs and lists need none.\n")
 
 
 @pytest.mark.parametrize(("count", "code"), [(1, 3), (2, 77)])
@@ -372,6 +399,77 @@ def test_config_init_writes_a_private_file_once(shell: Shell, folder: Path, monk
     _, value = shell.json("config", "show", "--config", "my file.toml")
     assert value["values"]["base_url"]["value"] == "https://api.example"
     assert [(each["name"], each["id"]) for each in value["workspaces"]] == [("acme", "space_acme"), ("bolt", "space_bolt")]
+
+
+GROUPS = st.lists(st.text("aZ9 ßé&'\"", min_size=1, max_size=9).map("g{}g".format), max_size=3, unique=True)
+NAMES = st.text("aZ9_- äßé&'\"\\.=#[]", min_size=1, max_size=12).map(str.strip).filter(bool)
+KEYS = st.sampled_from(
+    [
+        ("", None),
+        ("env: ACME_KEY ", KeyReference("env", "ACME_KEY")),
+        ('command:vault read "my key"', KeyReference("command", ("vault", "read", "my key"))),
+        ("op://vault/acme/key", KeyReference("command", ("op", "read", "op://vault/acme/key"))),
+    ]
+)
+
+
+@given(st.dictionaries(NAMES, st.tuples(GROUPS, KEYS), min_size=1, max_size=5))
+@settings(max_examples=scaled(10), phases=WITHOUT_SHRINKING)
+def test_config_init_writes_the_workspaces_of_any_table(
+    rows: dict[str, tuple[list[str], tuple[str, KeyReference | None]]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        table, path = Path(folder) / "clients.csv", Path(folder) / "outreach.toml"
+        with table.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["Contact", "API key", "Client", "Workspace ID", "Groups"])
+            for at, (name, (groups, (key, _))) in enumerate(rows.items()):
+                writer.writerow(["Bo", key, f" {name} ", f"space_{at}", "; ".join(groups)])
+                writer.writerow([""] * 5)  # as sheets have them
+        lines, unused = read_clients(open_file(table))
+        path.write_text("\n".join(["[workspaces]", *lines]), encoding="utf-8")
+        found = load_config(path).workspaces
+
+    assert unused == ["'Contact'"]
+    assert [(each.name, each.id, each.groups, each.owner_key) for each in found] == [
+        (name, f"space_{at}", tuple(groups), key) for at, (name, (groups, (_, key))) in enumerate(rows.items())
+    ]
+
+
+def test_config_init_writes_a_file_from_a_sheet_of_clients(shell: Shell, folder: Path, agency_url: str) -> None:
+    sheet = folder / "clients.csv"
+    sheet.write_text("workspace,id,Since\nMüller GmbH,space_01,May\n,space_02,June\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OUTREACH_BASE_URL", agency_url)
+        ended = shell("config", "init", "--from", str(sheet))
+    assert ended.err == "outreach-async: --from: columns that say nothing of workspaces are not used: 'Since'\n"
+    assert shell.json("config", "check")[1]["readable"] == 2
+    assert [each.name for each in load_config(folder / "outreach.toml").workspaces] == ["Müller GmbH", "02"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("client,groups\nacme,retail", "expected a column with the ids of the workspaces, got 'client', 'groups'; name one"),
+        ("client,id\n,", "expected a row for each client, got none; add them below the header"),
+        ("client,id\nacme,space_1\nacme,space_2", "line 3, client: expected a name of its own, got 'acme', as in line 2; rename"),
+        ("client,id\nacme,camp_1", "line 2, id: expected a string starting with 'space_', got what looks like a campaign id"),
+        ("client,id\na,space_1\nb,space_1", "line 3, id: expected one name for each id, got space_1 also for 'a'; remove one"),
+        ("client,id\nall,space_1", "line 2, client: expected a name for the workspace, got 'all', which selects every workspace"),
+        ("client,id,groups\nacme,space_1,all", "line 2, groups: expected a name for the group, got 'all', which selects every"),
+        ("client,id\nacme", "line 2: expected 2 cells, got 1"),
+        ("id,key\nspace_1,key_s3cr3t", "line 2, key: expected env:NAME, file:PATH, command:PROGRAM ARGUMENTS or op://"),
+        ("id,key\nspace_1,env:key_s3cr3t", "which may be a key; keep keys out of the table, and write where each one is stored"),
+        ("id,key\nspace_1,s3cr3t:x", "line 2, key: expected env:NAME"),
+        ("id,key\nspace_1,command:op 'read", "line 2, key: expected a command with closed quotes, got an open one; close it"),
+    ],
+)
+def test_config_init_refuses_a_table_that_it_cannot_use(shell: Shell, folder: Path, text: str, message: str) -> None:
+    (folder / "clients.csv").write_text(text)
+    refused = shell.refused("config", "init", "--from", "clients.csv")
+    assert f"--from: clients.csv, {message}" in refused or message in refused
+    assert "s3cr3t" not in refused
+    assert not (folder / "outreach.toml").exists()
 
 
 @pytest.mark.parametrize("url", ["https://user:hunter2@api.example", "not a url", "fake:"])

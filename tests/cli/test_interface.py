@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +18,7 @@ import pytest
 from support.cli import COMMANDS, LOGGER, PROGRAM, SHARED, VARIABLE, Ended, Shell, complete, save_contacts
 
 from outreach_async import DuplicatePolicy
+from outreach_async._cli.options import earlier
 from outreach_async._plumbing import Backend
 from outreach_async.audit import Severity
 from outreach_async.audit.history import Kind
@@ -382,3 +384,34 @@ def test_an_unknown_completion_request_prints_nothing(shell: Shell, monkeypatch:
     monkeypatch.setenv(VARIABLE, "tcsh_complete")
     ended = shell()
     assert (ended.code, ended.out, ended.err) == (1, "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("7d", "2026-03-09T23:59:59"),
+        ("1w", "2026-03-09T23:59:59"),
+        ("12h", "2026-03-15T19:30:00"),
+        ("Yesterday", "2026-03-15T23:59:59"),
+        ("last-monday", "2026-03-09T23:59:59"),
+        ("last-sunday", "2026-03-15T23:59:59"),
+        ("last-tuesday", "2026-03-10T23:59:59"),
+        ("month", "2026-02-28T23:59:59"),
+        ("2026-03-01", "2026-03-01T23:59:59"),
+        ("2026-03-01T08:00:00Z", "2026-03-01T08:00:00"),
+    ],
+)
+def test_an_earlier_day_is_its_end_in_utc(text: str, found: str) -> None:
+    monday = datetime(2026, 3, 16, 7, 30, tzinfo=UTC).timestamp()
+    assert f"{datetime.fromtimestamp(int(earlier(text)(monday)), UTC):%Y-%m-%dT%H:%M:%S}" == found
+
+
+@pytest.mark.parametrize("text", ["monday", "last-", "7", "tomorrow", ""])
+def test_a_word_that_names_no_earlier_day_is_refused(shell: Shell, text: str) -> None:
+    assert "--since: expected an age such as 7d or 12h, a day" in shell.refused("brief", "--since", text)
+
+
+def test_an_earlier_day_needs_a_history(shell: Shell) -> None:
+    assert "--since: needs the audits of a history; pass --history FILE" in shell.refused(
+        "brief", "--base-url", "fake:", "--since", "7d"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click import Choice
 
-from outreach_async._cli.options import FILE, FOLDER, OUTPUT, Command, all_of, force, option, reading
+from outreach_async._cli.options import FILE, FOLDER, OUTPUT, Command, all_of, earlier, force, option, reading
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -25,6 +25,15 @@ _audit_options: Final = all_of(
         help="Compare with the last audit in this file, and append this one to it; see the command 'history'.",
     ),
     option("--no-append", is_flag=True, help="Only read the --history file."),
+    option(
+        "--since",
+        type=earlier,
+        metavar="WHEN",
+        help=(
+            "Compare with the last audit in --history of this day or before it: 7d, yesterday, last-monday, a day such as "
+            "2026-03-31, or month for the end of the month before, in UTC.  [default: the last audit]"
+        ),
+    ),
     option(
         "--fail-on",
         type=Choice(["critical", "error", "warning", "info"]),

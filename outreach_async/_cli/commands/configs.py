@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 from click import Choice
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from outreach_async.client import OutreachClient
     from outreach_async.config import ConfiguredWorkspace
     from outreach_async.errors import OutreachError
+
+_MAX_NAMES: Final = 3  # of workspaces with the same error, which a line lists
 
 
 @click.group(cls=SuggestingGroup, no_args_is_help=False)
@@ -54,27 +57,38 @@ async def _check_all(options: Options) -> int:
     from outreach_async._cli.process import INCOMPLETE, NOT_ALLOWED, OK, REFUSED, exit_code
     from outreach_async.errors import format_count
 
-    screen, chosen = options.screen(), options.config.find(*workspaces_of(options))
+    screen, config, chosen = options.screen(), options.config, options.config.find(*workspaces_of(options))
     options = attrs.evolve(options, workspaces=tuple(each.id for each in chosen))
     found: list[dict[str, Any]] = [{"workspace": each.id, "name": each.name} for each in chosen]
     failures: list[OutreachError] = []
     async with open_each(options) as clients, anyio.create_task_group() as group:
         for each, result in zip(chosen, found, strict=True):
             group.start_soon(_check_workspace, options, each, clients[each.id], result, failures)
+    screen.print_line(f"Configuration: {config.path or 'no file'}")
     rows = [
         (each["name"], each["workspace"], "works" if each["readable"] else "fails", each["campaigns"], each["owner_key"])
         for each in found
     ]
     screen.print_table(("workspace", "id", "reading", "campaigns", "owner_key"), rows)
+    causes: dict[str, list[str]] = {}
     for result in found:
         for text in result["errors"]:
-            screen.warn(f"{result['name']}: {text}")
-    works = sum(not result["errors"] for result in found)
-    screen.print_line(f"{works:,} of {format_count(len(found), 'workspace')} {'works' if works == 1 else 'work'}")
-    screen.print_result({"workspaces": found, "works": works})
+            causes.setdefault(text, []).append(result["name"])
+    for text, names in causes.items():
+        others = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+        who = f"{len(names):,} workspaces ({', '.join(names[:_MAX_NAMES])}{others})" if len(names) > 1 else names[0]
+        screen.warn(f"{who}: {text}")
+    total, readable = format_count(len(found), "workspace"), sum(each["readable"] for each in found)
+    keys = Counter(each["owner_key"] for each in found)
+    creating = keys["works"] + keys["given"]
+    screen.print_line(f"Reading works for {readable:,} of {total}.")
+    why = "no owner key is configured." if keys["none"] == len(found) else f"{creating:,} of {total} have an owner key."
+    screen.print_line(f"Creating contacts: {why} Audits, briefs and lists need none.")
+    path = config.path and str(config.path)
+    screen.print_result({"path": path, "workspaces": found, "readable": readable, "creating": creating})
     if failures:
         return NOT_ALLOWED if len(failures) == len(found) and {*map(exit_code, failures)} == {NOT_ALLOWED} else INCOMPLETE
-    return OK if works == len(found) else REFUSED
+    return REFUSED if keys["fails"] else OK
 
 
 async def _check_workspace(
@@ -108,19 +122,33 @@ async def _check_workspace(
 
 
 @config.command(cls=Command)
+@option(
+    "--from",
+    "table",
+    type=FILE,
+    help=(
+        "Table of clients (CSV, XLSX or JSON Lines; - for standard input) with their workspaces: columns name, id and, "
+        "optionally, groups and key."
+    ),
+)
 @with_options("config")
-def init(options: Options) -> None:
+def init(options: Options, *, table: Path | None) -> None:
     """Write a commented configuration file to start with: outreach.toml, or the one of --config.
 
     An existing file is never overwritten. If OUTREACH_BASE_URL and OUTREACH_WORKSPACE are set, the new file has their values.
+
+    With --from, the file has a workspace for each row of a table, such as the sheet in which an agency keeps its clients. A cell
+    with several groups separates them with commas. A cell of the column key says where the owner key is, and is never the key:
+    env:ACME_KEY, file:/run/secrets/acme, "command:vault read acme" or op://vault/acme/key.
     """
     from importlib.resources import files
 
     from outreach_async._cli.messages import note_applied
     from outreach_async._cli.values import FAKE
     from outreach_async._plumbing import Backend, parse_base_url, trim
-    from outreach_async.config import FILE_NAME, FoundFile
+    from outreach_async.config import FILE_NAME, FoundFile, read_clients
     from outreach_async.errors import InvalidRequest
+    from outreach_async.importer import open_file
 
     path = options.config.path or Path(FILE_NAME)
     base_url = trim(os.environ.get("OUTREACH_BASE_URL"))
@@ -133,6 +161,12 @@ def init(options: Options) -> None:
     names = {id_: id_.removeprefix("space_") for id_ in ids if id_.startswith("space_") and id_.isascii()}
     lines = [f'{name} = {{ id = "{id_}" }}' for id_, name in names.items() if name.replace("_", "").isalnum()]
     lines.append('# acme = { id = "space_...", groups = ["retail"] }')
+    unused: list[str] = []
+    if table is not None:
+        try:
+            lines, unused = read_clients(open_file(table))
+        except InvalidRequest as error:
+            raise click.UsageError(f"--from: {error}.") from None
     backends = {"backend": json.dumps(get_args(Backend)[-1]), "backends": ", ".join(get_args(Backend))}
     template = (files("outreach_async._cli") / "data" / "outreach-template.txt").read_text(encoding="utf-8")
     try:
@@ -149,6 +183,8 @@ def init(options: Options) -> None:
     is_default = path == Path(FILE_NAME)
     trust, named = ("outreach-async config trust && ", "") if is_default else ("", f" --config {shlex.quote(str(path))}")
     note_applied(f"Written: {path}")
+    if unused:
+        options.screen().warn(f"--from: columns that say nothing of workspaces are not used: {', '.join(unused)}")
     options.screen().print_lines(f"Written: {path}\nNext, edit it, and run: {trust}outreach-async config check{named}")
 
 

@@ -318,11 +318,19 @@ class History:
             f"outreach-async history prune {shlex.quote(str(self.path))} --after {now:%Y-%m-%dT%H:%M:%SZ}"
         )
 
-    def baseline(self, workspaces: Sequence[str]) -> Report | None:
+    def baseline(self, workspaces: Sequence[str], *, until: float | None = None) -> Report | None:
         """Return the last readings of workspaces as a report, for `report.since` and `build_brief`; `None` if there are none.
 
         If a workspace could not be read in the last audit, the baseline
         has its reading before; `last_read` has the time.
+
+        Args:
+            workspaces: Ids of the workspaces.
+            until: A time in Unix seconds. Readings after it are ignored,
+                but a finding has the text of its last reading.
+
+        Raises:
+            InvalidRequest: `until` is not a number.
 
         Example:
             ```python
@@ -331,8 +339,13 @@ class History:
         """
         if not self.exists:
             return None
-        with self._reading() as db:
-            return read_baseline(db, [trim(workspace) for workspace in workspaces])
+        if until is not None and math.isnan(until):
+            raise InvalidRequest(f"until: expected a time in Unix seconds, got {until!r}; pass, for example, time.time()")
+        with self._reading() as db, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+            if until is not None:
+                db.backup(copy)
+                prune_later(copy, until)
+            return read_baseline(db if until is None else copy, [trim(workspace) for workspace in workspaces])
 
     def daily(
         self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30
