@@ -408,7 +408,7 @@ def test_an_earlier_day_is_its_end_in_utc(text: str, found: str) -> None:
 
 @pytest.mark.parametrize("text", ["monday", "last-", "7", "tomorrow", ""])
 def test_a_word_that_names_no_earlier_day_is_refused(shell: Shell, text: str) -> None:
-    assert "--since: expected an age such as 7d or 12h, a day" in shell.refused("brief", "--since", text)
+    assert "Invalid value for '--since': expected an age such as 7d or 12h, a day" in shell.refused("brief", "--since", text)
 
 
 def test_an_earlier_day_needs_a_history(shell: Shell) -> None:
