@@ -104,29 +104,56 @@ class WorkspaceType(click.ParamType):  # type: ignore[type-arg]  # as above
 
 
 class _FileType(click.Path):
-    """A file."""
+    """A file, and no named pipe: a command that waits for its other end could not be stopped."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path)
+    def __init__(self, *, exists: bool = False) -> None:
+        super().__init__(path_type=Path, exists=exists, dir_okay=not exists)
         self.name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path: Any = super().convert(value, param, ctx)
+        return _require_file(path)
 
 
 class _OutputType(_FileType):
     """A file to write; `-` is standard output."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return super().convert(str(STDOUT) if value == "-" else value, param, ctx)
+        path: Any = click.Path.convert(self, str(STDOUT) if value == "-" else value, param, ctx)
+        if _is_named_pipe(path):
+            try:
+                # The descriptor stays open: a program that reads the pipe would otherwise see its end before it is written.
+                os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                text = f"{path}: no program reads this named pipe; start one first, or pass the path of a file."
+                raise click.BadParameter(text) from None
+        return path
 
 
 class _LocationType(click.Path):
     """The path or the URL of a journal, a ledger or an input file."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_input: bool = False) -> None:
         super().__init__(path_type=Path)
         self.name = "path|url"
+        self._is_input = is_input
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if is_url(value) else super().convert(value, param, ctx)
+        if is_url(value):
+            return value
+        path: Any = super().convert(value, param, ctx)
+        return path if self._is_input else _require_file(path)  # opening an input asks whether a program writes to the pipe
+
+
+def _is_named_pipe(path: Path) -> bool:
+    # A path such as /dev/fd/63 is a pipe that the shell has connected.
+    return path.is_fifo() and not str(path).startswith("/dev/")
+
+
+def _require_file(path: Path) -> Path:
+    if _is_named_pipe(path):
+        raise click.BadParameter(f"{path}: expected a file, got a named pipe; pass the path of a file.")
+    return path
 
 
 def age(text: str) -> float:
@@ -192,9 +219,10 @@ def date(text: str) -> float:
 
 ANY_ID: Final = _AnyIdType()
 CAMPAIGN: Final = IdType("campaign")
-EXISTING: Final = click.Path(path_type=Path, exists=True, dir_okay=False)
+EXISTING: Final = _FileType(exists=True)
 FILE: Final = _FileType()
 FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+INPUT: Final = _LocationType(is_input=True)
 LOCATION: Final = _LocationType()
 OUTPUT: Final = _OutputType()
 OWNER_KEY: Final = IdType("owner_key")

@@ -6,9 +6,11 @@ import errno
 import os
 import re
 import signal
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from json import JSONDecodeError
+from threading import Timer
 from tomllib import TOMLDecodeError
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +32,8 @@ from outreach_async.errors import (
 from outreach_async.models import FAILED_OUTCOMES
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from outreach_async._cli.output import Screen
 
 OK: Final = 0
@@ -46,6 +50,7 @@ NOT_ALLOWED: Final = 77
 INTERRUPTED: Final = 130
 
 DRAIN_TIMEOUT: Final = 30.0  # seconds to wait for requests in flight after the first Ctrl-C
+TERMINATION_TIMEOUT: Final = 20.0  # seconds that a command has after SIGTERM
 PAUSED_DRAIN_TIMEOUT: Final = 1.0  # the same in a paused run, in which requests rarely succeed
 
 EXPECTED_ERRORS: Final = (OutreachError, click.ClickException, OSError, KeyboardInterrupt)
@@ -120,14 +125,34 @@ def run_async(main: Callable[[], Awaitable[int | None]], *, terminated: int = IN
     async def run() -> int:
         import asyncio  # imported on demand: the command `report` and wrong usage need no event loop
 
-        with anyio.CancelScope() as scope:
-            # By default, SIGTERM ends the process at once, and leaves the journal and the rejects file incomplete.
-            with suppress(NotImplementedError):  # Windows, as above
-                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
+        leave = partial(os._exit, terminated)
+        with anyio.CancelScope() as scope, handle_termination(asyncio.get_running_loop(), scope, leave):
             return await main() or OK
         return terminated
 
     return anyio.run(run)
+
+
+@contextmanager
+def handle_termination(
+    loop: AbstractEventLoop, scope: anyio.CancelScope, leave: Callable[[], object], timeout: float = TERMINATION_TIMEOUT
+) -> Iterator[None]:
+    """Let SIGTERM cancel a scope. By default, it ends the process at once, and leaves journal and rejects file incomplete."""
+    timer = Timer(timeout, leave)
+    timer.daemon = True
+
+    def end(*_: object) -> None:
+        # The event loop may be waiting for a pipe that nobody reads. Python calls this function also then.
+        loop.call_soon_threadsafe(scope.cancel)
+        with suppress(RuntimeError):  # the second signal
+            timer.start()
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        timer.cancel()
 
 
 def exit_code(error: BaseException) -> int:

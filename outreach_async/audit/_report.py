@@ -14,7 +14,7 @@ from outreach_async._plumbing import type_name
 from outreach_async.audit._evaluation import Scores, compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, subject_name
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
-from outreach_async.audit._values import to_json_values
+from outreach_async.audit._values import require_time, to_json_values
 from outreach_async.audit.campaigns import CampaignResults
 from outreach_async.audit.policy import Policy, rules_about
 from outreach_async.errors import InvalidRequest, shorten
@@ -106,7 +106,7 @@ class Diff:
         ```
     """
 
-    at: float
+    at: float = attrs.field(validator=require_time)
     new: list[Finding]
     unchanged: list[Finding]
     resolved: list[Finding]
@@ -153,7 +153,7 @@ class HistoryPoint:
         ```
     """
 
-    at: float
+    at: float = attrs.field(validator=require_time)
     score: float | None
     mailboxes: int
     counts: dict[Severity, int]
@@ -205,7 +205,7 @@ class Report(TabularReport):
     scores: Scores
     workspaces: list[str] = attrs.field(factory=list)
     denied: bool = False
-    at: float = 0.0
+    at: float = attrs.field(default=0.0, validator=require_time)
     policy: Policy = attrs.field(factory=Policy)
     groups: list[Group] = attrs.field(factory=list)
     totals: dict[GroupKind, int] = attrs.field(factory=dict)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from outreach_async.errors import format_count
+from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.models import Number
 
 Class = TypeVar("Class", bound=type)
@@ -182,6 +182,12 @@ def replace_unprintable(text: str) -> str:
 
 
 _YEAR_10000: Final = 253_402_300_800
+
+
+def require_time(_instance: object, field: attrs.Attribute[float], value: float) -> None:
+    if not 0 <= value < _YEAR_10000:  # also not a number
+        got = f"expected a time in Unix seconds, before the year 10000, got {value!r}"
+        raise InvalidRequest(f"{field.name}: {got}; correct the clock or the file that it is from")
 
 
 def format_figure(value: Number | None) -> str:

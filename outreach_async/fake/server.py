@@ -246,7 +246,10 @@ async def serve(
     served = CrossOriginService(service, frozenset(origins)) if origins else service
     # An exception raised in the block is re-raised unchanged, not wrapped in an exception group.
     failure: BaseException | None = None
-    family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    try:
+        family, _, _, _, address = (await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+    except UnicodeError:  # the rules of internationalised names; the resolver is not asked
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
     with ExitStack() as stack:
         listeners = _listen_on_loopback(port) if host == "localhost" else [_listen(family, address)]
         for listener in listeners:

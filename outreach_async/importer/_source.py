@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 import unicodedata
 import zlib
 from collections.abc import Generator, Iterator, Sequence
@@ -37,6 +38,7 @@ from outreach_async.errors import InvalidRequest, format_count
 STDIN: Final = "-"  # the path that means standard input
 
 _BLOCK_SIZE: Final = 1 << 18
+_PIPE_WAIT: Final = 2.0  # seconds for which a named pipe waits for a program that writes to it
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
@@ -129,8 +131,9 @@ class SharedFile:
 class StreamCopy(SharedFile):
     """A copy of a stream in an unnamed temporary file, which is removed when the process exits, even after a crash."""
 
-    def __init__(self, stream: BinaryStream | None = None) -> None:
+    def __init__(self, stream: BinaryStream | None = None, start: bytes = b"") -> None:
         super().__init__(cast("BinaryIO", tempfile.TemporaryFile()))  # noqa: SIM115 - it lives as long as this object
+        self._file.write(start)
         while stream is not None and (block := stream.read(_BLOCK_SIZE)):
             self._file.write(block)
 
@@ -225,6 +228,8 @@ class ByteSource:
         if path.is_dir():
             raise InvalidRequest(f"{path}: expected a file, got a folder; pass the path of a file")
         with translate_read_errors(str(path)):
+            if path.is_fifo():
+                return cls._from_pipe(path)
             opened = path.open("rb", buffering=0)  # the readers have buffers
             if S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return cls._of_stored(str(path), _InputFile(str(path), cast("BinaryIO", opened)), path)
@@ -232,9 +237,22 @@ class ByteSource:
                 return cls._from_stream(cast("BinaryStream", opened), str(path))
 
     @classmethod
-    def _from_stream(cls, stream: BinaryStream, name: str) -> ByteSource:
+    def _from_stream(cls, stream: BinaryStream, name: str, start: bytes = b"") -> ByteSource:
         with translate_read_errors(name):
-            return cls._of_stored(name, StreamCopy(stream))
+            return cls._of_stored(name, StreamCopy(stream, start))
+
+    @classmethod
+    def _from_pipe(cls, path: Path) -> ByteSource:
+        # Opening a pipe to which no program writes would wait, and no signal would end the process.
+        until = time.monotonic() + _PIPE_WAIT
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as pipe:
+            # `None` if a program has the pipe open, but has not written yet.
+            while (start := pipe.read(_BLOCK_SIZE)) == b"" and time.monotonic() < until:
+                time.sleep(_PIPE_WAIT / 100)
+            if start == b"":
+                raise InvalidRequest(f"{path}: no program writes to this named pipe; start one first, or pass a file")
+            os.set_blocking(pipe.fileno(), True)
+            return cls._from_stream(cast("BinaryStream", pipe), str(path), start or b"")
 
     @classmethod
     def _of_stored(cls, name: str, stored: StoredFile | SharedFile, path: Path | None = None) -> ByteSource:

@@ -150,6 +150,7 @@ def test_a_written_report_reads_back_as_the_same_report(found: Report) -> None:
 
 
 def test_a_number_that_json_cannot_represent_is_refused() -> None:
-    odd = attrs.evolve(fleet(10, sick=1.0), at=math.nan)
+    found = fleet(10, sick=1.0)
+    odd = attrs.evolve(found, scores=attrs.evolve(found.scores, overall=math.nan))
     with pytest.raises(ValueError, match="Out of range float"):
         write(odd, "json")

@@ -61,9 +61,16 @@ def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) ->
         assert text.endswith("\n")
 
 
-@pytest.mark.parametrize("at", [0.0, -1.0, 1e30, math.inf])
-def test_an_impossible_time_is_shown_as_unknown(at: float) -> None:
-    assert "Audited an unknown time." in write(make_report(at=at), "terminal")
+def test_a_report_without_a_time_is_of_an_unknown_one() -> None:
+    assert "Audited an unknown time." in write(make_report(at=0.0), "terminal")
+
+
+@pytest.mark.parametrize("at", [-1.0, 1e12, math.inf, math.nan])
+def test_a_report_of_an_impossible_time_is_refused(at: float) -> None:
+    with pytest.raises(InvalidRequest, match="at: expected a time in Unix seconds, before the year 10000, got"):
+        make_report(at=at)
+    with pytest.raises(InvalidRequest, match=r"report: not the JSON of an audit .at: expected a time"):
+        Report.from_dict({**make_report().to_dict(), "at": at})
 
 
 @pytest.mark.parametrize("form", sorted({*REPORT_FORMATS} - {"prometheus"}))  # contains only counts

@@ -145,6 +145,35 @@ def test_pipes_and_devices_never_need_force_and_may_be_shared(shell: Shell, fold
     assert stat.S_ISFIFO((folder / "pipe").stat().st_mode)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("import", "k.csv", "--rejects", "pipe"),
+            "--rejects': pipe: no program reads this named pipe; start one first, or pass",
+        ),
+        (
+            ("import", "k.csv", "--mapping", "pipe"),
+            "--mapping': pipe: expected a file, got a named pipe; pass the path of a file",
+        ),
+        (
+            ("import", "k.csv", "--journal", "pipe"),
+            "--journal': pipe: expected a file, got a named pipe; pass the path of a file",
+        ),
+        (("history", "show", "pipe"), "FILE': pipe: expected a file, got a named pipe; pass the path of a file"),
+    ],
+)
+def test_a_named_pipe_that_would_wait_is_refused(shell: Shell, folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    os.mkfifo(folder / "pipe")
+    assert f"Invalid value for '{message}" in shell.refused(*arguments, *FAKE * (arguments[0] == "import"))
+
+
+def test_a_pipe_named_in_the_environment_is_refused(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder / "pipe")
+    monkeypatch.setenv("OUTREACH_CONFIG", "pipe")
+    assert "pipe: expected a file, got a named pipe; pass the path of a file" in shell.refused("campaigns")
+
+
 @pytest.mark.thorough
 def test_an_audit_may_overwrite_the_file_it_is_compared_with(shell: Shell, folder: Path) -> None:
     compared = [shell("audit", *compare, "--output", "a.json", *FAKE).code for compare in ((), ("--compare", "a.json"))]

@@ -90,6 +90,13 @@ def test_pruning_reports_what_it_deleted(shell: Shell, path: str) -> None:
     assert shell("history", "show", path, "--json").out.count('"date"') == 4
 
 
+def test_pruning_refuses_an_empty_file_and_leaves_it_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    done = shell("history", "prune", str(tmp_path / "empty"), "--keep", "1d")
+    assert (done.code, (tmp_path / "empty").stat().st_size) == (2, 0)
+    assert "empty is empty; pass the path of a history" in done.err
+
+
 @pytest.mark.parametrize(
     ("after", "deleted"), [("2026-03-04", 0), ("2026-03-03", 1), ("2026-03-03T07:59", 2), ("2026-03-03T09:00:00+01:00", 1)]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from threading import Event
 from time import monotonic
 
+import anyio
 import attrs
 import pytest
 from support.cli import (
@@ -33,6 +35,7 @@ from support.cli import (
 )
 
 from outreach_async import Store
+from outreach_async._cli.process import handle_termination
 from outreach_async.fake import FakeService
 from outreach_async.fake.faults import hang, ok, status
 
@@ -145,6 +148,22 @@ def test_serve_ends_on_sigterm_where_ctrl_c_is_ignored(tmp_path: Path) -> None:
         server.send_signal(signal.SIGTERM)
         assert wait_for_end(server).err == ""
         assert server.returncode == 0
+
+
+async def end_by_sigterm() -> bool:
+    left = Event()
+    with anyio.CancelScope() as scope, handle_termination(asyncio.get_running_loop(), scope, left.set, timeout=0):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert left.wait(10)  # the event loop does not run
+        await anyio.sleep_forever()
+    return scope.cancelled_caught
+
+
+def test_sigterm_ends_a_command_also_while_its_event_loop_is_blocked() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert anyio.run(end_by_sigterm)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 WAITING = "outreach-async: waiting up to 30 s for requests in flight; press Ctrl-C again to cancel them"

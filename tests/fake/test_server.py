@@ -46,6 +46,13 @@ class Answering(TinyService):
         return execute_with_faults(self.faults, "unknown", request, lambda: self.response)
 
 
+@pytest.mark.parametrize("host", ["é..x", "٣"])
+async def test_a_host_that_is_no_name_is_refused_as_an_unknown_one(host: str) -> None:
+    with pytest.raises(OSError, match="Name or service not known"):
+        async with serve(TinyService(), host):
+            raise AssertionError
+
+
 async def test_a_response_equals_the_one_in_memory_with_its_length() -> None:
     service = TinyService()
     async with serve(service) as url:

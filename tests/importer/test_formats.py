@@ -294,6 +294,14 @@ def test_a_named_pipe_is_copied_like_standard_input(tmp_path: Path) -> None:
     assert (file.path, file.name, file.count(), file.count()) == (None, str(path), 1, 1)
 
 
+def test_a_named_pipe_to_which_nobody_writes_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "people.csv")
+    with pytest.raises(
+        InvalidRequest, match=r"people.csv: no program writes to this named pipe; start one first, or pass a file"
+    ):
+        open_file(path)
+
+
 def test_a_stream_that_fails_is_an_error_of_the_caller() -> None:
     class Broken:
         def read(self, _size: int, /) -> bytes:

@@ -12,6 +12,7 @@ from click import Choice
 from outreach_async._cli.options import (
     ANY_ID,
     FILE,
+    INPUT,
     LOCATION,
     OUTPUT,
     Command,
@@ -142,7 +143,7 @@ _result_options: Final = all_of(
         "  --dask tcp://host:8786",
     ),
 )
-@click.argument("file", type=LOCATION)
+@click.argument("file", type=INPUT)
 @_input_options
 @_mapping_options
 @_mapping(

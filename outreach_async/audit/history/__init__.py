@@ -458,6 +458,7 @@ class History:
             raise InvalidRequest(f"keep: expected more than 0 seconds, got {keep!r}; pass, for example, 400 * 86_400")
         if after is not None and math.isnan(after):
             raise InvalidRequest(f"after: expected a time in Unix seconds, got {after!r}; pass, for example, time.time()")
+        self._require_existing()
         with self._writing() as db:
             if after is not None:
                 deleted = prune_later(db, after)
@@ -477,11 +478,7 @@ class History:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        if not self.exists:
-            raise InvalidRequest(
-                f"history: {self.path} does not exist; pass the path of a history, as written by `audit --history`"
-            )
-        self._require_history()
+        self._require_existing()
         with self._open("rw" if os.access(self.path, os.W_OK) else "ro") as db:
             db.execute("BEGIN")  # another process may write between two statements
             define_for_reading(db, self._require_intact(db))
@@ -523,6 +520,12 @@ class History:
             }[cause := SqliteFile.cause_of(error)]
             damaged, text = " is damaged" if cause == "inside" else "", str(error).partition("\n")[0]
             raise HistoryError(f"history {self.path}{damaged}: {text}; {remedy}") from error
+
+    def _require_existing(self) -> None:
+        if not self.exists:
+            state = "is empty" if self.path.exists() else "does not exist"
+            raise InvalidRequest(f"history: {self.path} {state}; pass the path of a history, as written by `audit --history`")
+        self._require_history()
 
     def _require_history(self) -> None:
         """Check the header before SQLite opens the file, because it might change a file that is not a history."""
