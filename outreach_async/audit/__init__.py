@@ -33,7 +33,11 @@ audit incomplete. `explain("OA170")` describes a rule and the source of its
 thresholds. `check(mailbox)` checks a single mailbox.
 
 A finding has a severity (`critical`, `error`, `warning`, `info`), a
-message with the relevant numbers, and a remedy. `confidence` is `low` if
+message with the relevant numbers, and a remedy. `report.actions` says what
+to do with each mailbox, from all findings about it, its domain and its
+server: `stop` sending after a critical one, `fix` it today after an error,
+`watch` it after a warning. The headline, every list of what to pause, CSV,
+Slack and histories take it from there. `confidence` is `low` if
 the sample is too small: 1 bounce in 10 e-mails proves little. The severity
 of a bounce rate therefore depends on its exact lower bound with 95 %
 confidence. A mailbox scores 100, multiplied by 0.1 for each critical
@@ -79,7 +83,7 @@ a client for each workspace that has a rate of its own.
 from __future__ import annotations
 
 from outreach_async.audit._evaluation import Score, Scores, check
-from outreach_async.audit._findings import Finding, Group, Row, Rule, Severity
+from outreach_async.audit._findings import Finding, Group, MailboxAction, Row, Rule, Severity
 from outreach_async.audit._report import ChangeCounts, Delta, Diff, HistoryPoint, Report
 from outreach_async.audit._rules import CATALOGUE, RULES
 from outreach_async.audit._run import AuditProgress, AuditRun, audit, stream
@@ -100,6 +104,7 @@ __all__ = [
     "Finding",
     "Group",
     "HistoryPoint",
+    "MailboxAction",
     "Policy",
     "Report",
     "Row",

@@ -1,6 +1,7 @@
 """Evaluate the rules, without I/O: about a mailbox as it is read, about campaigns, and about domains and servers at the end.
 
-Then compute scores from 0 to 100 from the findings: for all mailboxes, and for each group of mailboxes.
+Then decide from the findings what to do with each mailbox, and compute scores from 0 to 100: for all mailboxes, and for each
+group of mailboxes.
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import nsmallest
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
 from outreach_async.audit._findings import (
+    ACTIONS,
     GROUP_KINDS,
     HEALTHY_PERCENT,
+    Action,
     Finding,
     Group,
     GroupKind,
+    MailboxAction,
     Row,
     Rule,
     Severity,
     apply_rules,
     build_finding,
+    decide,
+    fill_remedy,
 )
 from outreach_async.audit._rules import (
     DRAFT,
@@ -148,7 +154,7 @@ class AuditState:
         return final
 
     def alone(self, workspace: str) -> AuditState:
-        """Return the state of an audit of one of the workspaces only, after everything was read."""
+        """Return the state of one of the workspaces, after everything was read."""
         state = AuditState([workspace], self.policy, self.now)
         state.mailboxes[workspace] = self.mailboxes[workspace]
         return state
@@ -314,8 +320,7 @@ class Scores:
         overall: Score of all mailboxes, computed like that of any group;
             `None` if no mailbox was checked.
         workspaces: Scores by workspace id, in the order of the audit.
-        domains: Scores of at most 10,000 domains, those with the worst
-            finding first.
+        domains: Scores of at most 10,000 domains, the lowest first.
 
     Example:
         ```python
@@ -345,14 +350,6 @@ def _share_of(ranks: tuple[int, ...]) -> int:
     return int(_WHOLE * math.prod(_KEPT_PERCENT[rank] for rank in ranks) // 100 ** len(ranks))
 
 
-def _healthy_share(findings: Iterable[Finding]) -> int:
-    """Return the share of a mailbox, domain or server that its findings leave. Only the worst finding of each rule counts."""
-    worst: dict[str, int] = {}
-    for finding in findings:
-        worst[finding.rule] = min(finding.severity.rank, worst.get(finding.rule, len(Severity)))
-    return _share_of(tuple(worst.values()))
-
-
 _unite = cache(frozenset[str].union)
 
 
@@ -360,10 +357,9 @@ _unite = cache(frozenset[str].union)
 class GroupTotals:
     """The mailboxes of a group: sums in thousandths, the number of findings by severity, and what the group loses to them.
 
-    `first` is the first workspace with a mailbox of the group. The loss is a sum of shares multiplied by weights.
+    The loss is a sum of shares multiplied by weights.
     """
 
-    first: str = ""
     mailboxes: int = 0
     sent: int = 0
     limit: int = 0
@@ -405,28 +401,33 @@ class GroupTotals:
         )
 
 
-_Judged: TypeAlias = tuple[str, CheckedMailbox, Sequence[Finding]]  # with the id of the workspace
+_Judged: TypeAlias = tuple[str, CheckedMailbox, Sequence[Finding], int]  # with the id of the workspace, and the share left
+_Subject: TypeAlias = tuple[Literal["domain", "server_ip"], str]
 
 
 class Judgement:
-    """The findings, scores and groups of an audit, which are final only after all mailboxes have been read."""
+    """The findings, actions, scores and groups of an audit, which are final only after all mailboxes have been read."""
 
     # The result does not depend on the order in which the workspaces are read. If several workspaces list a mailbox, the rules
     # about its domain and its server count the mailbox once, with its values in the first of these workspaces.
-    # A finding about a domain or server costs each of its mailboxes a share, with or without findings of their own.
+    # A domain or server is judged by the mailboxes of all workspaces, and each workspace with some of them has the finding. It
+    # counts for each of these mailboxes, with or without findings of their own.
 
-    def __init__(self, state: AuditState) -> None:
+    def __init__(self, state: AuditState, whole: Judgement | None = None) -> None:
+        """Judge what was read. `whole` has judged all workspaces of the audit, if the state is only one of them."""
         self._state = state
         self.totals: dict[GroupKind, dict[str, GroupTotals]] = {kind: {} for kind in GROUP_KINDS}
         # By domain. In one workspace, each mailbox is listed once: a walk over its pages drops repeated ones.
         self._once: dict[str, GroupTotals] = {} if len(state.workspaces) > 1 else self.totals["domain"]
         self._lacking: dict[str, frozenset[str]] = {}  # by domain
         self._own, self._listed = Counter[str](), Counter[str]()  # mailboxes of type `SMTP & IMAP`, by server
-        self._limits: dict[str, Number] = {}  # by domain
+        self._limits: dict[str, Number] = whole._limits if whole else {}  # noqa: SLF001 - by domain; of the same class
         self._late = {rule.id: rule for rule in rules_about(state.policy, "mailbox") if rule.lack}
         self._count_mailboxes()
-        self.about_groups = list(self._check_groups())
-        self._shares = self._count_group_findings()
+        found = whole.about_groups if whole else self._check_groups()
+        self.about_groups: list[Finding] = [finding for finding in found if finding.workspace in state.mailboxes]
+        self.actions: list[MailboxAction] = []
+        self._shared = self._count_group_findings()
 
     def _mailboxes(self) -> Iterator[tuple[str, CheckedMailbox]]:
         return ((workspace, mailbox) for workspace, known in self._state.mailboxes.items() for mailbox in known)
@@ -438,7 +439,7 @@ class Judgement:
             keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
             for totals, key in zip(kinds, keys, strict=True):
                 if key is not None:
-                    (totals.get(key) or totals.setdefault(key, GroupTotals(workspace))).add(sent, limit)
+                    (totals.get(key) or totals.setdefault(key, GroupTotals())).add(sent, limit)
             if mailbox.domain is not None and mailbox.lacks:
                 self._lacking[mailbox.domain] = _unite(self._lacking.get(mailbox.domain, mailbox.lacks), mailbox.lacks)
             if len(self._state.workspaces) > 1:
@@ -452,32 +453,47 @@ class Judgement:
                 self._listed[mailbox.server_ip] += mailbox.is_listed
 
     def _check_groups(self) -> Iterator[Finding]:
-        domain_rules, server_rules = (rules_about(self._state.policy, kind) for kind in ("domain", "server_ip"))
+        found = [
+            (subject, rule, violation)
+            for subject, facts in self._group_facts()
+            for rule in rules_about(self._state.policy, subject[0])
+            if (violation := rule.applies(facts, rule.thresholds)) is not None
+        ]
+        parts: dict[_Subject, dict[str, GroupTotals]] = {subject: {} for subject, *_ in found}
+        for workspace, mailbox in self._mailboxes() if parts else ():
+            for subject in _subjects_of(mailbox):
+                if subject in parts:
+                    parts[subject].setdefault(workspace, GroupTotals()).add(_to_thousandths(mailbox.figures[0]), 0)
+        for subject, rule, violation in found:
+            for workspace, part in parts[subject].items():
+                about: dict[str, Any] = {subject[0]: subject[1], "sent_30days": _from_thousandths(part.sent)}
+                yield build_finding(rule, violation, workspace, mailboxes=part.mailboxes, **about)
+
+    def _group_facts(self) -> Iterator[tuple[_Subject, object]]:
         for domain in sorted(self.totals["domain"]):
             once, lacks = self._once[domain], self._lacking.get(domain, ())
             self._limits[domain] = _from_thousandths(once.limit)
-            facts = DomainFacts(
-                mailboxes=once.mailboxes,
-                sent_30days=_from_thousandths(once.sent),
-                lacking=tuple(rule.lack for rule in self._late.values() if rule.lack and rule.lack in lacks),
+            yield (
+                ("domain", domain),
+                DomainFacts(
+                    mailboxes=once.mailboxes,
+                    sent_30days=_from_thousandths(once.sent),
+                    lacking=tuple(rule.lack for rule in self._late.values() if rule.lack and rule.lack in lacks),
+                ),
             )
-            yield from self._apply(domain_rules, facts, self.totals["domain"][domain], domain=domain)
         for server in sorted(self._own):
-            own = ServerFacts(mailboxes=self._own[server], listed=self._listed[server])
-            yield from self._apply(server_rules, own, self.totals["server_ip"][server], server_ip=server)
+            yield ("server_ip", server), ServerFacts(mailboxes=self._own[server], listed=self._listed[server])
 
-    def _apply(self, rules: Iterable[Rule], facts: object, total: GroupTotals, **subject: str) -> list[Finding]:
-        return apply_rules(rules, facts, total.first, sent_30days=_from_thousandths(total.sent), **subject)
-
-    def _count_group_findings(self) -> dict[tuple[GroupKind, str], int]:
-        """Count the findings about domains and servers. Return the share of each that remains healthy."""
-        grouped: defaultdict[tuple[GroupKind, str], list[Finding]] = defaultdict(list)
+    def _count_group_findings(self) -> dict[tuple[str, _Subject], list[Finding]]:
+        """Count the findings about domains and servers, and return them by workspace and subject."""
+        shared: defaultdict[tuple[str, _Subject], list[Finding]] = defaultdict(list)
         for finding in self.about_groups:
-            server, domain = finding.server_ip, finding.domain
-            grouped[("domain", domain or "") if server is None else ("server_ip", server)].append(finding)
-        for (kind, key), found in grouped.items():
-            self.totals[kind][key].count(found)
-        return {key: _healthy_share(found) for key, found in grouped.items()}
+            server, domain = finding.server_ip, finding.domain or ""
+            subject: _Subject = ("domain", domain) if server is None else ("server_ip", server)
+            shared[finding.workspace, subject].append(finding)
+            self.totals[subject[0]][subject[1]].count([finding])
+            self.totals["workspace"][finding.workspace].count([finding])
+        return shared
 
     def _findings_of(self, mailbox: CheckedMailbox) -> Sequence[Finding]:
         """Return the findings about a mailbox, with the severity that missing SPF, DKIM and DMARC have on its domain."""
@@ -493,7 +509,8 @@ class Judgement:
         severity = violation.severity or rule.severity
         if severity is finding.severity and violation.message == finding.message:
             return finding
-        return attrs.evolve(finding, severity=severity, message=violation.message)
+        remedy = fill_remedy(rule.scope, rule.remedy, severity, domain)
+        return attrs.evolve(finding, severity=severity, message=violation.message, remedy=remedy)
 
     def late_findings(self) -> Iterator[Finding]:
         """Yield the findings about SPF, DKIM and DMARC, which `AuditState.add_page` does not return."""
@@ -501,13 +518,14 @@ class Judgement:
             yield from (finding for finding in self._findings_of(mailbox) if finding.rule in self._late)
 
     def score(self, others: Mapping[str, Sequence[Finding]]) -> tuple[list[Finding], list[Row]]:
-        """Return all findings and the worst mailboxes, the worst first, and complete the totals. Call this method once.
+        """Return all findings and the worst mailboxes, the worst first, and complete totals and actions. Call this method once.
 
         `others` are the findings about workspaces and campaigns, by workspace.
         """
         findings: list[Finding] = []
         worst = nsmallest(MAX_ROWS, self._score_mailboxes(others, findings), key=itemgetter(0, 1, 2))
         findings += self.about_groups
+        self.actions.sort(key=lambda each: ACTIONS.index(each.action))
         return sorted(findings, key=lambda finding: finding.severity.rank), [_build_row(*judged) for *_, judged in worst]
 
     def _score_mailboxes(
@@ -516,30 +534,27 @@ class Judgement:
         """Add all findings in their order. Yield the mailboxes with findings, each with a key for sorting."""
         for workspace, mailboxes in self._state.mailboxes.items():
             for mailbox in mailboxes:
-                share = self._share_left(mailbox) if self._shares else _WHOLE
-                if not mailbox.findings and share == _WHOLE:
+                about = [] if not self._shared else [
+                    finding for subject in _subjects_of(mailbox) for finding in self._shared.get((workspace, subject), ())
+                ]  # fmt: skip
+                if not mailbox.findings and not about:
                     continue
                 found = self._findings_of(mailbox)
-                own = _share_of(tuple([finding.severity.rank for finding in found]))
-                lost = (_WHOLE - share * own // _WHOLE) * (_to_thousandths(mailbox.figures[0]) + _BASE)
+                left = _share_of(tuple([finding.severity.rank for finding in (*found, *about)]))
+                lost = (_WHOLE - left) * (_to_thousandths(mailbox.figures[0]) + _BASE)
                 keys = (workspace, mailbox.domain, mailbox.type, mailbox.server_ip)
                 for totals, key in zip(self.totals.values(), keys, strict=True):
                     if key is not None:
                         totals[key].count(found, lost)
+                if action := decide([*found, *about]):
+                    self.actions.append(_build_action(action, workspace, mailbox))
                 if found:
                     findings += found
-                    yield own, min(each.severity.rank for each in found), -mailbox.figures[0], (workspace, mailbox, found)
+                    yield left, min(each.severity.rank for each in found), -mailbox.figures[0], (workspace, mailbox, found, left)
             known = others.get(workspace, ())
             findings += known
             if workspace in self.totals["workspace"]:
                 self.totals["workspace"][workspace].count(known)
-
-    def _share_left(self, mailbox: CheckedMailbox) -> int:
-        """Return the share of a mailbox that the findings about its domain and its server leave."""
-        share = self._shares.get(("domain", mailbox.domain or ""), _WHOLE)
-        if mailbox.type != _OWN_SERVER:
-            return share
-        return share * self._shares.get(("server_ip", mailbox.server_ip), _WHOLE) // _WHOLE
 
     def scores(self) -> Scores:
         totals = self.totals["workspace"]
@@ -557,16 +572,28 @@ class Judgement:
         return [total.describe(kind, key) for kind in GROUP_KINDS for key, total in self._worst_first(kind)[:MAX_GROUPS]]
 
     def _worst_first(self, kind: GroupKind) -> list[tuple[str, GroupTotals]]:
-        def rank(item: tuple[str, GroupTotals]) -> tuple[int, float, int, str]:
+        def rank(item: tuple[str, GroupTotals]) -> tuple[float, int, int, str]:
             key, total = item
-            is_clean = not total.lost and total.severity is None
-            severity = len(Severity) if is_clean else (total.severity or Severity.INFO).rank
-            return severity, total.mean_score, -total.mailboxes, key
+            severity = len(Severity) if total.severity is None else total.severity.rank
+            return total.mean_score, severity, -total.mailboxes, key
 
         return sorted(self.totals[kind].items(), key=rank)
 
 
-def _build_row(workspace: str, mailbox: CheckedMailbox, findings: Sequence[Finding]) -> Row:
+def _build_action(action: Action, workspace: str, mailbox: CheckedMailbox) -> MailboxAction:
+    about: dict[str, Any] = {"mailbox": mailbox.id, "email": mailbox.email, "domain": mailbox.domain}
+    return MailboxAction(action=action, workspace=workspace, sent_30days=mailbox.figures[0], **about)
+
+
+def _subjects_of(mailbox: CheckedMailbox) -> Iterator[_Subject]:
+    """Yield the domain and the server whose findings are about a mailbox, too."""
+    if mailbox.domain is not None:
+        yield "domain", mailbox.domain
+    if mailbox.type == _OWN_SERVER:
+        yield "server_ip", mailbox.server_ip
+
+
+def _build_row(workspace: str, mailbox: CheckedMailbox, findings: Sequence[Finding], left: int) -> Row:
     figures: dict[str, Any] = dict(zip(FIGURES, mailbox.figures, strict=True))
     return Row(
         id=mailbox.id,
@@ -576,7 +603,7 @@ def _build_row(workspace: str, mailbox: CheckedMailbox, findings: Sequence[Findi
         type=mailbox.type,
         status=mailbox.status,
         server_ip=mailbox.server_ip,
-        score=round(MAX_SCORE * _healthy_share(findings) / _WHOLE),
+        score=round(MAX_SCORE * left / _WHOLE),
         severity=min((finding.severity for finding in findings), key=lambda severity: severity.rank),
         rules=[finding.rule for finding in findings],
         **figures,

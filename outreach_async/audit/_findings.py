@@ -31,6 +31,12 @@ _MAX_NAME_SHOWN: Final = 60  # characters of a campaign's name
 _PERCENT: Final = re.compile(r"(?<=\d)(?:\.0)?%")  # reports show both `2%` and `2.0%` as `2 %`
 
 
+Action: TypeAlias = Literal["stop", "fix", "watch"]
+"""What to do with a mailbox or a campaign: `stop` sending from it now, `fix` it today, or `watch` it."""
+
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
+
 class Severity(StrEnum):
     """Severity of a finding. The members are ordered from the worst to the mildest.
 
@@ -89,8 +95,8 @@ class Rule:
         severity: Severity of a finding, unless a threshold determines it.
         wording, source: Description of the condition, with thresholds as
             placeholders `{name}`, and where they come from.
-        remedy: Recommended action; `<domain>` stands for the domain of the
-            finding.
+        remedy: What solves the problem; `<domain>` stands for the domain
+            of the finding. If it is critical, what to pause comes first.
         thresholds: Thresholds by name. A threshold named after a severity
             is the limit for that severity.
         others: Further severities that a finding can have, besides
@@ -158,14 +164,16 @@ class Finding:
         email: Address of the mailbox, as the service returned it.
         domain: Domain of the mailbox, or the domain that the finding is
             about, in lower case.
-        message, remedy: The problem, with the relevant numbers, and the
-            recommended action.
+        message, remedy: The problem, with the relevant numbers, and what
+            solves it. It says "pause" only if the finding is critical.
         confidence: `low` if the sample is too small to be certain;
             otherwise `high`.
         sent_30days: E-mails that the mailbox, domain or server sent in 30
             days; `None` if the finding affects no score.
         server_ip: Address of the sending server if the finding is about
             its mailboxes.
+        mailboxes: Number of the workspace's mailboxes on the domain or
+            server that the finding is about; `None` for other findings.
         campaign, campaign_name, step: Campaign, and id of the step, that
             the finding is about.
         figures: The numbers that the finding is based on, by name; a
@@ -190,6 +198,7 @@ class Finding:
     confidence: Literal["high", "low"] = "high"
     sent_30days: Number | None = None
     server_ip: str | None = None
+    mailboxes: int | None = None
     campaign: str | None = None
     campaign_name: str | None = None
     step: str | None = None
@@ -216,11 +225,11 @@ def build_finding(
 ) -> Finding:
     return Finding(
         rule=rule.id,
-        severity=violation.severity or rule.severity,
+        severity=(severity := violation.severity or rule.severity),
         workspace=workspace,
         domain=domain,
         message=violation.message,
-        remedy=_fill_remedy(rule.remedy, domain),
+        remedy=fill_remedy(rule.scope, rule.remedy, severity, domain),
         confidence="high" if violation.sure else "low",
         sent_30days=sent_30days,
         figures=violation.figures,
@@ -242,9 +251,47 @@ def campaign_label(name: str | None, campaign: str) -> str:
     return replace_unprintable(shorten(name or campaign, _MAX_NAME_SHOWN))
 
 
+_PAUSE: Final[Mapping[RuleScope, str]] = {
+    "mailbox": "Pause the mailbox: take it out of its campaigns. ",
+    "domain": "Pause the mailboxes of <domain>: take them out of their campaigns. ",
+    "campaign": "Pause the campaign. ",
+}
+"""How the remedy of a critical finding begins. What it tells to pause is what `decide` tells to stop."""
+
+
 @lru_cache(maxsize=4_096)  # findings of the same rule and domain share one string
-def _fill_remedy(remedy: str, domain: str | None) -> str:
-    return remedy.replace("<domain>", domain) if domain else remedy
+def fill_remedy(scope: RuleScope, remedy: str, severity: Severity, domain: str | None) -> str:
+    text = f"{_PAUSE[scope]}{remedy}" if severity is Severity.CRITICAL else remedy
+    return text.replace("<domain>", domain or "the domain")
+
+
+def decide(findings: Iterable[Finding]) -> Action | None:
+    """Decide what to do with a mailbox or a campaign from all findings about it, its domain and its server."""
+    worst = min((finding.severity.rank for finding in findings), default=len(ACTIONS))
+    return ACTIONS[worst] if worst < len(ACTIONS) else None
+
+
+@table_row
+@attrs.frozen(kw_only=True)
+class MailboxAction:
+    """What to do with a mailbox. The worst finding about it, its domain or its server decides.
+
+    Attributes:
+        action: `stop` (critical), `fix` (error) or `watch` (warning).
+        workspace, mailbox, email, domain, sent_30days: As in `Finding`.
+
+    Example:
+        ```python
+        print([(each.action, each.email) for each in report.actions])  # -> [('fix', 'bob@north.example')]
+        ```
+    """
+
+    action: Action
+    workspace: str
+    mailbox: str
+    email: str | None
+    domain: str | None
+    sent_30days: Number
 
 
 def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject: Any) -> list[Finding]:
@@ -298,7 +345,8 @@ class Row:
         id, email, type, status, server_ip: As the service returned them.
         workspace: Id of the workspace.
         domain: Part of the address after the `@`, in lower case.
-        score: Score of the mailbox from its own findings, from 0 to 100.
+        score: Score of the mailbox, from 0 to 100, from the findings about
+            it, its domain and its server.
         severity, rules: Severity of the worst finding, and the ids of the
             rules of all.
         daily_limit, sent_today, sent_30days, bounced_30days: Numbers of

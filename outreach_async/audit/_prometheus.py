@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from outreach_async._plumbing import require_module
-from outreach_async.audit._findings import GroupKind, Severity
+from outreach_async.audit._findings import ACTIONS, GroupKind, Severity
 from outreach_async.audit._report import Report
 
 Gauge: TypeAlias = tuple[str, str, tuple[str, ...], Mapping[Any, float]]
@@ -69,6 +70,8 @@ def _audit_gauges(report: Report) -> Iterator[Gauge]:
         yield f"{kind}s", description, (), {(): report.totals.get(kind, 0)}
     yield "unreadable_workspaces", "Number of workspaces that could not be read completely", (), {(): len(unreadable)}
     yield "findings", "Findings by severity", ("severity",), {(each.value,): count for each, count in report.counts.items()}
+    actions = Counter(each.action for each in report.actions)
+    yield "mailbox_actions", "Mailboxes by what to do with them", ("action",), {(each,): actions[each] for each in ACTIONS}
     states = {(workspace,): int(workspace in unreadable) for workspace in report.workspaces}
     yield "workspace_unreadable", "1 if the workspace could not be read completely, otherwise 0", ("workspace",), states
 
@@ -79,6 +82,7 @@ _CAMPAIGN_FIGURES: Final = (
     ("live_campaigns", "Live campaigns of the workspace", "live"),
     ("campaign_sent_emails", "E-mails that the campaigns of the workspace have sent", "sent"),
     ("campaign_replies", "Replies to the campaigns of the workspace", "replies_num"),
+    ("campaign_interested_replies", "Interested replies to the campaigns of the workspace", "interested_num"),
     ("campaign_bounces", "Bounced e-mails of the campaigns of the workspace", "bounces_num"),
     ("campaign_left_to_send_emails", "E-mails left to send by the live campaigns of the workspace", "left_to_send"),
 )  # the name, the help text, and the field of `CampaignTotals` with the value

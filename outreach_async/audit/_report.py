@@ -12,7 +12,7 @@ import msgspec
 
 from outreach_async._plumbing import type_name
 from outreach_async.audit._evaluation import Scores, compare_campaigns
-from outreach_async.audit._findings import Finding, Group, GroupKind, Row, Severity, subject_name
+from outreach_async.audit._findings import Finding, Group, GroupKind, MailboxAction, Row, Severity, subject_name
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
 from outreach_async.audit._values import require_time, to_json_values
 from outreach_async.audit.campaigns import CampaignResults
@@ -179,9 +179,12 @@ class Report(TabularReport):
         policy, not_judged: The policy of the audit, and descriptions of
             what it cannot check, such as complaint rates.
         groups, totals: Groups of mailboxes by workspace, domain, type and
-            server_ip, the worst first, at most 1,000 of each kind; and the
-            number of all groups of each kind.
-        rows: Mailboxes with findings, the worst first; at most 1,000.
+            server_ip, the lowest score first, at most 1,000 of each kind;
+            and the number of all groups of each kind.
+        rows: Mailboxes with findings, the lowest score first; at most
+            1,000.
+        actions: What to do with each mailbox that needs something, those
+            to stop first.
         diff: Changes since an earlier audit; `None` if the report was not
             compared with an earlier report.
         history: Scores and counts of at most 100 earlier audits, oldest
@@ -210,6 +213,7 @@ class Report(TabularReport):
     groups: list[Group] = attrs.field(factory=list)
     totals: dict[GroupKind, int] = attrs.field(factory=dict)
     rows: list[Row] = attrs.field(factory=list)
+    actions: list[MailboxAction] = attrs.field(factory=list)
     not_judged: list[str] = attrs.field(factory=lambda: list(UNKNOWABLE))
     diff: Diff | None = None
     history: list[HistoryPoint] = attrs.field(factory=list)

@@ -605,10 +605,10 @@ class AuditRun(AsyncIterator[Finding]):
         return self._meter.measure(anyio.current_time())
 
     def separate(self) -> list[Report]:
-        """Return a report for each workspace: the one that an audit of this workspace alone would return.
+        """Return a report for each workspace, with the same findings, actions and score as in the report on all.
 
-        A domain or server that several workspaces share is judged by the
-        mailboxes of this one.
+        A domain or server that several workspaces share is judged by all
+        of their mailboxes. Everything else is about this workspace only.
 
         Raises:
             InvalidRequest: The audit has not finished.
@@ -622,8 +622,9 @@ class AuditRun(AsyncIterator[Finding]):
         """
         if not self._readings:
             raise InvalidRequest("separate: the audit has not finished; await it, or iterate over all of its findings first")
+        whole = Judgement(self._state)
         return [
-            build_report(Judgement(state := self._state.alone(each.workspace)), state, [each], self._names)
+            build_report(Judgement(state := self._state.alone(each.workspace), whole), state, [each], self._names)
             for each in self._readings
         ]
 
@@ -728,6 +729,7 @@ def build_report(
         groups=judgement.groups(),
         totals={kind: len(totals) for kind, totals in judgement.totals.items()},
         rows=rows,
+        actions=judgement.actions,
         not_judged=[*UNKNOWABLE, *(UNKNOWABLE_OF_CAMPAIGNS if campaigns else ())],
         campaigns=campaigns,
         names={workspace: names[workspace] for workspace in state.workspaces if workspace in names},

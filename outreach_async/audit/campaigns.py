@@ -89,8 +89,8 @@ class CampaignTotals:
             `live`.
         contacts: Number of contacts; a contact in two campaigns counts
             twice.
-        sent, replies_num, bounces_num: Numbers of e-mails sent, replies
-            and bounces.
+        sent, replies_num, interested_num, bounces_num: Numbers of e-mails
+            sent, replies, interested replies and bounces.
         left_to_send: E-mails left to send in live campaigns.
 
     Example:
@@ -104,6 +104,7 @@ class CampaignTotals:
     contacts: Number = 0
     sent: Number = 0
     replies_num: Number = 0
+    interested_num: Number = 0
     bounces_num: Number = 0
     left_to_send: Number = 0
 
@@ -111,7 +112,7 @@ class CampaignTotals:
 def add_up(rows: Sequence[CampaignRow]) -> CampaignTotals:
     """Return the sums over the rows of a workspace."""
     live = [row for row in rows if row.status == LIVE]
-    names = ("contacts", "sent", "replies_num", "bounces_num")
+    names = ("contacts", "sent", "replies_num", "interested_num", "bounces_num")
     sums: dict[str, Any] = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
     return CampaignTotals(campaigns=len(rows), live=len(live), left_to_send=sum(row.left_to_send or 0 for row in live), **sums)
 

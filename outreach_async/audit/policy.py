@@ -175,7 +175,7 @@ def explain(name: str, policy: Policy | None = None) -> str:
         "Condition": rule.condition,
         "Thresholds": ", ".join(f"{name} {figure:g}" for name, figure in rule.thresholds.items()) or "none",
         "Source": rule.source,
-        "Remedy": rule.remedy,
+        "Remedy": f"{'If critical, pause first. ' if Severity.CRITICAL in rule.severities else ''}{rule.remedy}",
     }
     return "\n".join([f"{rule.id}  {rule.title}", *(f"{label}: {text}" for label, text in lines.items())])
 

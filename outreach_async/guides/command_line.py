@@ -101,8 +101,10 @@ Audits and briefs
 Reports come as text, JSON, CSV, Markdown and one self-contained HTML page.
 A policy (a TOML file, `--policy`) turns rules off and changes thresholds.
 `audit --explain` lists all rules; `audit --explain OA120` explains one and
-names its source. `--campaigns` also checks campaigns, steps and
-placeholders. This costs about one more request per campaign.
+names its source. What people read begins with what to do: which mailboxes
+to stop, by workspace, and how many to fix and to watch. `--campaigns` also
+checks campaigns, steps and placeholders. This costs about one more request
+per campaign.
 `--output-folder` writes an index, and for each workspace a page to send to
 a client, with nothing of the others. `brief` shows open tasks and the
 changes since the last brief on one page. With `--history history.db`,

@@ -123,7 +123,9 @@ tests. See `outreach_async.fake` and `outreach_async.pytest_plugin`.
 Finding, report, brief
 ----------------------
 An audit reads mailboxes and, on request, campaigns. Each problem is a
-finding: a rule, a severity, a cause and a remedy. A report has all
-findings and the scores. A brief is one page about a report: the open
+finding: a rule, a severity, a cause and a remedy. The worst finding about
+a mailbox, its domain or its server decides what to do with it: stop
+sending, fix it, or watch it. A report has all findings, these actions and
+the scores. A brief is one page about a report: the open
 tasks, and what changed since the last one. See `outreach_async.audit`.
 """

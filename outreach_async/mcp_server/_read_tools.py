@@ -15,7 +15,7 @@ from pydantic import Field
 from outreach_async.audit import CATALOGUE, Finding, Report, audit, explain
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import require_rule
-from outreach_async.audit.reports import Task, format_time, summarize
+from outreach_async.audit.reports import Summary, Task, format_time, summarize
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
@@ -42,8 +42,8 @@ _TEMPLATE: Final = (
     *("test_letter", "status", "subject", "body_text", "sent", "opened", "clicked", "replied", "replied_num", "unsubscribed"),
 )
 _CAMPAIGN_NEWS: Final = (
-    *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "bounces_num", "left_to_send"),
-    *("new_contacts", "new_sent", "new_replies", "new_bounces"),
+    *("id", "name", "workspace", "status", "contacts", "sent", "replies_num", "interested_num", "bounces_num", "left_to_send"),
+    *("new_contacts", "new_sent", "new_replies", "new_interested", "new_bounces"),
 )
 MAX_DAYS: Final = 100  # rows of an answer about the history: a day of several workspaces has several
 _HISTORY_NOTE: Final = (
@@ -51,7 +51,7 @@ _HISTORY_NOTE: Final = (
     "was divided among them."
 )
 _NO_RULE: Final = "call explain_rule without arguments for a list of the rules"
-_MAX_PLACES: Final = 3  # domains, servers or workspaces that an action of an audit lists
+_MAX_PLACES: Final = 3  # domains, servers or campaigns that a task lists
 
 
 @attrs.define(eq=False)
@@ -209,10 +209,11 @@ class ReadTools:
         summary = summarize(report)
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{summary.headline} {summary.verdict} Findings: {summary.counted}.",
+            summary=f"{summary.headline} {summary.verdict} {summary.to_do} Findings: {summary.counted}.",
             workspaces=len(report.workspaces),
             unreadable=[self._workspaces.label_of(space) for space in report.unreadable[:PAGE_SIZE]],
-            **cut_page("actions", summary.tasks, page, _describe_task),
+            stop=self._list_stopped(summary),
+            **cut_page("tasks", summary.tasks, page, _describe_task),
         )
 
     def _write_brief(self, brief: Brief, page: int) -> str:
@@ -226,24 +227,36 @@ class ReadTools:
         largest = {name: max(tasks[name], campaigns[name]) for name in ("pages", "total")}
         return self._answers.write(
             MAX_PROSE,
-            summary=f"{brief.headline} {brief.verdict} {brief.changed}",
+            summary=f"{brief.headline} {brief.verdict} {brief.to_do} {brief.changed}",
+            stop=self._list_stopped(brief),
             not_up_to_date=[f"{name} {text}".strip() for name, text in brief.gaps],
             **{**resolved, **campaigns, **tasks, **largest},
         )
 
+    def _list_stopped(self, summary: Summary) -> dict[str, list[str]]:
+        """Return the first mailboxes to stop of each workspace."""
+        return {self._workspaces.label_of(space): names[:PAGE_SIZE] for space, names in summary.actions["stop"].items()}
+
     def _write_findings(self, report: Report, name: str, page: int) -> str:
+        actions = {(each.workspace, each.mailbox): each.action for each in report.actions}
+
         def describe(finding: Finding) -> dict[str, Any]:
             about = {"subject": report.subject_of(finding), "severity": finding.severity.value, "message": finding.message}
-            return {**self._workspaces.describe(finding.workspace), **about}
+            return {
+                **self._workspaces.describe(finding.workspace),
+                **about,
+                "action": actions.get((finding.workspace, finding.mailbox or "")),
+            }
 
         found = [finding for finding in report.findings if finding.rule == name]
         return self._answers.write(MAX_PROSE, rule=name, **cut_page("findings", found, page, describe))
 
 
 def _describe_task(task: Task) -> dict[str, Any]:
-    places = [f"{name} ({count})" for name, count in task.groups[:_MAX_PLACES]]
-    if more := len(task.groups) - len(places):
-        places.append(f"and {more:,} more")
-    return (
-        pick(task, ("rule", "title", "severity", "findings", "mailboxes")) | {"where": places} | pick(task, ("example", "remedy"))
-    )
+    def name(groups: Sequence[tuple[str, int]], most: int) -> list[str]:
+        places = [f"{name} ({count})" for name, count in groups[:most]]
+        more = len(groups) - len(places)
+        return [*places, *([f"and {more:,} more"] if more else [])]
+
+    where = {"where": name(task.groups, _MAX_PLACES), "workspaces": name(task.workspaces, PAGE_SIZE)}
+    return pick(task, ("rule", "title", "severity", "findings", "mailboxes")) | where | pick(task, ("example", "remedy"))

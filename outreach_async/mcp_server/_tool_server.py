@@ -54,10 +54,10 @@ _DESCRIPTIONS: Final = {
     "campaign_steps": "List a campaign's steps and their templates (A/B variants), with results in percent. wait_time is in ms.",
     "list_mailboxes": "List sending mailboxes with limits, volume and DNS checks.",
     "list_fields": "List the field codes that contacts can have.",
-    "audit": "Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns problems and remedies, most "
-    "urgent first. If 'rule' is given, returns that rule's findings, from the last audit if possible. 'page' selects a further "
-    "page.",
-    "brief": "List open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
+    "audit": "Audit mailboxes and, if 'campaigns' is true, also campaigns and their steps. Returns what to stop, by workspace, "
+    "and problems and remedies, most urgent first. If 'rule' is given, returns that rule's findings, from the last audit if "
+    "possible. 'page' selects a further page.",
+    "brief": "List what to stop, open tasks, changes since the last brief, and each campaign's new e-mails and replies.",
     "history": "Daily figures of workspaces, or of a campaign (id) or domain, from earlier audits.",
     "explain_rule": "Explain an audit rule, such as OA120: condition, thresholds, source, remedy. Without 'rule', lists all.",
     "check_contacts": f"Check up to {MAX_CONTACTS} contacts (column to value) before creating contacts. Sends nothing. "

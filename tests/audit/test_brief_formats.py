@@ -40,6 +40,7 @@ def test_an_empty_brief_has_only_a_head() -> None:
     assert lines_of(brief_of(since=earlier())) == [
         "Outreach brief: 1 mailbox, 0 domains, 1 workspace. Score 80 of 100.",
         "No problems found.",
+        "Mailboxes: 0 to stop, 0 to fix, 0 to watch, 1 with nothing to do.",
         "Findings: 0 critical, 0 errors, 0 warnings, 0 notes. Audited 2026-03-02 08:00",
         "UTC.",
         "Since 2026-03-01 08:00 UTC (24 hours): 0 findings, 0 before; 0 new, 0 resolved,",
@@ -213,7 +214,7 @@ def test_a_campaign_is_one_line(about: dict[str, Any], line: str) -> None:
 
 
 def test_the_sums_over_campaigns_come_first() -> None:
-    assert "In 24 hours: 30 e-mails sent, 1 reply, 0 bounces, 1 new contact." in " ".join(
+    assert "In 24 hours: 30 e-mails sent, 1 reply, 0 interested, 0 bounces, 1 new contact." in " ".join(
         " ".join(section(campaign(), campaign(id="camp_2", new_replies=None, new_contacts=1))).split()
     )
 
@@ -233,7 +234,7 @@ def test_without_campaigns_nothing_is_said_about_them() -> None:
 
 
 def test_campaigns_that_do_nothing_are_only_counted() -> None:
-    nothing = dict.fromkeys(("new_sent", "new_replies", "new_bounces", "new_contacts", "left_to_send"), 0)
+    nothing = dict.fromkeys(("new_sent", "new_replies", "new_interested", "new_bounces", "new_contacts", "left_to_send"), 0)
     quiet = [campaign(name="Quiet", **nothing), campaign(name="Quiet", **nothing, status="draft", status_before="draft")]
     assert "Quiet" not in " ".join(section(campaign(), *quiet))
     assert "2 more campaigns send nothing." in " ".join(section(campaign(), *quiet))

@@ -62,13 +62,15 @@ def test_too_many_blocks_end_in_a_note() -> None:
     long = "&" * 250  # each becomes &amp;
     groups = [(f"{long[:-1]}{at}", 2) for at in range(9)]
     brief = build_brief(fleet(300, sick=0.5))
-    task = attrs.evolve(brief.tasks[0], remedy=f"{long}`" * 9, title=long, findings=18, new=9, groups=groups, new_groups=groups)
+    task = attrs.evolve(
+        brief.tasks[0], remedy=f"{long}`" * 9, title=long, findings=18, new=9, workspaces=groups, new_workspaces=groups
+    )
     about: dict[str, Any] = dict.fromkeys(field.name for field in attrs.fields(CampaignBrief)) | {"name": long, "status": "live"}
     campaigns = [CampaignBrief(**about | {"id": str(at), "workspace": f"{long}{at}"}) for at in range(10)]
     known: dict[str, Any] = {
         "tasks": [task] * 20,
         "resolved": [task] * 9,
-        "stop": [long] * 40,
+        "actions": {**brief.actions, "stop": {"space_1": [long] * 400}},
         "dropped": [long] * 5,
         "campaigns": campaigns,
     }
@@ -81,7 +83,7 @@ def test_too_many_blocks_end_in_a_note() -> None:
 
 def test_no_name_becomes_a_mention_a_link_or_a_mark() -> None:
     attacks = [*HOSTILE, "<!channel>", "<@U123>", "<https://evil.example|click>", "`*_~"]
-    found = [finding("OA104", email=text, domain=text, message=text) for text in attacks]
+    found = [finding("OA104", email=text, mailbox=text, domain=text, message=text) for text in attacks]
     shown = "\n".join(texts(build_brief(make_report(found))))
 
     assert not re.search("<[!@#h]", shown)
@@ -95,8 +97,8 @@ def test_the_message_names_what_to_stop_the_tasks_and_the_changes() -> None:
     shown = "\n".join(rest)
 
     assert head == "Outreach brief: Stop sending from 40 mailboxes on 1 domain until the problem is fixed."
-    assert "*Stop now: 40*\n`m0@one.example`\n" in shown
-    assert "and 10 more" in shown
+    assert "*Stop now: 40 mailboxes*\n• `m0@one.example`, `m1@one.example`, " in shown
+    assert all(f"`m{at}@one.example`" in shown for at in range(40))
     assert ":red_circle: *No sender authentication*: 40 mailboxes on `one.example` (*new*)" in shown
     assert "*Resolved*\n:large_orange_circle: *No DKIM*" in shown
 

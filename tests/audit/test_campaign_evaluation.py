@@ -74,7 +74,7 @@ def test_young_mailboxes_and_young_campaigns_do_not_count_for_the_use_of_limits(
 def test_the_totals_of_a_workspace_leave_out_unknown_figures() -> None:
     rows = [row(), row(campaign(status="paused", bounces_num=-1)), row(campaign(), None)]
     assert add_up(rows) == CampaignTotals(
-        campaigns=3, live=2, contacts=4500, sent=2000, replies_num=120, bounces_num=10, left_to_send=500
+        campaigns=3, live=2, contacts=4500, sent=2000, replies_num=120, interested_num=30, bounces_num=10, left_to_send=500
     )
 
 

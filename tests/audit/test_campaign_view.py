@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 from support.audit import NOW
+from support.audit_reports import list_actions
 from support.campaigns import WORKSPACE_CAMPAIGNS, campaign, case, judged, row, step, template
 from support.examples import scaled
 
@@ -48,7 +49,7 @@ def test_only_the_worst_campaigns_are_listed_as_text() -> None:
 def test_the_verdict_counts_campaigns_with_the_same_name_apart() -> None:
     first, second = (judged(case(campaign(contacts=0)), workspace=space) for space in ("space_1", "space_2"))
     found = report_of(first, second)
-    assert summarize(found).verdict == "Review 2 campaigns; nothing is broken."
+    assert summarize(found).verdict == "Watch 2 campaigns; nothing is broken."
     assert summarize(found).size == "0 mailboxes, 0 domains, 2 workspaces, 2 campaigns"
     assert "2 campaigns" in write(found, "terminal")
 
@@ -57,8 +58,21 @@ def test_the_verdict_names_mailboxes_and_campaigns() -> None:
     found = report_of(judged(case(campaign(contacts=0))))
     box: dict[str, Any] = {"mailbox": "mailbox_1", "email": "a@one.example", "domain": "one.example"}
     other = attrs.evolve(found.findings[0], rule="OA150", campaign=None, campaign_name=None, **box)
-    both = attrs.evolve(found, findings=[other, *found.findings])
-    assert summarize(both).verdict == "Review 1 mailbox on 1 domain and 1 campaign; nothing is broken."
+    both = attrs.evolve(found, findings=[other, *found.findings], actions=list_actions([attrs.evolve(other, sent_30days=9)]))
+    assert summarize(both).verdict == "Watch 1 mailbox on 1 domain and 1 campaign; nothing is broken."
+
+
+def test_a_campaign_with_many_bounces_is_on_the_list_of_what_to_pause() -> None:
+    def bounced(count: int, space: str) -> WorkspaceCampaigns:
+        return judged(case(campaign(bounces_num=count), STEPS), workspace=space)
+
+    found = report_of(bounced(300, "space_1"), bounced(100, "space_2"))
+    remedies = {each.workspace: each.remedy for each in found.findings if each.rule == "OA210"}
+    assert remedies["space_1"].startswith("Pause the campaign. Verify the addresses")
+    assert remedies["space_2"].startswith("Verify the addresses")
+    assert summarize(found).campaign_actions["stop"] == {"space_1": ["Spring"]}
+    assert summarize(found).verdict.startswith("Stop sending from 1 campaign until")
+    assert "STOP NOW: 1 CAMPAIGN\n  space_1: campaign Spring\n" in write(found, "terminal")
 
 
 def test_an_audit_of_clean_campaigns_found_no_problems() -> None:
@@ -77,7 +91,7 @@ def test_campaigns_that_were_not_read_are_listed_but_unused_limits_are_not() -> 
 def test_missing_figures_are_shown_as_a_dash() -> None:
     unknown = CampaignResults(checked=1, totals={}, rows=[row(campaign(), None, end=None)])
     (line,) = [line for line in write(report_of(campaigns=unknown), "terminal").splitlines() if line.startswith("Spring ")]
-    assert line.split() == ["Spring", "live", "-", "-", "-", "-", "-"]
+    assert line.split() == ["Spring", "live", "-", "-", "10", "-", "-", "-"]
 
 
 def test_csv_has_the_campaign_and_the_step_of_a_finding() -> None:

@@ -29,8 +29,8 @@ def test_there_is_one_line_per_finding_in_report_order() -> None:
 
 def test_the_columns_are_the_fields_of_a_finding_its_title_and_the_name() -> None:
     fields = [field.name for field in attrs.fields(Finding)]
-    assert write(make_report(), "csv") == ",".join([*fields, "title", "workspace_name"]) + "\r\n"
-    assert [row["title"] for row in rows(make_report([finding("OA110")]))] == ["On blacklists"]
+    assert write(make_report(), "csv") == ",".join([*fields, "title", "workspace_name", "action"]) + "\r\n"
+    assert [(row["title"], row["action"]) for row in rows(make_report([finding("OA110")]))] == [("On blacklists", "fix")]
 
 
 @pytest.mark.thorough

@@ -209,7 +209,7 @@ class Drawn:
                 case "put away":
                     self.away[each] = self.world.campaigns.pop(each)
                 case "reset":
-                    sent.sent, sent.replied = 0, 0
+                    sent.sent, sent.replied, sent.interested = 0, 0, 0
                 case "rename":
                     sent.name += "!"
         if self.away and self.chance.random() < 0.5:
@@ -225,6 +225,7 @@ class Drawn:
             if self.chance.random() < 0.6:
                 sent.sent += self.chance.randint(1, 9)
                 sent.replied += self.chance.randint(0, 2)
+                sent.interested += self.chance.randint(0, 1)
         for boxes in self.world.boxes.values():
             boxes[:] = [
                 box if box.id.startswith("fixed") and self.chance.random() < 0.6
@@ -398,7 +399,7 @@ def test_a_truncated_history_is_refused_with_a_remedy_and_not_changed(path: Path
         ("UPDATE about SET value = 'https://other.example' WHERE name = 'address'", "a row of about has changed"),
         ("ALTER TABLE campaigns ADD COLUMN color", "the definition of campaigns has changed"),
         ("DROP TABLE openings", "the definition of openings has changed"),
-        ("PRAGMA user_version = 1", "its format has the number 1, but it has the table openings"),
+        ("PRAGMA user_version = 1", "its format has the number 1, but it has the table actions"),
         ("DROP VIEW campaign_days; CREATE TABLE campaign_days (date)", "campaign_days is not a view"),
         ("DELETE FROM about WHERE name = 'address'", "it does not name its service"),
         ("DELETE FROM about WHERE name = 'identity'", "it does not name its service"),
@@ -499,7 +500,7 @@ def test_an_older_audit_of_the_same_workspaces_is_not_appended(path: Path) -> No
 
 def test_the_format_changes_only_with_its_version() -> None:
     # If this fails, add 1 to FORMAT_VERSION, convert older histories, and change the checksum. Views may change at any time.
-    assert (FORMAT_VERSION, crc32("\n".join(map(create_table, COLUMNS)).encode())) == (2, 2440191088)
+    assert (FORMAT_VERSION, crc32("\n".join(map(create_table, COLUMNS)).encode())) == (3, 442121961)
 
 
 class ReadOnly(History):
@@ -517,7 +518,7 @@ _OTHER_VERSIONS = {
     "a view that does not work": "DROP VIEW mailbox_days; CREATE VIEW mailbox_days AS SELECT * FROM missing",
     "a table in other words": "CREATE TABLE copy AS SELECT * FROM days; DROP TABLE days;"
     'CREATE TABLE "days" ( "day", date text , crc, primary key(day) ) without rowid; INSERT INTO days SELECT * FROM copy',
-    "the first format": "DROP TABLE openings; PRAGMA user_version = 1; DROP VIEW workspace_days;"
+    "the first format": "DROP TABLE openings; DROP TABLE actions; PRAGMA user_version = 1; DROP VIEW workspace_days;"
     "CREATE VIEW workspace_days AS SELECT 1 AS other",
 }
 

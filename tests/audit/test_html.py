@@ -195,8 +195,8 @@ def test_a_line_never_breaks_between_a_figure_and_its_unit() -> None:
     assert all("\xa0" not in write(audited, form) for form in ("terminal", "markdown", "csv", "json"))
 
 
-def test_everything_is_shown_without_scripts_but_the_button_that_copies() -> None:
-    assert COMPARED.all("button") == [{"type": "button", "class": "copy", "hidden": None}]
+def test_everything_is_shown_without_scripts_but_the_buttons_that_copy() -> None:
+    assert COMPARED.all("button") == [{"type": "button", "class": "copy", "hidden": None}] * 2  # what to stop, and what to fix
     assert not COMPARED.all("form")
 
 
@@ -218,18 +218,17 @@ def test_every_address_to_stop_is_listed_once() -> None:
     boxes = mailboxes(20, domain="a.example", blacklists=3, spf=False, dkim=False, dmarc=False)
     shown = write(report(reading(boxes)), "html")
 
-    (stopped,) = re.findall(r'<div class="addresses">.*?</div>', shown, re.DOTALL)
+    (stopped,) = re.findall(r'<div class="names".*?</section>', shown, re.DOTALL)
     addresses = re.findall(r"<li><bdi>(.*?)</bdi></li>", stopped)
     assert sorted(addresses) == sorted(box.email for box in boxes)
-    assert "Stop now: 20" in shown
-    assert "8 more" in stopped
+    assert "Stop now: 20 mailboxes" in shown
     assert "Stop now" not in write(report(reading(mailboxes(1, spf=False))), "html")
 
 
-def test_the_page_counts_mailboxes_by_their_worst_finding() -> None:
+def test_the_page_counts_mailboxes_by_what_to_do_with_them() -> None:
     found = report(reading([*mailboxes(2, domain="a.example", blacklists=3, spf=False), *mailboxes(3, domain="b.example")]))
     text = page(found).text
-    assert "2 to stop , 0 to fix , 0 to review , 0 with notes , 3 without findings ." in text
+    assert "Mailboxes: 2 to stop, 0 to fix, 0 to watch, 3 with nothing to do." in text
     assert "2,000 of the 5,000 e-mails of the last 30 days (40.0 %) came from mailboxes that must be stopped or fixed." in text
 
 
@@ -237,7 +236,7 @@ def test_only_bad_mailboxes_with_a_known_volume_count_for_their_share() -> None:
     known = finding("OA150", mailbox="mailbox_2", severity=Severity.WARNING, sent_30days=300)
     found = [finding(sent_30days=400), finding(mailbox="mailbox_3", sent_30days=None), known]
     text = page(make_report(found, mailboxes=3)).text
-    assert "0 to stop , 1 to fix , 1 to review , 0 with notes , 1 without findings ." in text
+    assert "Mailboxes: 0 to stop, 1 to fix, 1 to watch, 1 with nothing to do." in text
     assert "400 of the 1,000 e-mails of the last 30 days (40.0 %)" in text
 
 
@@ -249,7 +248,7 @@ def test_each_task_has_its_severity_and_rule_and_an_anchor() -> None:
 
 
 def test_a_task_lists_its_worst_findings_and_counts_the_others() -> None:
-    known = [finding(mailbox=f"mailbox_{at}", email=f"m{at:03}@one.example", message="was seen") for at in range(1_030)]
+    known = [finding("OA150", mailbox=f"mailbox_{at}", email=f"m{at:03}@one.example", message="was seen") for at in range(1_030)]
     text = page(make_report([attrs.evolve(known[-1], state="new", confidence="low"), *known[-2::-1]])).text
 
     assert text.count(": was seen") == 101  # an example, and the findings on demand

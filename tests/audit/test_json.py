@@ -26,6 +26,7 @@ from outreach_async.audit import (
     Finding,
     Group,
     HistoryPoint,
+    MailboxAction,
     Policy,
     Report,
     Row,
@@ -73,6 +74,7 @@ REPORT_MODELS: dict[str, type[attrs.AttrsInstance]] = {
     "score": Score,
     "group": Group,
     "row": Row,
+    "mailbox_action": MailboxAction,
     "diff": Diff,
     "delta": Delta,
     "history_point": HistoryPoint,
@@ -138,7 +140,7 @@ def test_the_json_begins_with_the_most_used_fields() -> None:
     expected = {"rule": "OA110", "severity": "error", "workspace": "space_1", "message": "on 1 blacklist"}
     expected |= {"mailbox": "mailbox_one.example_0", "email": "m0@one.example", "domain": "one.example"}
     assert values["findings"][0].items() >= expected.items()
-    assert values["findings"][0]["remedy"].startswith("Pause the mailbox's campaigns, look up one.example and the server_ip")
+    assert values["findings"][0]["remedy"].startswith("Look up one.example and the address of the mailbox's server at")
     assert values["scores"]["domains"] == {"one.example": {"score": 50.0, "mailboxes": 1, "sent_30days": 10.5}}
 
 

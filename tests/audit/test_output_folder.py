@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from support.pages import Page
 
 from outreach_async import OutreachClient
 from outreach_async.audit import Report, stream
-from outreach_async.audit.history import DayFigures
+from outreach_async.audit.history import DayFigures, History, Readings
 from outreach_async.audit.reports import name_pages, render_folder
 from outreach_async.errors import InvalidRequest
 from outreach_async.fake import FakeService, FakeTransport
@@ -28,16 +29,24 @@ from outreach_async.testing import VirtualTime
 
 @given(SHARED_FLEETS)
 @settings(max_examples=scaled(20), phases=WITHOUT_SHRINKING)
-def test_a_separate_report_is_that_of_an_audit_of_its_workspace_alone(fleet: list[Shown]) -> None:
-    assert separated(*fleet) == [report(each) for each in fleet]
+def test_a_separate_report_of_unshared_mailboxes_is_that_of_an_audit_alone(fleet: list[Shown]) -> None:
+    apart = [
+        attrs.evolve(each, mailboxes=[attrs.evolve(box, email=f"{box.email}{at}", server_ip=f"{at}") for box in each.mailboxes])
+        for at, each in enumerate(fleet)
+    ]
+    assert separated(*apart) == [report(each) for each in apart]
 
 
-def agency() -> FakeService:
-    """Return a service with three clients, which share a domain and a server, and have nothing else in common."""
+def agency(*, shared: bool = True) -> FakeService:
+    """Return a service with three clients, which may share a domain and a server, and have nothing else in common."""
     service = FakeService(3)
     for at, name in enumerate(("alpha", "bravo", "carol")):
         service.add_workspace(f"space_{name}")
-        about: dict[str, Any] = {"server_ip": "192.0.2.77", "type": "SMTP & IMAP", "domain_ip": f"198.51.100.{at}"}
+        about: dict[str, Any] = {
+            "server_ip": "192.0.2.77" if shared else f"192.0.2.{at}",
+            "type": "SMTP & IMAP",
+            "domain_ip": f"198.51.100.{at}",
+        }
         for n in range(4 + at):
             service.add_mailbox(
                 f"space_{name}",
@@ -48,7 +57,11 @@ def agency() -> FakeService:
             )
         for n in range(3):
             service.add_mailbox(
-                f"space_{name}", id=f"mailbox_{name}_s{n}", email=f"{name}-s{n}@shared.example", spf=False, **about
+                f"space_{name}",
+                id=f"mailbox_{name}_s{n}",
+                email=f"{name}-s{n}@{'shared' if shared else name}.example",
+                spf=False,
+                **about,
             )
         sent = 1_000 * (at + 3) + 7 * (at + 1)
         service.add_campaign(f"space_{name}", id=f"camp_{name}", name=f"Spring of {name}", status="live", steps=[{"sent": sent}])
@@ -87,15 +100,33 @@ async def test_no_file_of_a_client_contains_anything_of_the_others() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.anyio
-async def test_the_page_of_a_client_does_not_change_with_the_other_clients() -> None:
-    whole, parts = await read(agency(), *NAMES)
+async def test_the_page_of_a_client_does_not_change_with_clients_that_share_nothing() -> None:
+    whole, parts = await read(agency(shared=False), *NAMES)
     together = render_folder(whole, parts, days=DAYS)
 
     for space in NAMES:
         stem = name_pages(NAMES, NAMES)[space]
-        alone = render_folder(*await read(agency(), space), days=DAYS)
+        alone = render_folder(*await read(agency(shared=False), space), days=DAYS)
         assert alone[f"{stem}.html"] == together[f"{stem}.html"]
         assert alone[f"{stem}.json"] == together[f"{stem}.json"]
+
+
+@pytest.mark.anyio
+async def test_index_pages_json_and_history_have_the_same_score(tmp_path: Path) -> None:
+    service, readings, history = agency(), Readings(), History(tmp_path / "history.db")
+    async with OutreachClient(transport=FakeTransport(service), workspace="space_alpha") as client:
+        run = stream(client, NAMES, names=NAMES, clock=lambda: service.now, readings=readings)
+        whole = await run
+    assert history.append(whole, readings)
+    files, stored = render_folder(whole, run.separate()), {day.id: day.score for day in history.daily("workspace")}
+
+    index = files["index.html"].partition("Workspaces, worst first")[2]
+    for space, stem in name_pages(NAMES, NAMES).items():
+        score = f"{stored[space]:g}"
+        assert score not in {"0", "100"}
+        assert re.search(rf'>{space}</span></th><td data-label="Score"><span class="score \w+" dir="auto">{score}<', index)
+        assert f"Score of 100</span><b>{score}</b>" in files[f"{stem}.html"]
+        assert f"{json.loads(files[f'{stem}.json'])['scores']['overall']:g}" == score
 
 
 @pytest.mark.anyio

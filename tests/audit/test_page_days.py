@@ -29,7 +29,14 @@ LAST = date(2026, 3, 1)
 
 
 def day(back: int = 0, workspace: str = "space_1", campaign: str | None = None, **about: Any) -> DayFigures:
-    values: dict[str, Any] = {"date": str(LAST - timedelta(days=back)), "name": "", "sent": 100, "replied": 3, "bounced": 1}
+    values: dict[str, Any] = {
+        "date": str(LAST - timedelta(days=back)),
+        "name": "",
+        "sent": 100,
+        "replied": 3,
+        "interested": 2,
+        "bounced": 1,
+    }
     return DayFigures(workspace=workspace, id=campaign or workspace, **(values | about))
 
 
@@ -46,10 +53,10 @@ def test_the_trends_are_sums_over_the_workspaces_with_dates_and_a_scale() -> Non
     days = [day(back, space) for back in range(10) for space in ("space_1", "space_2")]
     text = Page(shown(days)).text
 
-    assert "Sent, replied and bounced per day, 20 Feb to 1 Mar" in text
+    assert "Sent, replied, interested and bounced per day, 20 Feb to 1 Mar" in text
     assert "Sent per day 200 on 1 Mar; 2,000 in 10 days 0 100 200 20 Feb 23 Feb 26 Feb 1 Mar" in text
     assert "Replied per day 6 on 1 Mar; 60 (3.0 % of sent) in 10 days" in text
-    assert "1 Mar 200 6 2 - 28 Feb" in text
+    assert "1 Mar 200 6 4 2 - 28 Feb" in text
 
 
 def test_only_the_last_thirty_days_are_drawn() -> None:
@@ -69,21 +76,21 @@ def test_an_unknown_day_is_a_gap_and_an_estimate_is_pale() -> None:
 
 def test_a_sum_is_unknown_if_the_figure_of_a_workspace_is() -> None:
     days = [day(), day(workspace="space_2", sent=None), day(1, opened=4), day(1, "space_2", replied=None, opened=5)]
-    assert "1 Mar - 6 2 - 28 Feb 200 - 2 9" in Page(shown(days)).text
+    assert "1 Mar - 6 4 2 - 28 Feb 200 - 4 2 9" in Page(shown(days)).text
 
 
 def test_a_sum_is_an_estimate_if_the_figure_of_a_workspace_is() -> None:
     page = shown([day(), day(workspace="space_2", spread_over=2)])
-    assert "1 Mar (estimate) 200 6 2" in Page(page).text
+    assert "1 Mar (estimate) 200 6 4 2" in Page(page).text
 
 
 def test_a_day_without_a_known_figure_is_not_drawn() -> None:
-    unread = day(workspace="space_2", sent=None, replied=None, bounced=None, opened=5)
+    unread = day(workspace="space_2", sent=None, replied=None, interested=None, bounced=None, opened=5)
     text = Page(shown([day(), unread, day(1), day(1, "space_2")])).text
     assert "Sent per day 200 on 28 Feb; 200 in 1 days" in text
-    assert "Sent, 7 days Replied Bounced Trend" in text
-    assert "1,000 200 3.0 % 1.0 % ▅▅" in text
-    assert "1,000 100 3.0 % 1.0 % ▅ " in text
+    assert "Sent, 7 days Replied Interested Bounced Trend" in text
+    assert "1,000 200 3.0 % 4 1.0 % ▅▅" in text
+    assert "1,000 100 3.0 % 2 1.0 % ▅ " in text
     assert "No trend yet" in Page(shown([unread])).text
 
 
@@ -91,18 +98,18 @@ def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
     text = Page(
         shown([*(day(back) for back in range(20)), *(day(back, "space_2", sent=7, replied=0) for back in range(20))])
     ).text
-    assert "Sent, 30 days Sent, 7 days Replied Bounced Trend" in text
-    assert f"1,000 700 3.0 % 1.0 % {'▅' * 20}" in text
-    assert f"1,000 49 0.0 % 14.3 % {'▅' * 20}" in text
+    assert "Sent, 30 days Sent, 7 days Replied Interested Bounced Trend" in text
+    assert f"1,000 700 3.0 % 14 1.0 % {'▅' * 20}" in text
+    assert f"1,000 49 0.0 % 14 14.3 % {'▅' * 20}" in text
 
 
 def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
-    totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, bounces_num=10)}
+    totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, interested_num=7, bounces_num=10)}
     campaigns = CampaignResults(checked=1, totals=totals, rows=[])
     text = Page(shown([], audited(campaigns=campaigns))).text
-    assert "Sent, 30 days Sent in campaigns Replied Bounced" in text
-    assert "1 error 1,000 1,000 2.0 % 1.0 %" in text
-    assert "1 error 1,000 - - -" in text
+    assert "Sent, 30 days Sent in campaigns Replied Interested Bounced" in text
+    assert "1 error 1,000 1,000 2.0 % 7 1.0 %" in text
+    assert "1 error 1,000 - - - -" in text
 
 
 def test_a_campaign_has_its_days_on_demand() -> None:
@@ -194,5 +201,5 @@ def test_a_command_shows_days_of_the_history_and_since_when_tasks_are_open(
     assert (first.err, second.err) == ("", "")
     assert "No trend yet" in before
     for name in ("a.html", *pages):
-        assert "Sent, replied and bounced per day, " in (tmp_path / name).read_text()
+        assert "Sent, replied, interested and bounced per day, " in (tmp_path / name).read_text()
     assert f"open since {began:%-d %b}" in (tmp_path / "a.html").read_text()

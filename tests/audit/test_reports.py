@@ -93,7 +93,7 @@ def test_a_report_says_what_is_wrong_and_what_to_do() -> None:
     assert text.index("\nworst.example") < text.index("\nbad.example") < text.index("\nmild.example")
     assert joined("OA104  No sender authentication: 3 mailboxes on worst.example") in joined(text)
     assert joined("For example m0@worst.example: SPF, DKIM and DMARC are all missing") in joined(text)
-    assert "Stop sending from worst.example" in text
+    assert joined("Pause the mailbox: take it out of its campaigns. Publish SPF and DMARC for worst.example") in joined(text)
     assert "1 domain without findings." in text
     for unknowable in ("complaint rates", "(p=)", "names of the blacklists", "DNS lookups"):
         assert unknowable in text
@@ -105,8 +105,8 @@ def test_a_report_says_what_is_wrong_and_what_to_do() -> None:
     [
         ("critical", "Stop sending from 1 mailbox on 1 domain until the problem is fixed."),
         ("error", "Fix 1 mailbox on 1 domain today; nothing is critical."),
-        ("warning", "Review 1 mailbox on 1 domain; nothing is broken."),
-        ("info", "No risks found; there are notes on 1 mailbox on 1 domain."),
+        ("warning", "Watch 1 mailbox on 1 domain; nothing is broken."),
+        ("info", "No risks found; there are 2 notes."),
     ],
 )
 def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -> None:
@@ -115,10 +115,10 @@ def test_the_verdict_is_that_of_the_worst_finding(severity: str, verdict: str) -
 
 
 def test_a_server_is_named_where_mailboxes_share_it() -> None:
-    shared = finding("OA172", mailbox=None, email=None, domain=None, server_ip="192.0.2.9")
-    text = render_text(make_report([shared]))
-    assert "OA172 Server shared with a blacklisted mailbox: 192.0.2.9" in joined_lines(text)
-    assert "Review 1 server; nothing is broken." in text
+    shared = {"domain_ip": "192.0.2.1", "server_ip": "192.0.2.9", "type": "SMTP & IMAP"}
+    text = render_text(report(reading([mailbox(**shared, blacklists=1), mailbox(id="mailbox_2", **shared)])))
+    assert "OA172 Server shared with a blacklisted mailbox: 2 mailboxes on 192.0.2.9" in joined_lines(text)
+    assert "Mailboxes: 0 to stop, 1 to fix, 1 to watch, 0 with nothing to do." in text
     assert "NOT READ" not in text
 
 

@@ -118,10 +118,11 @@ async def test_an_audit_says_what_to_do_most_urgent_first(assistant: Assistant) 
     assert "Mailbox audit: 5 mailboxes" in answer["summary"]
     assert answer["summary"].endswith(".")
     ranks = ["critical", "error", "warning", "info"]
-    severities = [action["severity"] for action in answer["actions"]]
+    severities = [task["severity"] for task in answer["tasks"]]
     assert severities == sorted(severities, key=ranks.index)
-    blacklists = next(action for action in answer["actions"] if action["rule"] == "OA110")
+    blacklists = next(task for task in answer["tasks"] if task["rule"] == "OA110")
     assert (blacklists["findings"], blacklists["where"]) == (1, ["south.example (1)"])
+    assert blacklists["workspaces"] == ["space_2 (1)"]
     assert "bob@south.example" in blacklists["example"]
     assert blacklists["remedy"].endswith(".")
 
@@ -130,8 +131,10 @@ async def test_the_findings_of_a_rule_come_from_the_last_audit(service: FakeServ
     await assistant.ask("audit")
     sent = len(service.requests)
     answer = await assistant.ask("audit", rule="oa110")
-    assert [(each["subject"], each["severity"]) for each in answer["findings"]] == [("bob@south.example", "error")]
-    assert (await assistant.ask("audit", page=2))["actions"] == []
+    assert [(each["subject"], each["severity"], each["action"]) for each in answer["findings"]] == [
+        ("bob@south.example", "error", "fix")
+    ]
+    assert (await assistant.ask("audit", page=2))["tasks"] == []
     assert len(service.requests) == sent
 
 
@@ -147,7 +150,7 @@ async def test_a_problem_in_many_places_names_a_few_of_them(service: FakeService
     for number in range(6):
         service.add_mailbox("space_2", email=f"a@d{number}.example", blacklists=1)
     answer = await assistant.ask("audit")
-    where = next(action["where"] for action in answer["actions"] if action["rule"] == "OA110")
+    where = next(task["where"] for task in answer["tasks"] if task["rule"] == "OA110")
     assert (len(where), where[-1]) == (4, "and 4 more")
 
 

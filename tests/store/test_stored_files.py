@@ -77,7 +77,9 @@ def test_the_ledger_of_a_killed_process_is_read_and_used(stored: Path) -> None:
 
 
 def test_what_the_command_writes_is_read(stored: Path) -> None:
-    assert History(stored / "history").daily("mailbox")
+    assert {day.action for day in History(stored / "history").daily("mailbox")} == {None, "fix"}
+    (earlier,) = {day.action for day in History(stored / "history-2").daily("mailbox")}  # its format knew no actions
+    assert earlier is None
     assert read_mapping(stored / "mapping.toml") == {"E-mail": "email", "Town": "city"}
     assert Report.from_dict(json.loads((stored / "audit.json").read_text(encoding="utf-8"))).mailboxes == 2
     (fake := FakeService()).load((stored / "world.json").read_text(encoding="utf-8"))

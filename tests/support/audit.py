@@ -142,7 +142,8 @@ def report(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: 
 def separated(*shown: Shown) -> list[Report]:
     """Audit workspaces together without a service, and return their separate reports."""
     state, readings = _state_of(*shown), [each.reading for each in shown]
-    return [build_report(Judgement(alone := state.alone(each.workspace)), alone, [each], {}) for each in readings]
+    whole = Judgement(state)
+    return [build_report(Judgement(alone := state.alone(each.workspace), whole), alone, [each], {}) for each in readings]
 
 
 def _state_of(*shown: Shown, policy: Policy | None = None, now: float = NOW, read: Sequence[Shown] | None = None) -> AuditState:

@@ -17,6 +17,7 @@ from outreach_async.audit import (
     Finding,
     Group,
     HistoryPoint,
+    MailboxAction,
     Policy,
     Report,
     Row,
@@ -97,11 +98,28 @@ def group(kind: Any = "domain", key: str = "one.example", **about: Any) -> Group
     return Group(kind=kind, key=key, **(values | about))
 
 
+def list_actions(findings: Iterable[Finding]) -> list[MailboxAction]:
+    """Return what to do with the mailboxes of findings, by the worst severity of each."""
+    worst = {
+        (each.workspace, each.mailbox): each for each in sorted(findings, key=lambda each: -each.severity.rank) if each.mailbox
+    }
+    known = sorted((each for each in worst.values() if each.sent_30days is not None), key=lambda each: each.severity.rank)
+    return [
+        MailboxAction(
+            action=("stop", "fix", "watch")[each.severity.rank], workspace=each.workspace, mailbox=each.mailbox or "",
+            email=each.email, domain=each.domain, sent_30days=each.sent_30days or 0,
+        )
+        for each in known
+        if each.severity is not Severity.INFO
+    ]  # fmt: skip
+
+
 def make_report(findings: Sequence[Finding] = (), **about: Any) -> Report:
-    """Return a report with these findings."""
+    """Return a report with these findings, and with the actions that follow from them."""
     scores = Scores(overall=80.0, workspaces={"space_1": Score(score=80.0, mailboxes=1, sent_30days=1000)}, domains={})
     values: dict[str, Any] = {
-        "workspaces": ["space_1"], "mailboxes": 1, "unreadable": [], "findings": list(findings), "scores": scores, "at": AT
+        "workspaces": ["space_1"], "mailboxes": 1, "unreadable": [], "findings": list(findings), "scores": scores, "at": AT,
+        "actions": list_actions(findings),
     }  # fmt: skip
     return Report(**(values | about))
 
@@ -241,7 +259,7 @@ HOSTILE_REPORTS = st.builds(
     rows=_ROWS,
     diff=st.one_of(st.none(), _DIFFS),
     history=_HISTORY,
-)
+).map(lambda report: attrs.evolve(report, actions=list_actions(report.findings)))
 """Reports with arbitrary strings."""
 
 BRIEFS = st.builds(build_brief, HOSTILE_REPORTS, st.none() | HOSTILE_REPORTS)

@@ -43,6 +43,7 @@ class Sent:
     sent: int = 0
     opened: int = 0
     replied: int = 0
+    interested: int = 0
     bounced: int = 0
     name: str = "Spring"
     status: str = "live"
@@ -53,7 +54,8 @@ class Sent:
         """Return the campaign and its steps as the service returns them."""
         shown = campaign(
             id=id_, name=self.name, status=self.status, created=self.created, steps=steps, days_left=self.days_left,
-            opens_num=self.opened, replies_num=self.replied, bounces_num=self.bounced,
+            opens_num=self.opened, replies_num=self.replied, interested_num=self.interested,
+            bounces_num=self.bounced,
         )  # fmt: skip
         parts = [self.sent // steps + (at < self.sent % steps) for at in range(steps)]
         return shown, [
@@ -189,6 +191,7 @@ def pass_day(world: DrawnWorld, chance: random.Random, *, sending: float = 1.0) 
             sent.sent += number
             sent.opened += number // 2
             sent.replied += chance.randint(0, 4)
+            sent.interested += chance.randint(0, 2)
             sent.bounced += chance.randint(0, 2)
 
 

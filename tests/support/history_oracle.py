@@ -17,7 +17,7 @@ from outreach_async.models import Mailbox
 
 Key = tuple[str, str]
 Figures = dict[str, Any]
-_CAMPAIGN: Final = ("sent", "opened", "replied", "bounced")
+_CAMPAIGN: Final = ("sent", "opened", "replied", "interested", "bounced")
 _WINDOWS: Final = {"sent": ("sent_90days", 89), "bounced": ("bounced_30days", 29)}
 _LEVELS: Final = ("sent_today", "sent_30days", "bounced_30days")
 

@@ -2,11 +2,11 @@
 
 The pages are also operated by keyboard, and read without JavaScript.
 
-Run: python -m tools.audit_pages [--keep FOLDER]
+Run: python -m tools.audit_pages [--keep FOLDER] [PAGE ...]
 
 Prints one line per page. Exits with 1 if a page violates an accessibility rule of axe-core, such as its contrast, requests a URL,
-overflows its width, runs the name of a mailbox as a script, logs an error, or loads slowly. `--keep` keeps the
-pages and their screenshots.
+overflows its width, crops a cell or a card, also in print, runs the name of a mailbox as a script, logs an error, or loads
+slowly. `--keep` keeps the pages and their screenshots.
 
 Requires Debian's chromium and chromium-driver (`apt-get install chromium chromium-driver`), npm, which downloads axe-core, and
 selenium (`pip install selenium`).
@@ -33,12 +33,13 @@ from typing import Any, Final
 
 import anyio
 import attrs
-from support.audit import mailboxes, reading, report
+from support.audit import mailbox, mailboxes, reading, report
 from support.audit_reports import AT, HOSTILE, finding, fleet, group, make_report, row
 from support.campaigns import row as campaign_row
 
 from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
+from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
@@ -53,8 +54,10 @@ FLAGS: Final = (
 )
 WIDTHS: Final = {"phone": 390, "desktop": 1280}
 SCHEMES: Final = ("light", "dark")
-PAPER: Final = 720
-"""Width of a printed page, in CSS pixels."""
+PAPERS: Final = {"A4": (8.27, 11.69), "Letter": (8.5, 11)}
+"""Sizes of paper, in inches."""
+PAPER: Final = 718
+"""Width of a printed page within its margins, in CSS pixels."""
 MOST_SHEETS: Final = 4
 """Maximum number of printed pages, for 340 mailboxes in 60 workspaces and for every other page."""
 SOON: Final = 3.0
@@ -70,6 +73,26 @@ axe.run(document, {resultTypes: ["violations"]}).then(
 """Returns the violations that axe-core finds with all its rules, including best practices."""
 
 ALLOWED: Final = ("file:", "data:", "chrome:", "devtools:", "about:")
+
+CROPPED: Final = """
+const crops = (node) => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== "inline";
+const shown = (node) => `${node.tagName} ${node.className}: ${node.textContent.trim().slice(0, 40)}`;
+const blank = [...document.querySelectorAll("td[data-label]")]
+  .filter((cell) => cell.checkVisibility() && !cell.textContent.trim())
+  .filter((cell) => getComputedStyle(cell, "::before").content !== "none");
+return [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility() && !node.closest("thead, .skip, svg"))
+  .filter(crops).map((node) => `cropped: ${shown(node)}`)
+  .concat(blank.map((cell) => `a label without a number: ${cell.dataset.label}`)).slice(0, 5);
+"""
+"""Returns the elements that are wider than their place, and the labels of a phone that have no figure."""
+
+LISTED: Final = """
+const names = [...document.querySelectorAll(".names li")];
+const hidden = names.filter((node) => !node.checkVisibility()).length;
+const scrolled = [...document.querySelectorAll(".names")].filter((list) => list.scrollHeight > list.clientHeight + 1).length;
+return hidden || scrolled ? [`${hidden} of ${names.length} names to stop or fix are hidden, and ${scrolled} lists are cut`] : [];
+"""
+"""Returns whether paper lacks a mailbox to stop or to fix."""
 
 WIDE: Final = """
 const room = document.documentElement.clientWidth;
@@ -170,9 +193,9 @@ def hostile() -> Report:
     return attrs.evolve(report, campaigns=CampaignResults(checked=len(rows), totals={}, rows=campaigns))
 
 
-def agency() -> Report:
-    """Return the report of 340 mailboxes in 60 workspaces with names, compared with the day before."""
-    names = {f"space_{at:02}": f"client-{at}" for at in range(60)}
+def agency(clients: int = 60) -> Report:
+    """Return the report of workspaces with names, 340 mailboxes in 60 of them, compared with the day before."""
+    names = {f"space_{at:02}": f"client-{at}" for at in range(clients)}
     unsigned = {"dkim": False, "spf": False, "dmarc": False}
     troubles = ({"blacklists": 3}, {"spf": False}, unsigned, {"bounced_30days": 90}, {"sent_today": 60})
 
@@ -181,24 +204,31 @@ def agency() -> Report:
         for at, workspace in enumerate(names):
             trouble = troubles[at // 3 % 5] if (at + day) % 3 == 0 else {}
             boxes = mailboxes(5 + (at < 40), domain=f"{names[workspace]}.example", **trouble)
+            if at % 4 == 0:  # several clients share a server, on which one mailbox is blacklisted
+                shared = {"type": "SMTP & IMAP", "server_ip": "192.0.2.9", "blacklists": int(at == 8), "sent_30days": 1234}
+                boxes[0] = mailbox(id=boxes[0].id, email=boxes[0].email, **shared)
             shown.append(reading(boxes, workspace=workspace))
-        rows = [campaign_row(id=f"camp_{at}", name=f"Spring {at}", workspace=f"space_{at % 60:02}") for at in range(180)]
-        campaigns = CampaignResults(checked=180, totals={}, rows=rows)
+        rows = [
+            campaign_row(id=f"camp_{at}", name=f"Spring {at}", workspace=f"space_{at % clients:02}") for at in range(3 * clients)
+        ]
+        totals = {workspace: add_up([row for row in rows if row.workspace == workspace]) for workspace in names}
+        campaigns = CampaignResults(checked=len(rows), totals=totals, rows=rows)
         return attrs.evolve(report(*shown), campaigns=campaigns, names=names, at=AT + 86_400 * day)
 
     return on(1).since(on(0))
 
 
-def agency_days() -> list[DayFigures]:
+def agency_days(clients: int = 60) -> list[DayFigures]:
     """Return the figures of 30 days of the workspaces and campaigns of `agency`, with a gap and an estimate."""
     chance = random.Random(1)  # noqa: S311 - a sample, not a secret
-    subjects = [(f"space_{at % 60:02}", f"camp_{at}") for at in range(180)] + [
-        (f"space_{at:02}", f"space_{at:02}") for at in range(60)
+    subjects = [(f"space_{at % clients:02}", f"camp_{at}") for at in range(3 * clients)] + [
+        (f"space_{at:02}", f"space_{at:02}") for at in range(clients)
     ]
     return [
         DayFigures(
             date=str(date(2026, 3, 2) - timedelta(days=back)), workspace=workspace, id=id_, name="", spread_over=1 + (back == 5),
-            sent=chance.randint(50, 90), replied=chance.randint(0, 5), bounced=chance.randint(0, 3),
+            sent=chance.randint(50, 90), replied=chance.randint(0, 5), interested=chance.randint(0, 2),
+            bounced=chance.randint(0, 3),
         )
         for workspace, id_ in subjects
         for back in range(30)
@@ -236,8 +266,14 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{name: partial(audit_page, make) for name, make in REPORTS.items()},
     **{f"brief-{name}": partial(brief_page, make) for name, make in REPORTS.items()},
     "brief-next-day": brief_of_the_next_day,
-    "agency": lambda: write(agency(), "html", days=agency_days()),
-    "brief-agency": lambda: write(build_brief(agency()), "html"),
+    **{
+        f"agency-{clients}": partial(lambda clients: write(agency(clients), "html", days=agency_days(clients)), clients)
+        for clients in (1, 8, 20, 60)
+    },
+    **{
+        f"brief-agency-{clients}": partial(lambda clients: write(build_brief(agency(clients)), "html"), clients)
+        for clients in (1, 8, 60)
+    },
 }
 
 
@@ -250,6 +286,7 @@ def looks(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
             seconds = browser.open(path)
             where = f"{device}, {scheme}"
             yield from (f"{where}: exceeds the page's width: {each}" for each in browser.ask(WIDE))
+            yield from (f"{where}: {each}" for each in browser.ask(CROPPED))
             if seconds > SOON:
                 yield f"{where}: loading took {seconds:.1f} s"
             browser.photograph(pictures / f"{path.stem}-{device}-{scheme}.png")
@@ -304,12 +341,18 @@ def reads_without_scripts(browser: Browser, path: Path, pictures: Path) -> Itera
 
 
 def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
-    browser.prefer("light")
+    """Check that paper crops nothing, lists what to stop and to fix, and is short."""
+    browser.resize(PAPER)
+    browser.prefer("light", "print")
     browser.open(path)
-    pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
-    (pictures / f"{path.stem}.pdf").write_bytes(pdf)
-    if not 1 <= (sheets := len(re.findall(rb"/Type\s*/Page\b", pdf))) <= MOST_SHEETS:
-        yield f"prints {sheets} pages"
+    yield from (f"in print: {each}" for script in (CROPPED, WIDE, LISTED) for each in browser.ask(script))
+    browser.photograph(pictures / f"{path.stem}-print.png", 5000)
+    for paper, (width, height) in PAPERS.items():
+        about = {"printBackground": True, "paperWidth": width, "paperHeight": height}
+        pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", about)["data"])
+        (pictures / f"{path.stem}-{paper}.pdf").write_bytes(pdf)
+        if not 1 <= (sheets := len(re.findall(rb"/Type\s*/Page\b", pdf))) <= MOST_SHEETS:
+            yield f"prints {sheets} pages of {paper}"
 
 
 def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
@@ -330,12 +373,13 @@ CHECKS: Final = (looks, is_accessible, works, reads_without_scripts, prints, sta
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Folder in which to keep the pages and their screenshots.")
-    keep = parser.parse_args().keep
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"Pages to check; by default all: {' '.join(PAGES)}.")
+    keep, pages = (options := parser.parse_args()).keep, options.pages or PAGES
     faults = 0
     with tempfile.TemporaryDirectory() as passing, browsing() as browser:
         folder = keep or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, make in PAGES.items():
+        for name, make in ((name, PAGES[name]) for name in pages):
             path = folder.resolve() / f"{name}.html"
             path.write_text(make(), encoding="utf-8")
             began = time.perf_counter()

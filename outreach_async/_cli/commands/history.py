@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from outreach_async._cli.values import Options
 
 _DAY: Final = 86_400.0  # seconds
-_COLUMNS: Final = ("date", "name", "sent", "opened", "replied", "bounced", "sent_30days", "bounced_30days", "score", "note")
+_COLUMNS: Final = (
+    *("date", "name", "sent", "opened", "replied", "interested", "bounced", "sent_30days", "bounced_30days", "score"),
+    *("stop", "fix", "watch", "action", "note"),
+)
 
 
 @click.group(cls=SuggestingGroup, no_args_is_help=False)

@@ -72,10 +72,11 @@ while they cannot be read. `crc` is a checksum.
 | `domains`, `domain_figures` | `number`, `domain`; `mailboxes`, `sent_30days`, `score` |
 | `campaigns`, `campaign_figures` | `campaign` (a number); `id`, `name`, `status`, ...; `contacts`, `sent`, `replies_num`, ... |
 | `steps`, `step_figures` | `step` (a number); `campaign_id`, `id`, `position`; `sent`, `replied_num`, `left_to_send`, ... |
+| `actions` | `mailbox` (a number); `action`: `stop`, `fix` or `watch` |
 | `findings` | `resolved` (a snapshot, or `NULL` while open), `rule`; `severity`, `message`, ... of the last reading |
 | `openings` | `finding`, `at`: when a finding began whose first snapshot was deleted |
-| `workspace_days` | each day: `sent`, `opened`, `replied`, `bounced`, `score`, findings by severity, `reading`, ... |
-| `campaign_days` | each day: `sent`, `opened`, `replied`, `bounced`, `contacts`, `left_to_send`, `spread_over`, `gap` |
+| `workspace_days` | each day: `sent`, `opened`, `replied`, `interested`, `bounced`, `score`, `stop`, `fix`, `watch`, ... |
+| `campaign_days` | each day: `sent`, `opened`, `replied`, `interested`, `bounced`, `contacts`, `left_to_send`, ... |
 | `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
 
 pandas, Datasette and Metabase read the file; open it read-only. DuckDB
@@ -180,13 +181,16 @@ class DayFigures:
         name: Name of the workspace or campaign, address of the mailbox, or
             the domain.
         sent, bounced: E-mails sent and bounced.
-        opened, replied: E-mails opened, and replies, for campaigns and
-            workspaces.
+        opened, replied, interested: E-mails opened, replies, and those of
+            interested contacts, for campaigns and workspaces.
         sent_today: E-mails that a mailbox or domain had sent on this day
             when it was read.
         sent_30days, bounced_30days: E-mails sent and bounced in 30 days,
             as the service stated on this day.
         score: Score of the workspace or domain.
+        stop, fix, watch: Numbers of the workspace's mailboxes by what to
+            do with them.
+        action: What to do with the mailbox: `stop`, `fix` or `watch`.
         spread_over: Number of days over which a difference was spread; 1
             without a gap between snapshots.
 
@@ -203,20 +207,25 @@ class DayFigures:
     sent: Number | None
     opened: Number | None = None
     replied: Number | None = None
+    interested: Number | None = None
     bounced: Number | None = None
     sent_today: Number | None = None
     sent_30days: Number | None = None
     bounced_30days: Number | None = None
     score: float | None = None
+    stop: int | None = None
+    fix: int | None = None
+    watch: int | None = None
+    action: str | None = None
     spread_over: int = 1
 
 
 _SHARED: Final = "date, sent, bounced, sent_30days, spread_over"
 _COLUMNS: Final[dict[str, str]] = {
-    "workspace": f"{_SHARED}, workspace, workspace AS id, name, opened, replied, score",
-    "campaign": f"{_SHARED.replace('sent_30days, ', '')}, workspace, id, name, opened, replied",
+    "workspace": f"{_SHARED}, workspace, workspace AS id, name, opened, replied, interested, score, stop, fix, watch",
+    "campaign": f"{_SHARED.replace('sent_30days, ', '')}, workspace, id, name, opened, replied, interested",
     "domain": f"{_SHARED}, NULL AS workspace, domain AS id, domain AS name, sent_today, bounced_30days, score",
-    "mailbox": f"{_SHARED}, workspace, id, email AS name, sent_today, bounced_30days",
+    "mailbox": f"{_SHARED}, workspace, id, email AS name, sent_today, bounced_30days, action",
 }
 
 

@@ -6,10 +6,11 @@ import json
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -17,7 +18,7 @@ import attrs
 import msgspec
 
 from outreach_async.audit._evaluation import Score, Scores
-from outreach_async.audit._findings import Finding, Severity
+from outreach_async.audit._findings import Action, Finding, Severity
 from outreach_async.audit._report import MAX_HISTORY, HistoryPoint, Report, find_unchecked, history_point, match_findings
 from outreach_async.audit._rules import INCOMPLETE
 from outreach_async.audit._values import DAY, figure_or_none
@@ -134,6 +135,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
     rows = compared.campaigns.rows if compared.campaigns else ()
     plans = {(storable(row.workspace), storable(row.id)): figure_or_none(row.planned_end) for row in rows}
     writers = {entity: _EntityWriter(db, entity, number) for entity in (MAILBOX, CAMPAIGN, STEP)}
+    actions = {(storable(each.workspace), storable(each.mailbox)): each.action for each in report.actions}
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in compared.findings:
         found[finding.workspace].append(finding)
@@ -146,7 +148,7 @@ def write_snapshot(db: sqlite3.Connection, report: Report, readings: Readings) -
             records = records_of(readings, workspace, entity)
             if entity is CAMPAIGN:
                 records = [((*labels[:_LAST], plans.get(labels[:2])), figures) for labels, figures in records]
-            writer.write(records, before[entity is not MAILBOX])
+            writer.write(records, before[entity is not MAILBOX], actions if entity is MAILBOX else {})
         _write_workspace(db, number, workspace, compared, found[workspace])
     domains = [((storable(key),), (each.mailboxes, each.sent_30days, each.score)) for key, each in report.scores.domains.items()]
     _EntityWriter(db, DOMAIN, number).write(domains, None)
@@ -161,19 +163,25 @@ class _EntityWriter:
         self._db = db
         self._entity = entity
         self._snapshot = snapshot
-        self._labels, self._figures = (_newest_rows(db, entity, table) for table in (entity.table, entity.figure_table))
+        self._labels, self._figures, *more = (_newest_rows(db, entity, table) for table in entity.tables)
+        self._actions = more[0] if more else {}
         self._keys = {row[2 : 2 + len(entity.identity)]: key for key, row in self._labels.items()}
         self._next = max(self._labels, default=0) + 1
         self._counters = [CAMPAIGN.figures.index(name) for name in CAMPAIGN_COUNTERS.values() if entity is CAMPAIGN]
 
-    def write(self, records: Iterable[Record], before: int | None) -> None:
-        """Write records. `before` is the snapshot of the last reading: rows that it lacks are not extended over it."""
+    def write(
+        self, records: Iterable[Record], before: int | None, actions: Mapping[tuple[Any, ...], Action] = MappingProxyType({})
+    ) -> None:
+        """Write records, and actions by identity. Rows that lack `before`, the snapshot of the last reading, are not extended."""
         for labels, figures in records:
             identity = labels[: len(self._entity.identity)]
             key = self._keys.setdefault(identity, self._next)
             self._next = max(self._next, key + 1)
             known = self._labels.get(key)
             self._labels[key] = self._store(self._entity.table, key, labels, self._extendable(known, labels, before))
+            if identity in actions:
+                known, values = self._actions.get(key), (actions[identity],)
+                self._actions[key] = self._store("actions", key, values, self._extendable(known, values, before))
             known = self._figures.get(key)
             if known is None:
                 self._figures[key] = self._store(self._entity.figure_table, key, figures, None)
@@ -395,7 +403,7 @@ def _cut_entity(db: sqlite3.Connection, entity: Entity) -> None:
     for workspace, snapshot in db.execute(about):
         read[workspace].append(snapshot)
     spaces = dict(db.execute(keys).fetchall())
-    for table in (entity.table, entity.figure_table):
+    for table in entity.tables:
         for key, first, last, *values in _select(db, table):
             known = read[spaces[key]]
             valid = known[bisect_left(known, first) : bisect_right(known, last)]

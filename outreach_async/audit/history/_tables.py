@@ -12,13 +12,14 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from outreach_async.audit._findings import ACTIONS
 from outreach_async.audit._rules import email_domain
 from outreach_async.audit._values import figure_or_none, sum_or_none
 from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.models import Campaign, Mailbox, Number, Step
 
 APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 COUNTS: Final = ("critical", "error", "warning", "info")
 
 
@@ -37,6 +38,11 @@ class Entity:
     @property
     def labels(self) -> tuple[str, ...]:
         return (*self.identity, *self.settings)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables whose rows are valid from a snapshot to another."""
+        return (self.table, self.figure_table, *(["actions"] if self.table == "mailboxes" else []))
 
 
 MAILBOX: Final = Entity(
@@ -57,7 +63,13 @@ STEP: Final = Entity(
     ("sent", "opened_num", "replied_num", "unsubscribed_num", "left_to_send", "already_sent", "out_of"),
 )
 ENTITIES: Final = (MAILBOX, DOMAIN, CAMPAIGN, STEP)
-CAMPAIGN_COUNTERS: Final = {"sent": "sent", "opened": "opens_num", "replied": "replies_num", "bounced": "bounces_num"}
+CAMPAIGN_COUNTERS: Final = {
+    "sent": "sent",
+    "opened": "opens_num",
+    "replied": "replies_num",
+    "interested": "interested_num",
+    "bounced": "bounces_num",
+}
 _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
 _NEVER: Final = 1 << 62  # a snapshot that comes after all others
 _WINDOWS: Final = {"sent_90days": 89 * 86_400, "bounced_30days": 29 * 86_400}
@@ -68,7 +80,7 @@ FINDING_TEXTS: Final = (
     *("message", "remedy", "confidence"),
 )
 TEXT_COLUMNS: Final = frozenset(
-    {*FINDING_TEXTS, "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
+    {*FINDING_TEXTS, "action", "date", "id", "name", "type", "status", "server_ip", "campaign_id", "reading", "scope", "figures"}
 )
 """Names of the columns of `History.tables` that contain text, also if every cell is blank.
 
@@ -84,7 +96,7 @@ _KEYS: Final = {
     "days": "day",
     "snapshots": "snapshot",
     "workspaces": "workspace, snapshot",
-    **{table: f"first, {entity.key}" for entity in ENTITIES for table in (entity.table, entity.figure_table)},
+    **{table: f"first, {entity.key}" for entity in ENTITIES for table in entity.tables},
     "findings": "finding",
     "openings": "finding",
 }
@@ -95,11 +107,12 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "workspaces": ("snapshot", "workspace", "name", "reading", "mailboxes", "sent_30days", "score", "campaigns", *COUNTS),
     **{each.table: (each.key, "first", "last", *each.labels) for each in ENTITIES},
     **{each.figure_table: (each.key, "first", "last", *each.figures) for each in ENTITIES},
+    "actions": ("mailbox", "first", "last", "action"),
     "findings": ("finding", "first", "last", "resolved", *FINDING_TEXTS, "sent_30days", "figures"),
     "openings": ("finding", "at"),
 }
 """The columns of each table; `crc`, the checksum of a row, follows. Numbers have no type: SQLite then stores them as they are."""
-_ADDED: Final = {"openings": 2}
+_ADDED: Final = {"openings": 2, "actions": 3}
 """The version of the format that added a table."""
 TABLES: Final = tuple(table for table in COLUMNS if table not in {"about", "days"})  # to export; `about` and `days` are internal
 
@@ -213,33 +226,45 @@ def domain_sums(condition: str) -> str:
 _LEVELS: Final = "sent_today, sent_30days, bounced_30days, daily_limit, blacklists, opened_14days"
 VIEWS: Final = {
     "campaign_days": f"""WITH {_days_of(CAMPAIGN, CAMPAIGN_COUNTERS, "w.campaigns IS NOT NULL")}
-SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.bounced, l.contacts, l.left_to_send,
-  d.spread_over, d.gap
+SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.interested, d.bounced, l.contacts,
+  l.left_to_send, d.spread_over, d.gap
 FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign, day)""",  # noqa: S608 - names of this module
     "mailbox_days": f"""WITH {_days_of(MAILBOX, _MAILBOX_COUNTERS, "w.reading <> 'none'")},
-  both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels)
+  both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels),
+  last_of_day AS (
+    SELECT workspace, day, max(snapshot) AS snapshot FROM workspaces JOIN snapshots USING (snapshot)
+    WHERE reading <> 'none' GROUP BY workspace, day)
 SELECT b.date, c.workspace, c.id, c.email, c.domain, d.sent, d.bounced, {_LEVELS}, coalesce(d.spread_over, 1) AS spread_over,
-  l.day IS NOT NULL AS was_read
-FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)""",  # noqa: S608 - no text
+  l.day IS NOT NULL AS was_read, a.action
+FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)
+  LEFT JOIN last_of_day r ON r.workspace = c.workspace AND r.day = b.day
+  LEFT JOIN actions a ON a.mailbox = b.mailbox AND r.snapshot BETWEEN a.first AND a.last""",  # noqa: S608 - no text
     "domain_days": f"""WITH scores AS (
     SELECT domain, d.day, d.date, max(f.first) AS newest, f.score FROM domains JOIN domain_figures f USING (number)
       JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
       JOIN days d ON d.day BETWEEN a.day AND z.day GROUP BY domain, d.day)
 SELECT m.*, s.score FROM ({domain_sums("1")}) m LEFT JOIN scores s USING (domain, date)""",  # noqa: S608 - as above
     "workspace_days": f"""WITH totals AS (
-    SELECT workspace, date, {_sum_known("sent")}, {_sum_known("opened")}, {_sum_known("replied")}, {_sum_known("bounced")},
-      max(spread_over) AS spread_over, sum(gap) AS gaps FROM campaign_days GROUP BY workspace, date),
+    SELECT workspace, date, {", ".join(map(_sum_known, CAMPAIGN_COUNTERS))}, max(spread_over) AS spread_over, sum(gap) AS gaps
+    FROM campaign_days GROUP BY workspace, date),
   states AS (
     SELECT workspace, d.date, max(w.snapshot) AS snapshot, w.name, w.reading, w.mailboxes, w.sent_30days, w.score,
       {", ".join(f"w.{name}" for name in COUNTS)}
     FROM workspaces w JOIN snapshots s USING (snapshot) JOIN days d USING (day) GROUP BY workspace, d.day),
   both AS (SELECT workspace, date FROM totals UNION SELECT workspace, date FROM states),
-  names AS (SELECT workspace, max(snapshot) AS snapshot, name FROM workspaces GROUP BY workspace)
-SELECT b.date, b.workspace, n.name, coalesce(s.reading, 'none') AS reading, t.sent, t.opened, t.replied, t.bounced,
-  s.mailboxes, s.sent_30days, s.score, {", ".join(f"s.{name}" for name in COUNTS)},
+  names AS (SELECT workspace, max(snapshot) AS snapshot, name FROM workspaces GROUP BY workspace),
+  tallies AS (
+    SELECT s.workspace, s.date, {", ".join(f"sum(action = '{name}') AS {name}" for name in ACTIONS)}
+    FROM states s JOIN (SELECT DISTINCT workspace, mailbox FROM mailboxes) USING (workspace) JOIN actions a USING (mailbox)
+    WHERE s.snapshot BETWEEN a.first AND a.last GROUP BY s.workspace, s.date)
+SELECT b.date, b.workspace, n.name, coalesce(s.reading, 'none') AS reading,
+  {", ".join(f"t.{name}" for name in CAMPAIGN_COUNTERS)}, s.mailboxes, s.sent_30days, s.score,
+  {", ".join(f"s.{name}" for name in COUNTS)},
+  {", ".join(f"CASE WHEN s.snapshot >= began THEN coalesce(y.{name}, 0) END AS {name}" for name in ACTIONS)},
   coalesce(t.spread_over, 1) AS spread_over, coalesce(t.gaps, 0) AS gaps
 FROM both b JOIN names n USING (workspace) LEFT JOIN totals t USING (workspace, date)
-  LEFT JOIN states s USING (workspace, date)""",  # noqa: S608 - names of this module
+  LEFT JOIN states s USING (workspace, date) LEFT JOIN tallies y USING (workspace, date)
+  LEFT JOIN (SELECT min(first) AS began FROM actions)""",  # noqa: S608 - names of this module
 }
 
 

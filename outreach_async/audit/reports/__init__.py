@@ -45,7 +45,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async._plumbing import escape_formula, require_module
-from outreach_async.audit._findings import Finding
+from outreach_async.audit._findings import Finding, decide
 from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
@@ -59,15 +59,17 @@ from outreach_async.errors import InvalidRequest
 
 
 def render_csv(report: Report) -> Iterator[str]:
-    r"""Render the findings as CSV (RFC 4180), with the title of the rule and the name of the workspace."""
+    r"""Render the findings as CSV (RFC 4180), with the rule's title, the workspace's name, and what to do with the subject."""
     # Strings that a spreadsheet would evaluate as a formula get a leading apostrophe. Control characters become escapes such as
     # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     writer: Any = csv.writer(SimpleNamespace(write=str))  # `writerow` returns what `write` returns
-    yield writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name"])
+    yield writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name", "action"])
+    actions = {(each.workspace, each.mailbox): each.action for each in report.actions}
     for finding in report.findings:
         figures = json.dumps(finding.figures) if finding.figures else None
         added = {"figures": figures, "title": rule_title(finding.rule), "name": report.names.get(finding.workspace)}
-        cells = (finding.to_dict() | added).values()
+        action = decide([finding]) if finding.campaign else actions.get((finding.workspace, finding.mailbox or ""))
+        cells = (finding.to_dict() | added | {"action": action}).values()
         yield writer.writerow([escape_formula(cell) if isinstance(cell, str) else cell for cell in cells])
 
 

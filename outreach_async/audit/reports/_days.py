@@ -19,7 +19,7 @@ RIGHT: Final = 416
 TOP: Final = 9
 FLOOR: Final = 72
 """The area of the values, in units of the chart's viewBox."""
-TONES: Final = {"sent": "info", "replied": "good", "bounced": "critical"}
+TONES: Final = {"sent": "info", "replied": "good", "interested": "good", "bounced": "critical"}
 _MAX_DATES: Final = 4
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -13,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from outreach_async.audit._findings import Finding, Group, Row, Severity, campaign_label, subject_name
+from outreach_async.audit._findings import Action, Finding, Group, Row, Severity, campaign_label, subject_name
 from outreach_async.audit._report import Delta, HistoryPoint, Report, findings_of, history_point
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import (
@@ -54,7 +55,7 @@ from outreach_async.audit.reports.brief import (
     workspace_label,
     worst_first_key,
 )
-from outreach_async.errors import format_count, shorten
+from outreach_async.errors import format_count
 from outreach_async.models import Number
 
 MAX_UNREAD: Final = 10  # reading errors whose message is shown
@@ -149,24 +150,24 @@ def draw_sparkline(values: Sequence[Number | None]) -> str:
 
 # With these limits, the table of campaigns fits into 80 columns, regardless of the service's data.
 _MAX_STATUS_SHOWN: Final = 7
-_MAX_AMOUNT: Final = 10_000_000
+_MAX_AMOUNT: Final = 1_000_000
 
 
 def format_totals(results: CampaignResults) -> str:
-    names = ("campaigns", "live", "sent", "replies_num", "bounces_num", "left_to_send")
+    names = ("campaigns", "live", "sent", "replies_num", "interested_num", "bounces_num", "left_to_send")
     sums = (sum(getattr(each, name) for each in results.totals.values()) for name in names)
     campaigns, live, *figures = sums
-    sent, replies, bounces, left = map(format_figure, figures)
-    count = f"{format_count(campaigns, 'campaign')} ({live:,} live)"
-    return f"{count}: {sent} e-mails sent, {replies} replies, {bounces} bounced; live campaigns have {left} left to send."
+    sent, replies, interested, bounces, left = map(format_figure, figures)
+    counts = f"{sent} e-mails sent, {replies} replies ({interested} interested), {bounces} bounced"
+    return f"{format_count(campaigns, 'campaign')} ({live:,} live): {counts}; live campaigns have {left} left to send."
 
 
 def format_status(status: str) -> str:
-    return replace_unprintable(shorten(status, _MAX_STATUS_SHOWN))
+    return replace_unprintable(status if len(status) <= _MAX_STATUS_SHOWN else f"{status[: _MAX_STATUS_SHOWN - 1]}…")
 
 
 def format_amount(value: Number | None) -> str:
-    """Format a number for a narrow column; numbers of ten million and more look like `1.2e+10`."""
+    """Format a number for a narrow column; numbers of a million and more look like `1.2e+10`."""
     if value is None:
         return "-"
     return f"{value:.1e}" if value >= _MAX_AMOUNT else f"{round(value):,}"
@@ -176,7 +177,7 @@ def list_active(brief: Brief) -> list[CampaignBrief]:
     return [
         each
         for each in brief.campaigns or []
-        if each.new_sent or each.new_replies or each.new_bounces or each.new_contacts
+        if each.new_sent or each.new_replies or each.new_interested or each.new_bounces or each.new_contacts
         or each.status_before not in {None, each.status}
         or (each.status == LIVE and each.left_to_send != 0)
     ]  # fmt: skip
@@ -188,7 +189,7 @@ def format_recent(campaign: CampaignBrief) -> str:
     names = GROWING.values() if start else GROWING
     contacts, sent, *others = (getattr(campaign, name) for name in names)
     first = "sent unknown" if sent is None else f"{format_figure(sent)} sent" if sent else "nothing sent"
-    nouns = (("reply", "replies"), ("bounce", ""), ("contact" if start else "new contact", ""))
+    nouns = (("reply", "replies"), ("interested", "interested"), ("bounce", ""), ("contact" if start else "new contact", ""))
     counted = [format_count(int(count), *noun) for noun, count in zip(nouns, (*others, contacts), strict=True) if count]
     end = describe_end(campaign)
     return f"{', '.join([first, *counted])}{' so far' if start else ''}{f'; {end}' if end else ''}"
@@ -219,6 +220,7 @@ def format_hidden(brief: Brief, shown: int) -> str:
 _SUMS: Final = {
     "new_sent": ("e-mail sent", "e-mails sent"),
     "new_replies": ("reply", "replies"),
+    "new_interested": ("interested", "interested"),
     "new_bounces": ("bounce", "bounces"),
     "new_contacts": ("new contact", "new contacts"),
 }
@@ -242,6 +244,9 @@ SOFT: Final = "soft"
 TREND: Final = "trend"
 SECTION: Final = 2  # level of the title of a section
 _MAX_PLACES: Final = 5
+_MAX_WORKSPACES: Final = 60  # that a task names
+_NAMES_IN_LINE: Final = 10  # of a list outside of a page
+_MAX_NAME_LINES: Final = 60
 _MAX_TASKS: Final = 5
 _MAX_OTHERS: Final = 8
 _MAX_ACTIVE: Final = 10
@@ -260,10 +265,14 @@ _SIZES: Final[dict[str, Callable[[Group], Styled]]] = {
     "Sent, 30 days": lambda group: Styled(format_figure(group.sent_30days)),
     "Daily limit": lambda group: Styled(format_figure(group.daily_limit)),
 }
+_MEANING: Final = (
+    "The score is the share of the e-mails of 30 days that healthy mailboxes sent: a mailbox with a warning counts nine tenths, "
+    "one with an error half, and one with a critical finding a tenth."
+)
 _SCORING: Final = (
-    "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning. Any other "
-    "score is the mean of the mailboxes, including the findings about their domains and servers. Each mailbox is weighted by the "
-    "e-mails that it sent in 30 days, plus 30."
+    "A mailbox scores 100, multiplied by 0.1 for each critical finding, 0.5 for each error and 0.9 for each warning about it, "
+    "its domain or its server. Any other score is the mean of the mailboxes, weighted by the e-mails that each sent in "
+    "30 days, plus 30."
 )
 T = TypeVar("T")
 
@@ -348,10 +357,10 @@ class Grid:
 
 
 @attrs.frozen
-class Stop:
-    """The names of what must stop sending, to copy from a page."""
+class Names:
+    """Names of mailboxes and campaigns to copy from a page, by workspace; with one workspace, its name is left out."""
 
-    names: Sequence[str]
+    groups: Sequence[tuple[str, Sequence[str]]]
 
 
 @attrs.frozen
@@ -368,7 +377,7 @@ class Aside(Section):
 
 
 Basic: TypeAlias = Title | Paragraph | Entries | Grid
-Block: TypeAlias = Basic | Stop | Section | Chart
+Block: TypeAlias = Basic | Names | Section | Chart
 Opened: TypeAlias = Mapping[tuple[str, str, str], float]  # since when findings are open, by workspace, rule and severity
 
 
@@ -394,6 +403,14 @@ def outline(blocks: Iterable[Block]) -> Iterator[Basic]:
             case Entries(entries=entries, most=most):
                 shown = entries[:most]
                 yield Entries([*shown, *_more(len(entries) - len(shown), block.noun), *block.last], block.numbered)
+            case Names(groups=groups):
+                lines = [
+                    ([Styled(space, STRONG), Styled(": ")] if space else [], names[at : at + _NAMES_IN_LINE])
+                    for space, names in groups
+                    for at in range(0, len(names), _NAMES_IN_LINE)
+                ]
+                named = [Entry([*first, *_join([Styled(name, CODE)] for name in part)]) for first, part in lines]
+                yield from outline([Entries(named, most=_MAX_NAME_LINES, noun="more line")])
             case Grid(heads=heads, most=most):
                 yield Grid(heads, [row[: len(heads)] for row in islice(block.rows, most)])
                 if block.noun and most is not None and block.total > most:
@@ -408,7 +425,7 @@ def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
     summary, days = summarize(report), index_days(extra.days, report.workspaces)
     write = _task_writer(summary, report.workspaces, extra.opened, report.findings)
     place_of = _place_of(report.workspaces, report.names)
-    yield from _head(summary, summary.changed if summary.changes else "", _health_lines(report))
+    yield from _head(summary, summary.changed if summary.changes else "", report.workspaces, _share_lines(report))
     yield _trend_aside(days.get((), {}))
     yield from _unread_blocks(report)
     if len(report.workspaces) > 1:
@@ -416,6 +433,7 @@ def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
     if summary.tasks:
         entries = [write(task, detailed=True, example=True) for task in summary.tasks]
         yield Section("What to do, most urgent first", [Entries(entries, numbered=True)])
+    yield from _list_names(summary, "fix", report.workspaces)
     if summary.resolved:
         yield Section("Resolved", [Entries([_task_entry(task) for task in summary.resolved])])
     yield from _change_blocks(report)
@@ -429,22 +447,39 @@ def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
     yield Aside("How this audit scores", _scoring_blocks(report), folded=True)
 
 
-def _head(summary: Summary, changes: str, further: Iterable[Line] = ()) -> Iterator[Block]:
+def _head(summary: Summary, changes: str, workspaces: Sequence[str], further: Iterable[Line] = ()) -> Iterator[Block]:
     counts = [
         Styled(count_severity(severity, count), severity.value if count else SOFT) for severity, count in summary.counts.items()
     ]
     findings = [Styled("Findings: "), *_join([span] for span in counts), Styled(f". Audited {summary.audited}.")]
-    lines = [[Styled(summary.headline)], [Styled(summary.verdict, STRONG)], findings]
+    lines = [[Styled(summary.headline)], [Styled(summary.verdict, STRONG)], [Styled(summary.to_do)], findings]
     yield Title(1, [Styled(summary.title)])
     yield Head(
         [*lines, *([Styled(text)] for text in (changes, summary.score_note) if text)],
         tone=summary.tone,
         score=_score(summary.score, next((severity for severity, count in summary.counts.items() if count), None)),
         change=_score_change(summary.score_before, summary.score),
-        further=further,
+        further=[*further, [Styled(_MEANING, SOFT)]],
     )
-    if summary.stop:
-        yield Aside(f"Stop now: {len(summary.stop):,}", [Stop(summary.stop)])
+    yield from _list_names(summary, "stop", workspaces)
+
+
+_LISTED: Final[dict[Action, tuple[str, type[Section]]]] = {"stop": ("Stop now", Section), "fix": ("Fix today", Aside)}
+
+
+def _list_names(summary: Summary, action: Action, workspaces: Sequence[str]) -> Iterator[Section]:
+    """Yield the list of what to stop, or to fix, by workspace. Only a page has the second."""
+    boxes, campaigns = summary.actions[action], summary.campaign_actions[action]
+    named = {space: [f"campaign {name}" for name in names] for space, names in campaigns.items()}
+    groups = [
+        (summary.names.get(space, space) if len(workspaces) > 1 else "", boxes.get(space, []) + named.get(space, []))
+        for space in workspaces
+        if space in boxes or space in named
+    ]
+    counts = {"mailbox": sum(map(len, boxes.values())), "campaign": sum(map(len, campaigns.values()))}
+    if groups:
+        (title, kind), counted = _LISTED[action], (format_count(count, noun) for noun, count in counts.items() if count)
+        yield kind(f"{title}: {', '.join(counted)}", [Names(groups)])
 
 
 def _text(text: str, style: str = "") -> Paragraph:
@@ -514,7 +549,7 @@ def _problems(row: Row | CampaignRow, place_of: Callable[[str], str]) -> str:
     return " · ".join(filter(None, (place_of(row.workspace), ", ".join(map(rule_title, row.rules)))))
 
 
-def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) -> Entry:
+def _task_entry(task: Task, *, detailed: bool = False, example: bool = False, by_workspace: bool = False) -> Entry:
     line = [Styled(task.title, STRONG), Styled(": ")]
     if len(task.groups) == 1:
         line += [
@@ -528,17 +563,20 @@ def _task_entry(task: Task, *, detailed: bool = False, example: bool = False) ->
     details = [_prose(task.remedy)] if detailed else []
     if example:
         details.append([Styled(f"{'For example ' if task.findings > 1 else ''}{task.example}")])
-    if detailed and len(task.groups) > 1:
-        details.append(list(_places(task.groups)))
-        if task.new not in {0, task.findings}:
-            details.append([Styled("New: ", STRONG), *_places(task.new_groups)])
+    if by_workspace or (detailed and len(task.groups) > 1):
+        places, new, most = task.groups, task.new_groups, _MAX_PLACES
+        if by_workspace:
+            places, new, most = task.workspaces, task.new_workspaces, _MAX_WORKSPACES
+        details.append(list(_places(places, most)))
+        if detailed and task.new not in {0, task.findings}:
+            details.append([Styled("New: ", STRONG), *_places(new, most)])
     return Entry(line, details, task.severity, task.rule)
 
 
-def _places(groups: Sequence[tuple[str, int]]) -> Iterator[Styled]:
-    yield from _join([Styled(name, CODE), Styled(f" ({count:,})")] for name, count in groups[:_MAX_PLACES])
-    if len(groups) > _MAX_PLACES:
-        yield Styled(f" and {len(groups) - _MAX_PLACES:,} more")
+def _places(groups: Sequence[tuple[str, int]], most: int) -> Iterator[Styled]:
+    yield from _join([Styled(name, CODE), Styled(f" ({count:,})")] for name, count in groups[:most])
+    if len(groups) > most:
+        yield Styled(f" and {len(groups) - most:,} more")
 
 
 def _task_writer(
@@ -571,7 +609,7 @@ def _task_writer(
         elif summary.since is not None and not task.news:
             since = f"open since before {format_day(day_of(summary.since))}"
         return attrs.evolve(
-            _task_entry(task, detailed=detailed, example=example),
+            _task_entry(task, detailed=detailed, example=example, by_workspace=len(workspaces) > 1),
             anchor=f"{task.rule}-{task.severity.value}",
             note=since,
             more=Aside(f"{what}, rule and source", details(task, detailed=detailed), folded=True),
@@ -590,20 +628,9 @@ def _finding_entry(finding: Finding, names: Mapping[str, str], place_of: Callabl
     return Entry([*line, *([Styled(" new", STRONG)] if finding.state == "new" else [])])
 
 
-def _health_lines(report: Report) -> Iterator[Line]:
-    """Yield the numbers of mailboxes by their worst finding, and how much of the e-mail comes from those to stop or to fix."""
-    worst = dict[tuple[str, str], Finding]()
-    for finding in report.findings:  # the worst first
-        if finding.mailbox is not None and finding.sent_30days is not None:
-            worst.setdefault((finding.workspace, finding.mailbox), finding)
-    counts = Counter(finding.severity for finding in worst.values())
-    labels = zip(Severity, ("to stop", "to fix", "to review", "with notes"), strict=True)
-    boxes = [
-        [Styled(f"{counts[severity]:,} {label}", severity.value if counts[severity] else SOFT)] for severity, label in labels
-    ]
-    clean = [Styled(f"{max(0, report.mailboxes - len(worst)):,} without findings", "good")]
-    yield [Styled("Mailboxes: "), *_join([*boxes, clean]), Styled(".")]
-    part = sum(finding.sent_30days or 0 for finding in worst.values() if finding.severity.reaches(Severity.ERROR))
+def _share_lines(report: Report) -> Iterator[Line]:
+    """Yield how much of the e-mail comes from mailboxes to stop or to fix."""
+    part = sum(each.sent_30days for each in report.actions if each.action != "watch")
     everything = sum(score.sent_30days for score in report.scores.workspaces.values())
     if 0 < part <= everything and valid_or_none(everything) is not None:
         share = f"{part:,.0f} of the {everything:,.0f} e-mails of the last 30 days ({format_percent(part / everything)})"
@@ -613,7 +640,7 @@ def _health_lines(report: Report) -> Iterator[Line]:
 def _trend_aside(whole: Series) -> Aside:
     if not whole:
         start = "The service reports the totals of today only. With a history ("
-        rest = "), the next audits show here what was sent, replied and bounced each day."
+        rest = "), the next audits show here what was sent, replied and bounced each day, and which replies were interested."
         return Aside("No trend yet", [Paragraph([[Styled(start), Styled("--history FILE", CODE), Styled(rest)]])])
     shown, names = last_days(whole, _TREND_DAYS), (*TONES, "opened")
     estimates = {day: " (estimate)" if each.spread_over > 1 else "" for day, each in shown.items()}
@@ -623,7 +650,7 @@ def _trend_aside(whole: Series) -> Aside:
     ]
     note = [_text("Pale bars are estimates: no audit read these days.", SOFT)] if any(estimates.values()) else []
     grid = Grid(("Day", *map(str.capitalize, names)), rows, most=0, noun="daily figure", total=len(rows))
-    title = f"Sent, replied and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}"
+    title = f"Sent, replied, interested and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}"
     return Aside(title, [*(draw_trend(shown, name) for name in TONES), *note, grid])
 
 
@@ -646,8 +673,8 @@ def _workspace_blocks(report: Report, days: Days, pages: Mapping[str, str]) -> I
     scores, unread, (period, volume) = report.scores.workspaces, set(report.unreadable), _workspace_volume(report, days)
 
     def worst_first(workspace: str) -> tuple[object, ...]:
-        score = scores[workspace].score if workspace in scores else 0.0
-        return workspace not in unread, [-tasks[workspace][each] for each in _COUNTED], score
+        counts, score = tasks[workspace], scores[workspace].score if workspace in scores else math.inf
+        return workspace not in unread, not counts.total(), score, [-counts[each] for each in _COUNTED]
 
     def row(workspace: str) -> Line:
         counts, known = tasks[workspace], scores.get(workspace)
@@ -676,18 +703,24 @@ def _workspace_volume(report: Report, days: Days) -> tuple[Sequence[str], Callab
     weeks = {each: last_days(series, _RECENT_DAYS) for each, series in recent.items()}
     amounts: dict[str, list[Number | None]] = {each: [total(week, name) for name in TONES] for each, week in weeks.items()}
     if not weeks and report.campaigns:
-        amounts = {key: [each.sent, each.replies_num, each.bounces_num] for key, each in report.campaigns.totals.items()}
+        amounts = {
+            key: [each.sent, each.replies_num, each.interested_num, each.bounces_num]
+            for key, each in report.campaigns.totals.items()
+        }
 
     def volume(workspace: str) -> Line:
-        sent, *parts = amounts.get(workspace, [None] * len(TONES))
+        sent, replied, interested, bounced = amounts.get(workspace, [None] * len(TONES))
         trend = draw_sparkline([each.sent for each in recent.get(workspace, {}).values()])
         return [
             _figure(sent),
-            *(Styled(format_share(part, sent)) for part in parts),
+            Styled(format_share(replied, sent)),
+            _figure(interested),
+            Styled(format_share(bounced, sent)),
             *([Styled(trend, TREND)] if weeks else []),
         ]
 
-    heads = (f"Sent, {_RECENT_DAYS} days" if weeks else "Sent in campaigns", "Replied", "Bounced", *(["Trend"] if weeks else []))
+    first = f"Sent, {_RECENT_DAYS} days" if weeks else "Sent in campaigns"
+    heads = (first, "Replied", "Interested", "Bounced", *(["Trend"] if weeks else []))
     return (heads, volume) if amounts else ((), lambda _: [])
 
 
@@ -733,6 +766,7 @@ def _campaign_blocks(results: CampaignResults, days: Days, place_of: Callable[[s
         "Status": lambda row: Styled(format_status(row.status), "" if row.severity is None else row.severity.value),
         "Sent": lambda row: Styled(format_amount(row.sent)),
         "Replied": lambda row: Styled(format_share(row.replies_num, row.sent)),
+        "Interested": lambda row: Styled(format_amount(row.interested_num)),
         "Bounced": lambda row: Styled(format_share(row.bounces_num, row.sent)),
         "Left": lambda row: Styled(format_amount(row.left_to_send)),
         "Ends": lambda row: Styled(format_date(row.end)),
@@ -792,10 +826,11 @@ def _authentication_columns(report: Report) -> dict[str, Callable[[Group], Style
 
 
 def _group_asides(report: Report, place_of: Callable[[str], str]) -> Iterator[Aside]:
+    actions = {(each.workspace, each.mailbox): each.action for each in report.actions}
     mailboxes: dict[str, Callable[[Row], Styled]] = {
         "Mailbox": lambda row: Styled(row.email or row.id, CODE, _problems(row, place_of)),
         "Score": _score_of,
-        "Worst": _worst,
+        "Action": lambda row: Styled(actions.get((row.workspace, row.id), "nothing"), row.severity.value),
         "Sent today": lambda row: Styled(f"{format_figure(row.sent_today)} of {format_figure(row.daily_limit)}"),
         "Sent, 30 days": lambda row: _figure(row.sent_30days),
         "Bounced": lambda row: Styled(format_percent(row.bounced_30days / row.sent_30days) if row.sent_30days else "-"),
@@ -835,7 +870,7 @@ def _scoring_blocks(report: Report) -> Iterator[Block]:
 def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
     workspaces = [workspace.id for workspace in brief.workspaces]
     write = _task_writer(brief, workspaces, extra.opened)
-    yield from _head(brief, brief.changed)
+    yield from _head(brief, brief.changed, workspaces)
     yield _trend_aside(index_days(extra.days, workspaces).get((), {}))
     if gaps := brief.gaps:
         entries = [_named(name, text) if name else Entry([Styled(text)]) for name, text in gaps]
@@ -845,6 +880,7 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
     if urgent:
         entries = [write(task, detailed=True) for task in brief.tasks[:urgent]]
         yield Section("What to do, most urgent first", [Entries(entries, numbered=True)])
+    yield from _list_names(brief, "fix", workspaces)
     if entries := list(map(write, brief.tasks[urgent:])):
         yield Section("Less urgent", [Entries(entries, most=_MAX_OTHERS, noun="more task")])
     if brief.campaigns:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WIDTH: Final = 80  # of plain text, in characters
 _LABEL_WIDTH: Final = 8  # the longest name of a severity
 _RULE_INDENT: Final = " " * 12  # of the lines below the first line of a finding
-_MIN_NAME_WIDTH: Final = 16  # of the first column of a table
+_MIN_NAME_WIDTH: Final = 11  # of the first column of a table
 _NO_BREAK: Final = "\0"  # placeholder for a non-breaking space; spans have no control characters
 
 _STYLES: Final = {
@@ -248,7 +248,6 @@ MAX_HEADER: Final = 150
 """Limits of Slack: blocks of a message, and characters of the text of a section and of a header. It rejects a longer message."""
 
 _MAX_LINE: Final = 1_000
-_MAX_STOPPED: Final = 30
 _SIGNS: Final = {
     Severity.CRITICAL: ":red_circle:",
     Severity.ERROR: ":large_orange_circle:",
@@ -263,11 +262,6 @@ def render_brief_slack(brief: Brief) -> str:
     """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
     _, head, *rest = outline(build_document(brief))
     sections = [list(_mark_block(head))]
-    if brief.stop:
-        sections[0].append(f"*Stop now: {len(brief.stop):,}*")
-        sections[0] += [_mark([Styled(subject, CODE)]) for subject in brief.stop[:_MAX_STOPPED]]
-        if len(brief.stop) > _MAX_STOPPED:
-            sections[0].append(f"and {len(brief.stop) - _MAX_STOPPED:,} more")
     for block in rest:
         if len(sections) == 1 or (isinstance(block, Title) and block.level == SECTION):
             sections.append([])

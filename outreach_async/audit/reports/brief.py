@@ -46,8 +46,8 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from outreach_async.audit._findings import Finding, Severity, group_name, subject_name
-from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report, findings_of
+from outreach_async.audit._findings import ACTIONS, Action, Finding, Severity, campaign_label, decide, group_name, subject_name
+from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
 from outreach_async.audit._values import format_span, format_time, replace_unprintable, to_json_values
 from outreach_async.audit.campaigns import CampaignRow
@@ -68,6 +68,9 @@ class Task:
             action.
         findings, mailboxes: Number of findings, and of the different
             mailboxes that they are about.
+        workspaces: Names of the workspaces, each with its number of
+            mailboxes that the findings are about, the most first; of
+            findings, if they are not about mailboxes.
         groups: Names of the domains, servers, workspaces or campaigns,
             each with its number of findings, the most first.
         group_kind: Kind of the groups: `domain`, `server`, `workspace` or
@@ -75,7 +78,8 @@ class Task:
         example: Subject and message of one of the findings.
         new, worse: Numbers of findings that the earlier report does not
             have, and that were milder in it.
-        new_groups: Like `groups`, but only for new findings.
+        new_groups, new_workspaces: Like `groups` and `workspaces`, but
+            only for new findings.
 
     Example:
         ```python
@@ -89,6 +93,7 @@ class Task:
     severity: Severity
     findings: int
     mailboxes: int
+    workspaces: list[tuple[str, int]]
     groups: list[tuple[str, int]]
     group_kind: str
     example: str
@@ -97,6 +102,7 @@ class Task:
     source: str
     new: int
     new_groups: list[tuple[str, int]]
+    new_workspaces: list[tuple[str, int]]
     worse: int
 
     @property
@@ -119,7 +125,7 @@ class Task:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """The conclusion of an audit, which all formats show: the verdict, the counts, what to stop, and the tasks.
+    """The conclusion of an audit, which all formats show: the verdict, the counts, what to do with mailboxes, and the tasks.
 
     Attributes:
         at, since: Times of the audit and of the earlier one, in Unix
@@ -132,8 +138,9 @@ class Summary:
         counts: Number of findings by severity.
         changes: How the findings of the earlier report and of this one add
             up; `None` without an earlier one.
-        stop: Subjects of critical findings, such as the addresses of
-            mailboxes that must stop sending.
+        actions, campaign_actions: The addresses of the mailboxes to stop,
+            to fix and to watch, and the names of the campaigns, by the ids
+            of their workspaces.
         tasks: The open tasks, the most severe first, and within a severity
             those with news.
         resolved: Earlier findings that no longer apply, by rule and
@@ -156,7 +163,8 @@ class Summary:
     score_before: float | None
     counts: dict[Severity, int]
     changes: ChangeCounts | None
-    stop: list[str]
+    actions: dict[Action, dict[str, list[str]]]
+    campaign_actions: dict[Action, dict[str, list[str]]]
     tasks: list[Task]
     resolved: list[Task]
     names: dict[str, str]
@@ -173,6 +181,13 @@ class Summary:
     def counted(self) -> str:
         """The numbers of findings by severity, such as `0 critical, 1 error, 0 warnings, 2 notes`."""
         return ", ".join(count_severity(severity, count) for severity, count in self.counts.items())
+
+    @property
+    def to_do(self) -> str:
+        """The numbers of mailboxes by what to do with them, as a sentence."""
+        counts = {action: sum(map(len, listed.values())) for action, listed in self.actions.items()}
+        parts = [f"{count:,} to {action}" for action, count in counts.items()]
+        return f"Mailboxes: {', '.join(parts)}, {max(0, self.mailboxes - sum(counts.values())):,} with nothing to do."
 
     @property
     def changed(self) -> str:
@@ -212,8 +227,6 @@ def summarize(report: Report) -> Summary:
         ```
     """
     diff, score = report.diff, report.scores.overall
-    critical = (finding for finding in findings_of(report, Severity.CRITICAL) if not is_about_reading(finding))
-    stopped = sorted((worst_first_key(finding), subject_name(finding, report.names)) for finding in critical)
     old = {(delta.kind, delta.figure): delta.before for delta in diff.scores} if diff else {}
     worse = Counter(
         (delta.rule, delta.after)
@@ -231,7 +244,12 @@ def summarize(report: Report) -> Summary:
         score_before=old.get(("audit", "score"), score) if diff else None,
         counts=report.counts,
         changes=diff.counts if diff else None,
-        stop=list(dict.fromkeys(replace_unprintable(name) for _, name in stopped)),
+        actions=_group_names((each.action, each.workspace, each.email or each.mailbox) for each in report.actions),
+        campaign_actions=_group_names(
+            (decide([each]), each.workspace, campaign_label(each.campaign_name, each.campaign))
+            for each in _other_subjects(report)
+            if each.campaign
+        ),
         tasks=_build_tasks(report.findings, report, worse if diff else None),
         resolved=_build_tasks(diff.resolved if diff else (), report, None),
         names=report.names,
@@ -251,11 +269,10 @@ def _format_size(report: Report) -> str:
     return ", ".join(format_count(count, noun) for noun, count in sizes.items())
 
 
-_VERDICTS: Final = {
-    Severity.CRITICAL: "Stop sending from {extent} until the problem is fixed.",
-    Severity.ERROR: "Fix {extent} today; nothing is critical.",
-    Severity.WARNING: "Review {extent}; nothing is broken.",
-    Severity.INFO: "No risks found; there are notes on {extent}.",
+_VERDICTS: Final[dict[Action, str]] = {
+    "stop": "Stop sending from {extent} until the problem is fixed.",
+    "fix": "Fix {extent} today; nothing is critical.",
+    "watch": "Watch {extent}; nothing is broken.",
 }
 
 
@@ -263,24 +280,50 @@ def _format_verdict(report: Report) -> str:
     if report.denied:
         return "Nothing could be read: the service denied access to every workspace."
     partly = "Not everything could be read. " if report.incomplete else ""
-    for severity, verdict in _VERDICTS.items():
-        found = [finding for finding in findings_of(report, severity) if not is_about_reading(finding)]
-        parts = ([each for each in found if (each.campaign is None) is about_mailboxes] for about_mailboxes in (True, False))
-        if extents := [_format_extent(part) for part in parts if part]:
-            return f"{partly}{verdict.format(extent=' and '.join(extents))}"
+    others = Counter((decide([each]), "campaign" if each.campaign else "workspace") for each in _other_subjects(report))
+    for action, verdict in _VERDICTS.items():
+        boxes, parts = [each for each in report.actions if each.action == action], list[str]()
+        if boxes:
+            domains = {each.domain for each in boxes if each.domain}
+            on = f" on {format_count(len(domains), 'domain')}" if domains else ""
+            parts.append(f"{format_count(len(boxes), 'mailbox')}{on}")
+        parts += [format_count(others[action, kind], kind) for kind in ("campaign", "workspace") if others[action, kind]]
+        if parts:
+            return f"{partly}{verdict.format(extent=' and '.join(parts))}"
+    if notes := report.counts[Severity.INFO]:
+        return f"{partly}No risks found; there {'is' if notes == 1 else 'are'} {count_severity(Severity.INFO, notes)}."
     checked = report.mailboxes or (report.campaigns and report.campaigns.checked)
     return f"{partly}{'No problems found.' if checked else 'No mailboxes were checked.'}"
 
 
-def _format_extent(findings: Sequence[Finding]) -> str:
-    subjects, mailboxes = [_group_of(finding) for finding in findings], _count_mailboxes(findings)
-    kinds = {kind for kind, _ in subjects}
-    groups = format_count(len({key for _, key in subjects}), kinds.pop() if len(kinds) == 1 else "group")
-    return f"{format_count(mailboxes, 'mailbox')} on {groups}" if mailboxes else groups
+def _other_subjects(report: Report) -> list[Finding]:
+    """Return the worst finding about each campaign, and about each workspace itself, without errors while reading."""
+    found = [each for each in reversed(report.findings) if each.rule not in INCOMPLETE]  # the worst last
+    alone = (each for each in found if each.campaign or not (each.mailbox or each.email or each.domain or each.server_ip))
+    return list({(each.workspace, each.campaign): each for each in alone}.values())
+
+
+def _group_names(named: Iterable[tuple[Action | None, str, str]]) -> dict[Action, dict[str, list[str]]]:
+    """Group names by what to do with them and the ids of their workspaces."""
+    groups: dict[Action, dict[str, list[str]]] = {action: {} for action in ACTIONS}
+    for action, workspace, name in named:
+        if action:
+            groups[action].setdefault(workspace, []).append(replace_unprintable(name))
+    return groups
 
 
 def _count_mailboxes(findings: Iterable[Finding]) -> int:
-    return len({(each.workspace, each.mailbox, each.email) for each in findings if each.mailbox or each.email})
+    single = {(each.workspace, each.mailbox, each.email) for each in findings if each.mailbox or each.email}
+    return len(single) + sum(each.mailboxes or 0 for each in findings)
+
+
+def _name_workspaces(findings: Iterable[Finding], names: Mapping[str, str]) -> list[tuple[str, int]]:
+    parts: defaultdict[str, list[Finding]] = defaultdict(list)
+    for each in findings:
+        parts[each.workspace].append(each)
+    counts = {workspace: _count_mailboxes(part) or len(part) for workspace, part in parts.items()}
+    named = [(replace_unprintable(names.get(workspace, workspace)), count) for workspace, count in counts.items()]
+    return sorted(named, key=lambda each: (-each[1], each[0]))
 
 
 def _name_groups(findings: Sequence[Finding], names: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -334,7 +377,8 @@ def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None
     rule = CATALOGUE.get(first.rule)  # a report of another version may contain unknown rules
     if rule:
         rule = attrs.evolve(rule, thresholds={**rule.thresholds, **report.policy.thresholds.get(rule.id, {})})
-    has_several_remedies = any(finding.remedy != first.remedy for finding in findings)
+    others = len({finding.remedy for finding in findings}) - 1
+    more = f" The same for {format_count(others, 'other domain')}." if others else ""
     # The states of a report that is not compared are those of an earlier comparison.
     new = [finding for finding in findings if finding.state == "new"] if worse is not None else []
     return Task(
@@ -343,21 +387,29 @@ def _build_task(findings: Sequence[Finding], report: Report, worse: Worse | None
         severity=first.severity,
         findings=len(findings),
         mailboxes=_count_mailboxes(findings),
+        workspaces=_name_workspaces(findings, report.names),
         groups=_name_groups(findings, report.names),
         group_kind=_group_of(first)[0],
         example=replace_unprintable(f"{subject_name(first, report.names)}: {first.message}"),
-        remedy=replace_unprintable(rule.remedy if rule and has_several_remedies else first.remedy),
+        remedy=replace_unprintable(f"{first.remedy}{more}"),
         condition=rule.condition if rule else "",
         source=rule.source if rule else "",
         new=len(new),
         new_groups=_name_groups(new, report.names),
+        new_workspaces=_name_workspaces(new, report.names),
         worse=worse.get((first.rule, SEVERITY_LEVELS[first.severity]), 0) if worse else 0,
     )
 
 
 BRIEF_VERSION: Final = 1
 _MAX_GAPS: Final = 5  # workspaces that a brief lists as missing or out of date
-GROWING: Final = {"new_contacts": "contacts", "new_sent": "sent", "new_replies": "replies_num", "new_bounces": "bounces_num"}
+GROWING: Final = {
+    "new_contacts": "contacts",
+    "new_sent": "sent",
+    "new_replies": "replies_num",
+    "new_interested": "interested_num",
+    "new_bounces": "bounces_num",
+}
 _COPIED: Final = ("id", "name", "workspace", "status", *GROWING.values(), "left_to_send", "end")
 
 
@@ -394,12 +446,14 @@ class CampaignBrief:
     """A campaign in a brief. Unknown numbers are `None`.
 
     Attributes:
-        id, name, workspace, status, contacts, sent, replies_num, bounces_num, left_to_send: As in `CampaignRow`.
+        id, name, workspace, status, left_to_send: As in `CampaignRow`.
+        contacts, sent: As in `CampaignRow`.
+        replies_num, interested_num, bounces_num: As in `CampaignRow`.
         status_before: Status in the earlier report; `None` if the earlier
             report does not contain the campaign.
-        new_contacts, new_sent, new_replies, new_bounces: Increase of each
-            number since the earlier report; `None` if the number has
-            decreased.
+        new_contacts, new_sent: Increase of each number since the earlier
+            report; `None` if the number has decreased.
+        new_replies, new_interested, new_bounces: The same.
         end, end_before: Estimated end, now and in the earlier report, in
             Unix seconds; `None` if it has ended or has no estimate.
 
@@ -419,11 +473,13 @@ class CampaignBrief:
     contacts: Number | None
     sent: Number | None
     replies_num: Number | None
+    interested_num: Number | None
     bounces_num: Number | None
     left_to_send: Number | None
     new_contacts: Number | None
     new_sent: Number | None
     new_replies: Number | None
+    new_interested: Number | None
     new_bounces: Number | None
     end: Number | None
     end_before: Number | None

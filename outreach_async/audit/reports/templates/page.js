@@ -1,7 +1,8 @@
 "use strict";
-// The page is complete without this script, which only copies the list of what to stop.
+// The page is complete without this script, which only copies lists of names: below each workspace, a line for each.
 for (const button of document.querySelectorAll("button.copy")) {
-  const items = () => [...button.closest(".stop").querySelectorAll("li")].map((item) => item.textContent.trim());
+  const list = button.nextElementSibling;
+  const items = () => [...list.querySelectorAll("h3, li")].map((item) => item.textContent.trim() + (item.matches("h3") ? ":" : ""));
   button.hidden = false;
   button.addEventListener("click", async () => {
     try {
@@ -9,8 +10,7 @@ for (const button of document.querySelectorAll("button.copy")) {
       button.textContent = "Copied";
     } catch {
       // Without access to the clipboard, the list is selected, so that Ctrl+C copies it.
-      for (const detail of button.closest(".stop").querySelectorAll("details")) detail.open = true;
-      getSelection().selectAllChildren(button.closest(".stop").querySelector(".addresses"));
+      getSelection().selectAllChildren(list);
       button.textContent = "Selected: press Ctrl+C";
     }
   });
