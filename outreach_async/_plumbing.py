@@ -135,10 +135,10 @@ if TYPE_CHECKING:
     )
     from outreach_async.store._objects import (
         TakenOverError,  # another run has taken the journal
-        translate_errors,  # errors of a journal instead of `OSError`
     )
     from outreach_async.store._records import (
         require_same_run,  # the run is the one that was recorded
+        translate_errors,  # errors of a journal instead of `OSError`
     )
     from outreach_async.transport._backends import (
         Backend,  # the names of the HTTP libraries
@@ -188,8 +188,8 @@ _HOMES: Final = {
     "bulk._targets": "Targets",
     "bulk._throttle": "RunThrottle",
     "store._comparing": "count_changes",
-    "store._objects": "TakenOverError translate_errors",
-    "store._records": "require_same_run",
+    "store._objects": "TakenOverError",
+    "store._records": "require_same_run translate_errors",
     "transport._backends": "Backend create_transport",
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",

@@ -453,7 +453,7 @@ class Contacts(_Resource):
             ```
         """
         from outreach_async.bulk._run import BulkRun, create_plan
-        from outreach_async.store._recorder import StoreOptions, choose_store
+        from outreach_async.store._recorder import choose_store
 
         request_options = {"duplicates": duplicates, "strict_validation": strict_validation, "campaign": campaign}
         requests = self._contact_requests(hide(owner_key), workspace, **request_options)
@@ -473,7 +473,11 @@ class Contacts(_Resource):
             stop_after_rejects=stop_after_rejects,
             max_outage=max_outage,
         )
-        store_options = StoreOptions(
+        # The store records the campaign's id as it is sent, not as it is spelled in the argument.
+        recorded = {**request_options, "campaign": requests.target.campaign}
+        opens_store = choose_store(
+            plan,
+            recorded,
             journal=journal,
             ledger=ledger,
             max_age=max_age,
@@ -482,9 +486,7 @@ class Contacts(_Resource):
             earlier=earlier,
             spool=spool,
         )
-        # The store records the campaign's id as it is sent, not as it is spelled in the argument.
-        recorded = {**request_options, "campaign": requests.target.campaign}
-        return BulkRun(plan, choose_store(store_options, plan, recorded))
+        return BulkRun(plan, opens_store)
 
     def _campaign_lister(self, throttle: Throttle | None) -> Callable[[str], Pager[Campaign]]:
         campaigns = Campaigns(self._engine, self._settings, throttle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from difflib import get_close_matches
@@ -166,13 +166,18 @@ def require_seconds(field: str, value: object) -> float | None:
     return float(value)
 
 
-def require_rate(field: str, value: object) -> float:
-    expected, remedy = "expected a finite number of requests per second greater than 0", "pass a number such as 50"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidRequest(f"{field}: {expected}, got {type_name(value)}; {remedy}")
-    if not 0 < value <= sys.float_info.max:
-        raise InvalidRequest(f"{field}: {expected}, got {show_number(value)}; {remedy}")
+def require_float(field: str, value: object, is_valid: Callable[[float], bool], expected: str, remedy: str) -> float:
+    """Return a number as a `float`, after checking that it is valid. The error says what was `expected`."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, int | float) or not is_number or not is_valid(value):
+        got = show_number(value) if is_number else type_name(value)
+        raise InvalidRequest(f"{field}: expected {expected}, got {got}; {remedy}")
     return float(value)
+
+
+def require_rate(field: str, value: object) -> float:
+    expected, remedy = "a finite number of requests per second greater than 0", "pass a number such as 50"
+    return require_float(field, value, lambda rate: 0 < rate <= sys.float_info.max, expected, remedy)
 
 
 def read_rate(environment: Mapping[str, str]) -> float | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -29,6 +30,19 @@ class SqliteFile:
         """Open the file. Any thread may use the connection, and transactions must be begun explicitly."""
         uri = f"{self.path.absolute().as_uri()}?{mode}"
         return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=self._timeout)
+
+    @staticmethod
+    @contextmanager
+    def transaction(db: sqlite3.Connection) -> Iterator[None]:
+        """Run the `with` block in a transaction that writes. If the block raises an exception, its changes are rolled back."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        finally:
+            if db.in_transaction:
+                with suppress(sqlite3.Error):  # some errors have already rolled back
+                    db.execute("ROLLBACK")
 
     def application_id(self) -> int | None:
         """Return the application id in the header, without locks or recovery, which might change the file; `None` without one."""

@@ -1,25 +1,35 @@
-"""The entries of a ledger, loaded for a run: what the service has of each contact, as far as earlier runs know it."""
+"""The entries of a ledger: what the service has of each contact, as far as earlier runs know it. Synchronous.
+
+They are loaded for a run, whose rows are merged into them in the transaction of the caller. Nearly every row is alone: it was
+applied by its only attempt, and neither the run nor the ledger has another row of its contact, or of one with a similar e-mail.
+One statement merges all of these in the order of their keys. The others are merged by `_SimilarContacts`, whose rules hold for
+every row; a row that is alone becomes the same entry by both.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from enum import Enum
 from hashlib import blake2b
-from itertools import chain
-from typing import Any, Final, Self
+from heapq import nlargest
+from itertools import chain, groupby
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from outreach_async.bulk._rows import Repeats
-from outreach_async.models import Target
-from outreach_async.store._reader import read_metadata
-from outreach_async.store._records import checked, decode_id, require
-from outreach_async.store._schema import ENTRY_SUM, REJECT_SUM, TABLES, UNCERTAIN
+from outreach_async._wire_words import SERVICE_OUTCOMES, Outcome
+from outreach_async.bulk._rows import PossiblySent, Repeats
+from outreach_async.models import RUN_TARGET, Target
+from outreach_async.store import _records as records
+from outreach_async.store._schema import ENTRY_SUM, OUT_OF_DATE, REJECT_SUM, SENT_SUM, TABLES, UNCERTAIN
+from outreach_async.store._writer import Transaction
 
 CAMPAIGN_BITS: Final = 16
 """The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
@@ -95,19 +105,13 @@ def read_runs(db: sqlite3.Connection) -> list[Run]:
     decode = msgspec.json.decode
     return [
         Run(number, at, stamp, decode(counts), decode(request), repeats)
-        for number, at, stamp, counts, request, repeats in checked(rows, "run {}")
+        for number, at, stamp, counts, request, repeats in records.checked(rows, "run {}")
     ]
-
-
-def number_targets(db: sqlite3.Connection) -> dict[Target, int]:
-    """Return the numbers of the targets of all runs."""
-    rows = checked(db.execute("SELECT number, workspace, campaign, crc FROM target ORDER BY number"), "a target")
-    return {Target(*target): number for number, *target in rows}
 
 
 def load_entries(db: sqlite3.Connection) -> LedgerEntries:
     """Load the entries of a ledger, with everything that is known of them."""
-    return LedgerEntries(db, LedgerHeader.from_metadata(read_metadata(db)), with_runs=True)
+    return LedgerEntries(db, LedgerHeader.from_metadata(records.read_metadata(db)), with_runs=True)
 
 
 def no_entries() -> LedgerEntries:
@@ -121,7 +125,7 @@ def require_entries(db: sqlite3.Connection, header: LedgerHeader) -> None:
     """Check every entry and reject, before others are merged into them."""
     for table, condition, expected in ("entry", ENTRY_SUM, header.entries), ("reject", REJECT_SUM, header.rejects):
         (found,) = db.execute(f"SELECT count(*) FROM {table} WHERE crc = {condition}").fetchone()  # noqa: S608 - names of this package
-        require(found == expected, f"expected {expected} intact rows in the table {table}, found {found}")
+        records.require(found == expected, f"expected {expected} intact rows in the table {table}, found {found}")
 
 
 def _read_parts(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[list[list[int]]]:
@@ -134,7 +138,7 @@ def _read_parts(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[list
         part = [_decode_numbers(text) for text in db.execute(f"SELECT {selected} FROM ({intact})", (last,)).fetchone()]  # noqa: S608 - our names
         if not (keys := part[0]):
             return
-        require(keys == sorted(keys), "the entries are not in the order of their keys")  # SQLite promises none
+        records.require(keys == sorted(keys), "the entries are not in the order of their keys")  # SQLite promises none
         yield part
         last, after = keys[-1], ">"
 
@@ -156,7 +160,7 @@ class LedgerEntries:
         """
         # Entries are compared with every row of the input. In arrays, they take 16 bytes each, and 16 for the id.
         self.header = header
-        self.targets = number_targets(db)
+        self.targets = {target: number for number, target in records.read_recorded_targets(db).items()}
         self.runs = read_runs(db)
         with_ids = read is None
         columns = ["key", _CHECK, *_ID_COLUMNS * with_ids, *["run"] * with_runs]
@@ -167,21 +171,19 @@ class LedgerEntries:
         self.keys, self.checks, *rest = loaded
         self._ids = rest[:2] if with_ids else []
         self._runs = rest[-1] if with_runs else None
-        self._texts = {key: decode_id(*id_) for key, *id_ in db.execute(_SELECT_TEXTS)} if with_ids else {}
+        self._texts = {key: records.decode_id(*id_) for key, *id_ in db.execute(_SELECT_TEXTS)} if with_ids else {}
         self._rejects = array("q", chain.from_iterable(db.execute(_SELECT_REJECTS)))
         self.count = len(self.keys)
-        require(self.count == header.entries, f"expected {header.entries} intact entries, found {self.count}")
-        require(len(self._rejects) == header.rejects, f"expected {header.rejects} intact rejects, found {len(self._rejects)}")
+        records.require(self.count == header.entries, f"expected {header.entries} intact entries, found {self.count}")
+        records.require(
+            len(self._rejects) == header.rejects, f"expected {header.rejects} intact rejects, found {len(self._rejects)}"
+        )
         self._read = read
         bits = max(1, self.count.bit_length() - _BUCKET_BITS)
         self._shift = 64 - bits
         self._first_bucket = _SIGN >> self._shift
         starts = ((number << self._shift) - _SIGN for number in range(1 << bits))
         self._directory = array("Q", [*(bisect_left(self.keys, start) for start in starts), self.count])
-
-    def _first_place(self, key: int) -> int:
-        """Return the place of the first entry whose key is not less than this one."""
-        return bisect_left(self.keys, key)
 
     def similar(self, key: int) -> range:
         """Return the places of the contacts whose e-mails a service may treat as equal to that of a key, in all campaigns."""
@@ -194,12 +196,12 @@ class LedgerEntries:
 
     def id_of(self, contact: int) -> str | None:
         """Return the id of a contact, by its entry in any campaign."""
-        place = self._first_place(contact << CAMPAIGN_BITS)
+        place = bisect_left(self.keys, contact << CAMPAIGN_BITS)
         return self.id_at(place) if place < self.count and self.keys[place] >> CAMPAIGN_BITS == contact else None
 
     def digests_of(self, contact: int) -> set[int]:
         """Return the digests of a contact's entries, in all campaigns."""
-        first, end = (self._first_place(contact + more << CAMPAIGN_BITS) for more in (0, 1))
+        first, end = (bisect_left(self.keys, contact + more << CAMPAIGN_BITS) for more in (0, 1))
         return {(check & _KNOWN) >> TARGET_BITS for check in self.checks[first:end]}
 
     def locate(self, keys: Iterable[int]) -> list[int]:
@@ -242,25 +244,29 @@ class LedgerEntries:
     def id_at(self, place: int) -> str | None:
         key = self.keys[place]
         if self._read is not None:
-            return decode_id(*self._read(lambda db: db.execute("SELECT id_1, id_2 FROM entry WHERE key = ?", (key,)).fetchone()))
+            return records.decode_id(
+                *self._read(lambda db: db.execute("SELECT id_1, id_2 FROM entry WHERE key = ?", (key,)).fetchone())
+            )
         id_1, id_2 = (ids[place] for ids in self._ids)
-        return self._texts.get(key) if id_1 == _NO_ID else decode_id(id_1, id_2)
+        return self._texts.get(key) if id_1 == _NO_ID else records.decode_id(id_1, id_2)
 
-    def find_gone(self, seen: bytearray, targets: Iterable[Target]) -> Iterator[int]:
-        """Yield the places of the entries of some targets that an input does not have."""
-        numbers = {self.targets.get(target) for target in targets}
+    def find_gone(self, seen: bytearray, targets: Iterable[Target]) -> tuple[int, list[int], list[int]]:
+        """Return the number of entries of some targets that an input does not have.
+
+        Also return the keys of those that are gone since this run, and of those that are no longer gone.
+        """
+        checks, keys, numbers = self.checks, self.keys, {self.targets.get(target) for target in targets}
+        count, gone, back = 0, list[int](), list[int]()
         place = seen.find(0)
         while place >= 0:
-            if self.checks[place] & MAX_TARGET in numbers:
-                yield place
+            if checks[place] & MAX_TARGET in numbers:
+                count += 1
+                if checks[place] >= 0:
+                    gone.append(keys[place])
             place = seen.find(0, place + 1)
-
-    def changes_of_gone(self, seen: bytearray, gone: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Return the keys of entries that are gone since this run, and of those that are no longer gone."""
-        checks, keys, back = self.checks, self.keys, list[int]()
         if self.count and min(checks) < 0:
             back = [keys[place] for place, check in enumerate(checks) if check < 0 and seen[place]]
-        return [keys[place] for place in gone if checks[place] >= 0], back
+        return count, gone, back
 
     def count_entries(self) -> tuple[int, int, dict[Target, int]]:
         """Return the numbers of uncertain and of gone entries, and the number of entries for each target."""
@@ -268,3 +274,303 @@ class LedgerEntries:
         uncertain = sum(check & _KNOWN >= UNCERTAIN << TARGET_BITS for check in self.checks)
         gone = sum(check < 0 for check in self.checks)
         return uncertain, gone, {target: sums[number] for target, number in self.targets.items()}
+
+
+LONGEST_DOUBT: Final = 3600.0
+"""Maximum of seconds until answers settle what a run has left uncertain, as the clock of a later run sees it."""
+_MAX_REJECT_AGE: Final = 90 * 86_400
+"""Seconds after which a reject is forgotten, so that rows that left the input do not stay for ever."""
+_BATCH_SIZE: Final = 500
+
+_STATUSES: Final = tuple(Outcome)
+
+
+def _numbers(outcomes: Iterable[str]) -> str:
+    return ", ".join(str(_STATUSES.index(Outcome(outcome))) for outcome in sorted(outcomes))
+
+
+_GROUP: Final = f"key >> {SIMILAR_BITS}"
+_APPLIED: Final = f"status IN ({_numbers(SERVICE_OUTCOMES)}) AND attempts = 1 AND possible IS NULL"
+_REJECTED: Final = f"status = {_numbers([Outcome.REJECTED])}"
+_ROWS: Final = "sent LEFT JOIN outcome USING (seq)"
+_ENTRY: Final = "key, digest, target, run, id_1, id_2, domain, gone"
+
+# All SQL of this module has names and numbers of this package alone.
+_FIND_GROUPS: Final = f"""
+    INSERT INTO together SELECT {_GROUP} FROM {_ROWS} GROUP BY {_GROUP} HAVING count(*) > 1 OR NOT coalesce(min({_APPLIED}), 0)
+"""  # noqa: S608 - see above
+_FIND_KNOWN: Final = f"""
+    INSERT OR IGNORE INTO together SELECT sent.{_GROUP} FROM sent CROSS JOIN entry
+    ON entry.key BETWEEN sent.key >> {SIMILAR_BITS} << {SIMILAR_BITS} AND sent.key | {(1 << SIMILAR_BITS) - 1}
+    WHERE entry.key <> sent.key OR entry.digest = {UNCERTAIN}
+"""  # noqa: S608 - see above
+_MERGE_ALONE: Final = f"""
+    INSERT INTO entry SELECT *, {ENTRY_SUM} FROM (
+        SELECT sent.key AS key, sent.digest AS digest, sent.target AS target, :run AS run,
+            iif(outcome.id_2 IS NULL, known.id_1, outcome.id_1) AS id_1, coalesce(outcome.id_2, known.id_2) AS id_2,
+            sent.domain AS domain, 0 AS gone
+        FROM sent JOIN outcome USING (seq) LEFT JOIN entry AS known USING (key)
+        WHERE sent.{_GROUP} NOT IN (SELECT number FROM together) AND sent.target <= {MAX_TARGET} ORDER BY sent.key
+    ) WHERE true
+    ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, target = excluded.target, run = excluded.run,
+        id_1 = excluded.id_1, id_2 = excluded.id_2, domain = excluded.domain, gone = 0, crc = excluded.crc
+"""  # noqa: S608 - see above
+_SELECT_ROWS: Final = f"""
+    SELECT key, digest, sent.target, domain, seq, status, id_1, id_2, attempts, possible
+    FROM {_ROWS} WHERE {_GROUP} IN (SELECT number FROM together) ORDER BY {_GROUP}, seq
+"""  # noqa: S608 - see above
+_SELECT_ENTRIES: Final = f"""
+    SELECT {_ENTRY} FROM together CROSS JOIN entry
+    ON key BETWEEN number << {SIMILAR_BITS} AND number << {SIMILAR_BITS} | {(1 << SIMILAR_BITS) - 1} ORDER BY number, key
+"""  # noqa: S608 - see above
+_PUT_ENTRIES: Final = f"INSERT OR REPLACE INTO entry SELECT *, {ENTRY_SUM} FROM changed ORDER BY key"  # noqa: S608 - see above
+_SET_GONE: Final = f"""
+    INSERT OR REPLACE INTO entry SELECT *, {ENTRY_SUM} FROM (
+        SELECT entry.key AS key, digest, target, run, id_1, id_2, domain, ? AS gone
+        FROM json_each(?) CROSS JOIN entry ON entry.key = value
+    )
+"""  # noqa: S608 - see above
+_PUT_REJECTS: Final = f"""
+    INSERT OR REPLACE INTO reject SELECT key, run, {REJECT_SUM} FROM (
+        SELECT DISTINCT key, :run AS run FROM {_ROWS} WHERE {_REJECTED}
+    )
+"""  # noqa: S608 - see above
+_DROP_ACCEPTED: Final = f"""
+    DELETE FROM reject WHERE key IN (SELECT key FROM {_ROWS} WHERE {_APPLIED}) OR key IN (SELECT key FROM accepted)
+"""  # noqa: S608 - see above
+# A run from the future has the time of a clock that was ahead: its rejects are as old as this run.
+_AGE_REJECTS: Final = f"""
+    INSERT OR REPLACE INTO reject SELECT key, run, {REJECT_SUM} FROM (
+        SELECT key, :run AS run FROM reject JOIN run ON number = reject.run WHERE at > :at
+    )
+"""  # noqa: S608 - see above
+_DROP_OLD: Final = "DELETE FROM reject WHERE run IN (SELECT number FROM run WHERE at < :at - :age)"
+_TEMPORARY: Final = (
+    "CREATE TEMP TABLE together (number INTEGER PRIMARY KEY)",
+    f"CREATE TEMP TABLE changed ({_ENTRY.replace('key', 'key INTEGER PRIMARY KEY')})",
+    "CREATE TEMP TABLE accepted (key INTEGER PRIMARY KEY)",
+)
+
+
+class Effect(Enum):
+    """The effect of a sent row at the service, as far as its outcome shows it."""
+
+    NONE = 0
+    APPLIED = 1
+    """The contact has the row's values."""
+    RETRIED = 2
+    """The contact has the row's values, but an earlier attempt may still arrive at the service."""
+    POSSIBLE = 3
+    """An attempt may have had an effect."""
+
+
+class SentRow(NamedTuple):
+    """A row that a run sent or may have sent."""
+
+    key: int
+    digest: int
+    target: int
+    domain: int
+    effect: Effect
+    id_: records.StoredId
+
+
+class LedgerEntry(NamedTuple):
+    """A row of the table of entries, without its checksum."""
+
+    key: int
+    digest: int
+    target: int
+    run: int
+    id_1: int | str | None
+    id_2: int | None
+    domain: int
+    gone: int = 0
+
+
+def merge(
+    db: sqlite3.Connection,
+    metadata: Mapping[str, Any],
+    run: Run,
+    possibly_sent: PossiblySent,
+    *,
+    settles_at: float,
+    counts: Mapping[str, int] = MappingProxyType({}),
+    gone: Sequence[int] = (),
+    back: Sequence[int] = (),
+) -> LedgerHeader:
+    """Merge the rows of a run, which has ended, or whose process has. Return what the ledger then knows.
+
+    From the Unix time `settles_at`, none of its requests can arrive at the service any more. `gone` and `back` are the keys of
+    entries that are gone from its input, and of those that were gone, and are not any more.
+    """
+    # A mark without an outcome must never be merged after an answer to a later row of its contact as if it came before: it may
+    # arrive at the service after all others. `_SimilarContacts` gets all rows of a contact at once.
+    require_rows(db, metadata)
+    for statement in _TEMPORARY:  # a rollback drops these tables, too
+        db.execute(statement)
+    for is_gone, keys in (1, gone), (0, back):
+        db.execute(_SET_GONE, (is_gone, records.to_json(keys)))
+    db.execute(_FIND_GROUPS)
+    db.execute(_FIND_KNOWN)
+    header = LedgerHeader.from_metadata(metadata)
+    # A clock that was ahead must not keep entries uncertain for longer than a run can.
+    settled_at = min(header.settles_at, run.at + LONGEST_DOUBT)
+    if _merge_groups(db, possibly_sent, run.number, is_early=run.at < settled_at):
+        settled_at = max(settled_at, settles_at)
+    db.execute(_MERGE_ALONE, {"run": run.number})
+    db.execute(_PUT_ENTRIES)
+    db.execute(_DROP_ACCEPTED)
+    db.execute(_PUT_REJECTS, {"run": run.number})
+    db.execute(_AGE_REJECTS, {"run": run.number, "at": run.at})
+    db.execute(_DROP_OLD, {"at": run.at, "age": _MAX_REJECT_AGE})
+    for name in "together", "changed", "accepted":
+        db.execute(f"DROP TABLE temp.{name}")
+    (entries,), (rejects,) = (db.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("entry", "reject"))  # noqa: S608 - names
+    merged = LedgerHeader(header.address, header.secret, entries, rejects, settled_at, run.number)
+    Transaction(db).set_metadata(ledger=merged.to_metadata())
+    sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
+    columns = [run.number, run.at, run.stamp, records.to_json({**sent, **counts}), records.to_json(run.request), run.repeats]
+    db.execute("UPDATE run SET counts = ?, crc = ? WHERE number = ?", (columns[3], records.checksum(columns), run.number))
+    return merged
+
+
+def require_rows(db: sqlite3.Connection, metadata: Mapping[str, Any]) -> None:
+    """Check every row of a run, and that none is missing: a row without an outcome would count as not sent."""
+    marked, expected = metadata["marked"], metadata["totals"]["rows"]
+    records.require_windows(db, marked)
+    for table, count, condition in ("sent", marked, f"crc = {SENT_SUM}"), ("outcome", expected, f"seq < {marked}"):
+        (found,) = db.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()  # noqa: S608 - names of this module
+        records.require(found == count, f"expected {count} rows in the table {table}, found {found}")
+    records.require_outcomes(db, marked)
+
+
+def _merge_groups(db: sqlite3.Connection, possibly_sent: PossiblySent, run: int, *, is_early: bool) -> bool:
+    """Merge the rows that are not alone into the table of changed entries. Return whether one of them is unsettled."""
+    rows = groupby((_read_row(row, possibly_sent) for row in db.execute(_SELECT_ROWS)), lambda row: row.key >> SIMILAR_BITS)
+    entries = groupby((LedgerEntry(*row) for row in db.execute(_SELECT_ENTRIES)), lambda entry: entry.key >> SIMILAR_BITS)
+    known, changed, accepted, is_unsettled = next(entries, None), list[LedgerEntry](), list[tuple[int]](), False
+    for number, members in rows:
+        group = _SimilarContacts(run, [] if known is None or known[0] != number else [*known[1]], is_early=is_early)
+        if known is not None and known[0] == number:
+            known = next(entries, None)
+        sent = [*members]
+        changed += group.merge(sent)
+        accepted += [(row.key,) for row in sent if row.effect in {Effect.APPLIED, Effect.RETRIED}]
+        is_unsettled |= group.is_unsettled
+        if len(changed) > _BATCH_SIZE:
+            _keep(db, changed, accepted)
+    _keep(db, changed, accepted)
+    return is_unsettled
+
+
+def _keep(db: sqlite3.Connection, changed: list[LedgerEntry], accepted: list[tuple[int]]) -> None:
+    db.executemany("INSERT INTO changed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changed)
+    db.executemany("INSERT OR IGNORE INTO accepted VALUES (?)", accepted)
+    changed.clear()
+    accepted.clear()
+
+
+def _read_row(row: Sequence[Any], possibly_sent: PossiblySent) -> SentRow:
+    key, digest, target, domain, seq, status, id_1, id_2, attempts, possible = row
+    unanswered = Effect.POSSIBLE if seq in possibly_sent else Effect.NONE
+    effect = unanswered if status is None else _effect_of(seq, status, attempts, possible)
+    return SentRow(key, digest, target, domain, effect, (id_1, id_2))
+
+
+def _effect_of(seq: int, status: object, attempts: int, possible: object) -> Effect:
+    """Return the effect of a row from its stored outcome."""
+    outcome = records.decode_outcome([seq, status, None, None, attempts, possible, None, None, None], None, None, RUN_TARGET)
+    if outcome.status in {Outcome.REJECTED, Outcome.NOT_APPLIED}:  # if not certain, an earlier attempt may have had an effect
+        return Effect.NONE if outcome.certain else Effect.POSSIBLE
+    # If `not_applied` is possible, the answer itself cannot be trusted. An answer to the only attempt shows that the contact has
+    # the values of the row, even if an earlier run leaves open whether the contact was new.
+    is_answered = outcome.status in SERVICE_OUTCOMES and Outcome.NOT_APPLIED not in outcome.possible
+    if not is_answered or not (outcome.certain or outcome.attempts == 1):
+        return Effect.POSSIBLE
+    return Effect.APPLIED if outcome.attempts == 1 else Effect.RETRIED
+
+
+class _SimilarContacts:
+    """The entries of contacts whose e-mails a service may treat as equal, in all campaigns. Nearly always, it is one contact."""
+
+    def __init__(self, run: int, entries: Iterable[LedgerEntry], *, is_early: bool) -> None:
+        self._run = run
+        self._entries = {entry.key: entry for entry in entries}
+        # A request of an earlier run may still arrive at the service, after the answers of this one.
+        self._doubtful = {
+            entry.key >> CAMPAIGN_BITS for entry in self._entries.values() if is_early and entry.digest == UNCERTAIN
+        }
+        self.is_unsettled = False
+        """Whether an attempt of this run may have had an effect, or may still have one."""
+
+    def merge(self, rows: Sequence[SentRow]) -> Iterator[LedgerEntry]:
+        """Merge rows, in the order in which they were sent. Yield the entries that change."""
+        before = {**self._entries}
+        # Rows of campaigns that have no number are sent every time.
+        rows = [row for row in rows if row.effect is not Effect.NONE and row.target <= MAX_TARGET]
+        doubtful = set[int]()
+        for row in rows:
+            self._apply(row, doubtful)
+        for contact in self._find_replaced(rows, before):
+            for key, entry in self._entries.items():
+                if key >> CAMPAIGN_BITS == contact and entry.digest != UNCERTAIN:
+                    self._entries[key] = entry._replace(digest=OUT_OF_DATE)
+        for key, entry in self._entries.items():
+            if entry != before.get(key):
+                yield entry
+
+    def _apply(self, row: SentRow, doubtful: set[int]) -> None:
+        contact, digest = row.key >> CAMPAIGN_BITS, row.digest
+        # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
+        if row.effect is Effect.POSSIBLE or contact in doubtful:
+            digest, self.is_unsettled = UNCERTAIN, True
+        elif contact in self._doubtful:
+            digest = UNCERTAIN
+        if row.effect is not Effect.APPLIED:
+            doubtful.add(contact)
+        id_, earlier = row.id_, self._entries.get(row.key)
+        if id_ == (None, None) and earlier is not None:
+            id_ = earlier.id_1, earlier.id_2
+        self._entries[row.key] = LedgerEntry(row.key, digest, row.target, self._run, *id_, row.domain)
+        for key, other in self._entries.items():
+            # This row has replaced the values of another campaign's.
+            if key != row.key and key >> CAMPAIGN_BITS == contact and other.digest != UNCERTAIN:
+                self._entries[key] = other._replace(digest=OUT_OF_DATE if digest == UNCERTAIN else row.digest)
+
+    def _find_replaced(self, rows: Sequence[SentRow], before: Mapping[int, LedgerEntry]) -> Iterator[int]:
+        """Yield the contacts whose values a row of a similar e-mail may have replaced."""
+        contacts = {key >> CAMPAIGN_BITS for key in self._entries}
+        if len(contacts) == 1:  # nearly always
+            return
+        # Contacts with similar e-mails may be one at the service. They are two if the ids of both are known, and differ.
+        ids = dict[int, records.StoredId]()
+        for entry in sorted(before.values()):
+            ids.setdefault(entry.key >> CAMPAIGN_BITS, (entry.id_1, entry.id_2))
+        applied, effective = dict[int, int](), dict[int, float]()
+        for at, row in enumerate(rows):
+            contact = row.key >> CAMPAIGN_BITS
+            applied[contact] = at
+            # A request without an answer may still arrive after all others.
+            effective[contact] = max(effective.get(contact, 0), at if row.effect is Effect.APPLIED else inf)
+            if row.id_ != (None, None):
+                ids[contact] = row.id_
+        effective |= dict.fromkeys(self._doubtful, inf)
+        known = {contact: ids.get(contact, (None, None)) for contact in contacts}
+        yield from _find_overtaken(known, applied, effective)
+
+
+def _find_overtaken(
+    ids: Mapping[int, records.StoredId], applied: Mapping[int, int], effective: Mapping[int, float]
+) -> Iterator[int]:
+    """Yield contacts to which the row of another one, which may be the same at the service, may have been applied later."""
+    # For each id, only the two latest contacts count: one of them is another one.
+    found, unknown = defaultdict[records.StoredId, list[tuple[float, int]]](list), (None, None)
+    for contact in effective.keys() & ids.keys():
+        found[ids[contact]].append((effective[contact], contact))
+    latest = defaultdict(list, {id_: nlargest(2, each) for id_, each in found.items()})
+    anyone = nlargest(2, chain(*latest.values()))
+    for contact, id_ in ids.items():
+        rivals = anyone if id_ == unknown else latest[id_] + latest[unknown]
+        if any(other != contact and at > applied.get(contact, -1) for at, other in rivals):
+            yield contact

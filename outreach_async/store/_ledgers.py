@@ -11,9 +11,8 @@ import os
 import re
 import sqlite3
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -23,25 +22,24 @@ from typing import Any, Final, TypeAlias, TypeVar
 import attrs
 import msgspec
 
-from outreach_async._files.atomic import sync
+from outreach_async._files.atomic import atomic_file, sync
 from outreach_async._files.objects import create_or_read, is_url, list_folders, open_objects
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import Target
-from outreach_async.store._entries import LedgerEntries, LedgerHeader, Run, read_runs, require_entries
-from outreach_async.store._merging import LONGEST_DOUBT, Ended, merge
-from outreach_async.store._objects import HEARTBEAT_INTERVAL, ObjectDatabase, ObjectLog, TakenOverError
-from outreach_async.store._reader import (
-    DamagedJournalError,
-    EmptyJournalError,
-    ForeignJournalError,
-    connect,
-    query_journal,
-    read_metadata,
+from outreach_async.store import _records as records
+from outreach_async.store._entries import (
+    LONGEST_DOUBT,
+    LedgerEntries,
+    LedgerHeader,
+    Run,
+    merge,
+    read_runs,
+    require_entries,
 )
-from outreach_async.store._records import OTHER_LEDGER, Identity, to_json
+from outreach_async.store._objects import HEARTBEAT_INTERVAL, ObjectDatabase, TakenOverError
 from outreach_async.store._schema import RUN_TABLES
-from outreach_async.store._sqlite import JournalInUseError, open_ledger_file, write_tables
+from outreach_async.store._sqlite import FileDatabase, JournalInUseError, connect, create_file, query_journal, write_tables
 from outreach_async.store._writer import Database, JournalWriter, create_metadata, find_possibly_sent
 
 T = TypeVar("T")
@@ -59,7 +57,7 @@ _OTHER_RUN: Final = "move away what does not belong to this ledger, or restore i
 
 def new_ledger(address: str | None) -> dict[str, Any]:
     """Return the metadata of a ledger without runs."""
-    metadata = create_metadata(Identity("", {}, address=address), "known")
+    metadata = create_metadata(records.Identity("", {}, address=address), "known")
     return {**metadata, "state": "finished", "ledger": LedgerHeader(address, token_bytes(32)).to_metadata()}
 
 
@@ -76,44 +74,18 @@ def _older_error(name: str, later: str) -> InvalidRequest:
     )
 
 
-class LedgerMedium(ABC):
-    name: str
-
-    @abstractmethod
-    def exists(self) -> bool: ...
-
-    @abstractmethod
-    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of a query on the ledger, at any time."""
-
-    @abstractmethod
-    def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
-        """Open the ledger for a run, and return its database and its metadata. A ledger that does not exist is created.
-
-        If the last run was not merged, no other process can write it from now on.
-        """
-
-    @abstractmethod
-    def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
-        """Check that the ledger has every run that has used it: an older copy may have been restored."""
-
-    @abstractmethod
-    def on_started(self, header: LedgerHeader, run: Run) -> None:
-        """Do what follows the start of a run in the ledger, before its first row is marked."""
-
-    def publish(self, database: Database, run: int) -> bool:  # noqa: ARG002 - the transaction has made it durable in a file
-        """Make a merged run durable, and return whether the database can be used for the next run."""
-        return True
-
-    def last_run(self, runs: Sequence[Run]) -> int:
-        """Return the number of the last run, of which a ledger has the `runs`; 0 if there is none."""
-        return runs[-1].number if runs else 0
-
-    def close(self) -> None:  # noqa: B027 - a file holds nothing
-        """Release what the medium holds, but not the database."""
+def _require_service(name: str, address: str | None, metadata: Mapping[str, Any]) -> LedgerHeader:
+    """Check that a ledger belongs to the service, before any other process is stopped. Return what the ledger knows."""
+    header = LedgerHeader.from_metadata(metadata)
+    if header.address != address:
+        raise InvalidRequest(
+            f"ledger: {name} belongs to the service at {header.address}, not to that at {address};"
+            " pass a ledger of its own for each service"
+        )
+    return header
 
 
-class FileLedger(LedgerMedium):
+class FileLedger:
     """A ledger in one SQLite file. While a run uses it, the file is locked."""
 
     def __init__(self, path: Path) -> None:
@@ -126,17 +98,29 @@ class FileLedger(LedgerMedium):
         return os.path.lexists(self._path)
 
     def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of a query on the ledger, at any time."""
         return query_journal(self._path, query, "ledger")[0]
 
-    def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
+    def open(self, address: str | None) -> Database:
+        """Open the ledger of a service for a run. A ledger that does not exist is created.
+
+        If the last run was not merged, no other process can write it from now on.
+        """
         if not self.exists() and self._last_run.exists():
             raise InvalidRequest(
                 f"ledger: {self.name} does not exist, although {self._last_run} shows a run; restore it, or move {self._last_run}"
                 " away and run once with max_age=0, which sends every row"
             )
-        return open_ledger_file(self.name, new_ledger(address))
+        with ExitStack() as stack:
+            stack.callback((database := FileDatabase(self.name, "ledger")).close)
+            while database.open(partial(_require_service, self.name, address), resume=True) is None:
+                with suppress(FileExistsError):  # another process was faster
+                    create_file(self.name, new_ledger(address), None)
+            stack.pop_all()
+        return database
 
     def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
+        """Check that the ledger has every run that has used it: an older copy may have been restored."""
         try:
             known = msgspec.json.decode(self._last_run.read_bytes(), type=tuple[str, int, str])
         except (FileNotFoundError, msgspec.MsgspecError):  # it was moved away on purpose, or does not tell
@@ -145,24 +129,31 @@ class FileLedger(LedgerMedium):
             raise _older_error(self.name, str(self._last_run))
 
     def on_started(self, header: LedgerHeader, run: Run) -> None:
+        """Do what follows the start of a run in the ledger, before its first row is marked."""
         # After the run is in the ledger, and before its first row is marked: the ledger is never older than this file.
-        descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", self._path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode((header.name, run.number, run.stamp)))
-                file.flush()
-                os.fsync(descriptor)
-            Path(draft).replace(self._last_run)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        with atomic_file(self._last_run, private=True) as draft:
+            draft.write(msgspec.json.encode((header.name, run.number, run.stamp)))
+            draft.flush()
+            os.fsync(draft.fileno())
         sync(self._path.parent)
+
+    def publish(self, database: Database, run: int) -> bool:  # noqa: ARG002 - the transaction has made it durable
+        """Make a merged run durable, and return whether the database can be used for the next run."""
+        return True
+
+    def last_run(self, runs: Sequence[Run]) -> int:
+        """Return the number of the last run, of which the ledger has the `runs`; 0 if there is none."""
+        return runs[-1].number if runs else 0
+
+    def close(self) -> None:
+        """Release what the medium holds, but not the database."""
 
 
 _Manifest: TypeAlias = list[tuple[str, str]]
 """The content of the object that makes a copy of the entries valid: the names and digests of its parts, in order."""
 
 
-class ObjectLedger(LedgerMedium):
+class ObjectLedger:
     """A ledger in an object store or a shared folder: `entries/` has copies of its database, and `run-NNNNNN/` the runs."""
 
     # The copy with the number N has all runs up to N. Run N + 1 starts from it, and is a log of objects, whose writer alone may
@@ -208,27 +199,24 @@ class ObjectLedger(LedgerMedium):
             raise self._damaged(f"entries/{name}: {error}") from error
         return str(path)
 
-    def _damaged(self, reason: str) -> DamagedJournalError:
-        return DamagedJournalError(f"journal {self.name} is damaged: {reason}; restore the object")
+    def _damaged(self, reason: str) -> records.DamagedJournalError:
+        return records.DamagedJournalError(f"journal {self.name} is damaged: {reason}; restore the object")
 
-    def open(self, address: str | None) -> tuple[Database, Mapping[str, Any]]:
+    def open(self, address: str | None) -> Database:
         if not self.exists():
             draft = Path(self._folder.name) / "new"
             draft.touch(0o600)
             write_tables(str(draft), new_ledger(address), None)
             self._write(draft, 0, after=None)
         self._loaded = self._require_last()
-        path, log = self._download(self._loaded), self.open_log(self._loaded + 1)
-        database = ObjectDatabase(log, self._clock, path)
-        try:
-            if not log.find():
-                return database, database.query(read_metadata)
-            # A run that was not merged: from now on, its process sends nothing more.
-            header = LedgerHeader.from_metadata(database.query(read_metadata))
-            return database, database.resume(partial(_require_own, log.name, header))
-        except BaseException:
-            database.close()
-            raise
+        with ExitStack() as stack:
+            database = self.open_log(self._loaded + 1, self._download(self._loaded))
+            stack.callback(database.close)
+            header = _require_service(self.name, address, database.query(records.read_metadata))
+            # If a run was not merged, its process sends nothing more from now on.
+            database.open(partial(_require_own, database.name, header), resume=True)
+            stack.pop_all()
+        return database
 
     def require_newest(self, header: LedgerHeader, runs: Sequence[Run]) -> None:
         if self.last_run(runs) > header.merged + 1:
@@ -257,10 +245,10 @@ class ObjectLedger(LedgerMedium):
                 parts.append((name, _digest(content)))
         create_or_read(self._objects, f"{number:06}", msgspec.json.encode(parts), after=after)
 
-    def open_log(self, run: int) -> ObjectLog:
-        """Return the log of a run. No request is sent."""
+    def open_log(self, run: int, path: str = "") -> ObjectDatabase:
+        """Return the database of a run, of which `path` has the entries before it. No request is sent."""
         url = f"{self._url}/run-{run:06}"
-        return ObjectLog(open_objects(url, "ledger"), url)
+        return ObjectDatabase(open_objects(url, "ledger"), url, self._clock, path)
 
     def last_run(self, runs: Sequence[Run] = ()) -> int:  # noqa: ARG002 - the folders show also a run that was not merged
         names = [name.removeprefix("run-") for name in list_folders(self._url, "ledger")]
@@ -270,9 +258,12 @@ class ObjectLedger(LedgerMedium):
         self._folder.cleanup()
 
 
+LedgerMedium: TypeAlias = FileLedger | ObjectLedger
+
+
 def _require_own(url: str, header: LedgerHeader, metadata: Mapping[str, Any]) -> None:
     if metadata["identity"]["options"].get("ledger") != header.name:
-        raise ForeignJournalError(f"journal: {url} is not that of a run with this ledger; move it away")
+        raise records.ForeignJournalError(f"journal: {url} is not that of a run with this ledger; move it away")
 
 
 def _digest(content: bytes) -> str:
@@ -295,12 +286,12 @@ class LedgerRun:
     ) -> int | None:
         """Merge the run, which has recorded how it ended, into the entries. Return the number of entries that are gone."""
         # `targets` are those of the input, and `seen` says for each entry whether the input has it, if all of it was read.
-        gone = None if seen is None else [*self.entries.find_gone(seen, targets)]
-        ended = Ended(possibly_sent, counts)
-        if seen is not None and gone is not None:
-            ended = Ended(possibly_sent, {**counts, "gone": len(gone)}, *self.entries.changes_of_gone(seen, gone))
-        _merge(self.medium, self.database, self.run, self.wall, ended)
-        return None if gone is None else len(gone)
+        count, found = None, dict[str, Any]()
+        if seen is not None:
+            count, found["gone"], found["back"] = self.entries.find_gone(seen, targets)
+            counts = {**counts, "gone": count}
+        _merge(self.medium, self.database, self.run, self.wall, possibly_sent, counts=counts, **found)
+        return count
 
     def close(self) -> None:
         try:
@@ -309,14 +300,16 @@ class LedgerRun:
             self.medium.close()
 
 
-def start(medium: LedgerMedium, identity: Identity, wall: Callable[[], float], *, with_ids: bool, with_runs: bool) -> LedgerRun:
+def start_run(
+    medium: LedgerMedium, identity: records.Identity, wall: Callable[[], float], *, with_ids: bool, with_runs: bool
+) -> LedgerRun:
     """Merge the last run if it was not merged. Then start a new run."""
     while True:  # each time, a run was merged
         with translate_ledger_errors(medium.name), ExitStack() as stack:
             now = wall()  # an earlier time only makes more entries uncertain, or too old
-            database, metadata = medium.open(identity.address)
+            database = medium.open(identity.address)
             stack.callback(database.close)
-            if (header := _merge_last(medium, database, metadata, identity.address, wall)) is not None:
+            if (header := _merge_last(medium, database, wall)) is not None:
                 read = None if with_ids else database.query
                 entries = database.query(partial(LedgerEntries, header=header, with_runs=with_runs, read=read))
                 identity = attrs.evolve(identity, options={**identity.options, "ledger": header.name, "at": now})
@@ -328,50 +321,44 @@ def start(medium: LedgerMedium, identity: Identity, wall: Callable[[], float], *
                 return LedgerRun(medium, database, entries, run, writer, wall)
 
 
-def _merge_last(
-    medium: LedgerMedium, database: Database, metadata: Mapping[str, Any], address: str | None, wall: Callable[[], float]
-) -> LedgerHeader | None:
+def _merge_last(medium: LedgerMedium, database: Database, wall: Callable[[], float]) -> LedgerHeader | None:
     """Merge the last run if it was not merged. Return what the ledger knows; `None` if it must be opened again."""
-    header, runs = LedgerHeader.from_metadata(metadata), database.query(read_runs)
-    if header.address != address:
-        raise InvalidRequest(
-            f"ledger: {medium.name} belongs to the service at {header.address}, not to that at {address};"
-            " pass a ledger of its own for each service"
-        )
+    metadata, runs = database.query(records.read_metadata), database.query(read_runs)
+    header = LedgerHeader.from_metadata(metadata)
     medium.require_newest(header, runs)
     if not runs or runs[-1].number <= header.merged:
         return header
     database.query(partial(require_entries, header=header))
-    return _merge(medium, database, runs[-1], wall, Ended(find_possibly_sent(metadata)))
+    return _merge(medium, database, runs[-1], wall, find_possibly_sent(metadata))
 
 
-def _record_start(database: Database, identity: Identity, entries: LedgerEntries, now: float) -> tuple[Run, Mapping[str, Any]]:
+def _record_start(
+    database: Database, identity: records.Identity, entries: LedgerEntries, now: float
+) -> tuple[Run, Mapping[str, Any]]:
     """Record that a run starts, in place of the last one. Return it and its metadata."""
     options, started = identity.options, create_metadata(identity, "known")
     request = {name: options[name] for name in ("duplicates", "strict_validation")}
     run = Run(entries.header.merged + 1, now, token_hex(8), {}, request, options["repeats"])
     target = Target(identity.workspace, options.get("campaign"))
     entries.targets.setdefault(target, max(entries.targets.values(), default=0) + 1)
-    with database.mark_transaction() as transaction:
-        transaction.run(clear_run)
-        for name, value in {**started, "names": []}.items():
-            transaction.set_metadata(name, value)
-        transaction.insert("run", run.number, now, run.stamp, "{}", to_json(request), run.repeats)
+    with database.transaction(marks=True) as transaction:
+        clear_run(transaction.db)
+        transaction.set_metadata(**started, names=[])
+        transaction.insert("run", run.number, now, run.stamp, "{}", records.to_json(request), run.repeats)
         transaction.insert("target", entries.targets[target], *target)
     return run, started
 
 
-def _merge(medium: LedgerMedium, database: Database, run: Run, wall: Callable[[], float], ended: Ended) -> LedgerHeader | None:
+def _merge(
+    medium: LedgerMedium, database: Database, run: Run, wall: Callable[[], float], possibly_sent: PossiblySent, **found: Any
+) -> LedgerHeader | None:
     """Merge a run. Return what the ledger then knows; `None` if the database cannot be used for the next run."""
-    metadata = database.query(read_metadata)
+    metadata = database.query(records.read_metadata)
     # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
     doubt = HEARTBEAT_INTERVAL + (metadata["identity"]["options"].get("timeout") or math.inf) + _ALLOWANCE
-    sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
-    ended = attrs.evolve(ended, settles_at=wall() + min(doubt, LONGEST_DOUBT), counts={**sent, **ended.counts})
-    with database.mark_transaction() as transaction:
-        header = transaction.run(
-            partial(merge, metadata=metadata, run=run, header=LedgerHeader.from_metadata(metadata), ended=ended)
-        )
+    settles_at = wall() + min(doubt, LONGEST_DOUBT)
+    with database.transaction(marks=True) as transaction:
+        header = merge(transaction.db, metadata, run, possibly_sent, settles_at=settles_at, **found)
     return header if medium.publish(database, run.number) else None
 
 
@@ -382,7 +369,7 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
         yield
     except JournalInUseError:
         raise InvalidRequest(f"ledger: another run is using {name}; wait until that run ends") from None
-    except (DamagedJournalError, EmptyJournalError) as error:
+    except (records.DamagedJournalError, records.EmptyJournalError) as error:
         raise _damaged(name, error) from error
     except TakenOverError as error:
         raise TakenOverError(
@@ -392,9 +379,9 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
     except (InvalidRequest, JournalError) as error:
         if not str(error).startswith("journal"):
             raise
-        if isinstance(error, ForeignJournalError):
+        if isinstance(error, records.ForeignJournalError):
             # In a folder, only the log of a run is refused. The entries are kept, and nothing needs to be sent again.
-            remedy = _OTHER_RUN if is_url(name) else OTHER_LEDGER
+            remedy = _OTHER_RUN if is_url(name) else records.OTHER_LEDGER
             raise InvalidRequest(f"ledger: {_problem_of(error)}; {remedy}") from error
         if isinstance(error, InvalidRequest) and not isinstance(error.__cause__, OSError):
             raise InvalidRequest(f"ledger: {str(error).removeprefix('journal: ')}") from error
@@ -410,7 +397,7 @@ def translate_ledger_errors(name: str, *, opens: bool = True) -> Iterator[None]:
 
 def _damaged(name: str, error: OutreachError) -> JournalError:
     reason = str(error).rpartition("; restore ")[0].removeprefix("journal: ").removeprefix(f"journal {name} is damaged: ")
-    remedy = f"restore a copy with its own -wal file, if it has one, or {OTHER_LEDGER}"
+    remedy = f"restore a copy with its own -wal file, if it has one, or {records.OTHER_LEDGER}"
     if is_url(name):
         remedy = "restore the object, or pass another URL, which starts a new ledger and sends every row again"
     return JournalError(f"ledger {name} is damaged: {reason}; {remedy}")

@@ -11,35 +11,21 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from functools import partial
 from hashlib import blake2b
 from secrets import token_bytes
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from outreach_async._files.objects import Objects, create_or_read
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store import _records as records
-from outreach_async.store._reader import (
-    DamagedJournalError,
-    ForeignJournalError,
-    RunQuery,
-    read_metadata,
-    require_intact,
-)
-from outreach_async.store._records import (
-    DECODING_ERRORS,
-    OTHER_JOURNAL,
-    CorruptContentError,
-    Earlier,
-    Identity,
-    require,
-    require_resumable,
-)
 from outreach_async.store._schema import TABLES
-from outreach_async.store._writer import STATEMENTS, Change, Database, JournalWriter, Transaction, create_metadata
+from outreach_async.store._writer import STATEMENTS, Change, Database, Transaction
+
+T = TypeVar("T")
 
 _NAME: Final = re.compile(r"([0-9]{4})-([0-9]{10})")  # generation and number
 _MAGIC: Final = b"OAOJ"  # outreach_async, object journal
@@ -84,16 +70,16 @@ def encode_object(writer: bytes, number: int, previous: bytes, changes: Sequence
     return _MAGIC + _VERSION + _digest(body) + body
 
 
-def decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
+def _decode_object(content: bytes, number: int, previous: bytes) -> list[list[Any]]:
     # The checksum and the digest of the previous object detect missing, incomplete, changed and foreign objects.
     start = len(_MAGIC) + len(_VERSION)
     checksum, body = content[start : start + _DIGEST_SIZE], content[start + _DIGEST_SIZE :]
-    require(content.startswith(_MAGIC + _VERSION) and checksum == _digest(body), "checksum mismatch")
-    require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
-    require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
+    records.require(content.startswith(_MAGIC + _VERSION) and checksum == _digest(body), "checksum mismatch")
+    records.require(int.from_bytes(body[8:16]) == number, f"expected object number {number}")
+    records.require(body[16 : 16 + _DIGEST_SIZE] == previous, "the digest of the previous object does not match")
     decompressor = zlib.decompressobj(wbits=_WBITS, zdict=_COMMON_TEXT)
     changes = decompressor.decompress(body[16 + _DIGEST_SIZE :])
-    require(decompressor.eof and not decompressor.unused_data, "incomplete data")
+    records.require(decompressor.eof and not decompressor.unused_data, "incomplete data")
     return msgspec.msgpack.decode(changes, type=list[list[Any]])
 
 
@@ -101,45 +87,104 @@ def _digest(content: bytes) -> bytes:
     return blake2b(content, digest_size=_DIGEST_SIZE).digest()
 
 
-class ObjectLog:
-    """The log of an object journal: reads the objects of the last generation in order, and appends new objects."""
+class ObjectDatabase(Database):
+    """A private SQLite copy of a journal in objects. Each transaction is written as an object before it is committed."""
 
-    # Each object contains the changes of one transaction. A writer creates objects, and never replaces one. If two writers try to
-    # create an object with the same number, only one of them succeeds, and the other one stops. In this way, a run stops after
-    # another run has taken over its journal.
+    # Each object contains the changes of one transaction. A writer creates objects, and never replaces one. There is no lock: if
+    # two writers try to create an object with the same number, only one of them succeeds, and the other one stops. In this way, a
+    # run stops after another run has taken over its journal.
     #
     # A generation is a series of objects, numbered from 0. Only the last generation is read. If the journal is damaged, a resumed
     # run with `earlier="unknown"` starts a new generation.
 
-    def __init__(self, objects: Objects, name: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.name = name
-        self.generation = self.number = 0
+    def __init__(
+        self,
+        objects: Objects,
+        name: str,
+        clock: Callable[[], float],
+        path: str = "",
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Open nothing yet; `path` is a file with what the copy has before the first object."""
+        super().__init__(name)
+        self.last_write = clock()
+        self._clock = clock
         self._objects = objects
-        self._end = 0
+        self._sleep = sleep
+        self._generation = self._number = self._end = 0
         self._previous = _NO_DIGEST
         self._last: str | None = None
         self._is_fenced = False
-        self._sleep = sleep
         self._writer = token_bytes(8)
+        self._db = self._open_copy(path)
+
+    def _open_copy(self, path: str) -> sqlite3.Connection:
+        # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
+        db = self._resources.enter_context(closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)))
+        # Only the objects must be durable: after a crash, the copy is built from them again.
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA journal_mode = MEMORY")
+        for table in () if path else TABLES:
+            db.execute(table)
+        return db
+
+    def open(self, require: Callable[[Mapping[str, Any]], object], *, resume: bool) -> Mapping[str, Any] | None:
+        """Take over the journal of a run, unless the run is finished."""
+        if not self.find():
+            return None
+        if not resume:
+            raise InvalidRequest(f"journal: {self.name} already exists; resume its run, or {records.OTHER_JOURNAL}")
+        self.replay()
+        metadata = self.query(records.read_metadata)
+        require(metadata)
+        taken_over = metadata["state"] == "finished"
+        while not taken_over:
+            # After the next object, the next write of any earlier writer fails. If an earlier writer has just written this
+            # object, apply the changes of all new objects, and try again with the next free number.
+            try:
+                self._append(())
+                taken_over = True
+            except TakenOverError:
+                self.find()
+                self.replay()
+        intact: dict[str, Any] = self.query(records.require_intact)  # after the takeover, which may have replayed more objects
+        return intact
+
+    def create(self, metadata: Mapping[str, Any], wall: Callable[[], float]) -> None:  # noqa: ARG002 - only files have the time
+        with self.transaction() as transaction:
+            transaction.set_metadata(**metadata)
+
+    def set_aside(self) -> str:
+        """Start a new generation to replace the damaged generation."""
+        # Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object
+        # of the damaged generation. The next write of the other run then fails.
+        kept, number = f"generation {self._generation:04}", self._end
+        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
+            number += 1
+        self._begin_generation(self._generation + 1)
+        self._resources.close()
+        self._db = self._open_copy("")
+        return kept
 
     def find(self) -> bool:
-        """Find the last generation and its last object. Return whether the log contains any objects."""
-        last, foreign = (self.generation, self.number - 1), None
+        """Find the last generation and its last object. Return whether there are any objects."""
+        last, foreign = (self._generation, self._number - 1), None
         for name in self._objects.names():
             if match := _NAME.fullmatch(name):
                 last = max(last, (int(match[1]), int(match[2])))
             else:
                 foreign = name
         if foreign is not None:
-            raise ForeignJournalError(
+            raise records.ForeignJournalError(
                 f"journal: {self.name} contains objects that do not belong to a journal, such as {foreign!r};"
-                f" move them to another prefix, or {OTHER_JOURNAL}"
+                f" move them to another prefix, or {records.OTHER_JOURNAL}"
             )
         # A writer that has read or written objects belongs to its generation. If there is a newer one, another run has given up
         # this generation as damaged.
-        if last[0] > self.generation and self.number:
+        if last[0] > self._generation and self._number:
             raise self._taken_over()
-        if last[0] > self.generation:
+        if last[0] > self._generation:
             self._begin_generation(last[0])
         self._end = last[1] + 1
         if last < (0, 0):
@@ -147,14 +192,30 @@ class ObjectLog:
         self._last = f"{last[0]:04}-{last[1]:010}"
         return True
 
-    def read(self) -> Iterator[list[list[Any]]]:
-        """Read the objects that `find` has found, and yield the changes of each."""
+    def replay(self) -> None:
+        """Read the objects that `find` has found, and apply their changes to the SQLite copy."""
+        self._db.execute("BEGIN")
+        try:
+            for changes in self._read():
+                for name, *values in changes:
+                    if name in _OUTCOMES:
+                        values = [records.to_json([*map(records.sum_outcome, values[0])])]  # noqa: PLW2901 - the stored form
+                    self._db.execute(STATEMENTS[name], values)
+        except OutreachError:  # some of these errors are also ValueErrors
+            raise
+        except (sqlite3.Error, *records.DECODING_ERRORS) as error:
+            raise self.damaged(str(error)) from error
+        finally:
+            self._db.execute("COMMIT")
+
+    def _read(self) -> Iterator[list[list[Any]]]:
+        """Yield the changes of each object that `find` has found."""
         # Objects are read by number, up to the last listed one: a listing may miss earlier objects that are created meanwhile.
         with ExitStack() as stack:
             pool = ThreadPoolExecutor(_READERS)
             stack.callback(pool.shutdown, cancel_futures=True)  # after an error, reads that have not begun are cancelled
-            while self.number < self._end:
-                numbers = range(self.number, min(self.number + 4 * _READERS, self._end))
+            while self._number < self._end:
+                numbers = range(self._number, min(self._number + 4 * _READERS, self._end))
                 contents = pool.map(self._objects.read, map(self._name_of, numbers))
                 for number in numbers:
                     try:
@@ -164,22 +225,47 @@ class ObjectLog:
                     yield self._accept(content)
 
     def _accept(self, content: bytes) -> list[list[Any]]:
-        name = self._name_of(self.number)
+        name = self._name_of(self._number)
         if content.startswith(_MAGIC) and content[len(_MAGIC) : len(_MAGIC) + 1] > _VERSION:
             raise InvalidRequest(f"journal: {self.name} was written by a newer version of this library; use that version")
         try:
-            changes = decode_object(content, self.number, self._previous)
-        except (CorruptContentError, zlib.error, *DECODING_ERRORS) as error:
+            changes = _decode_object(content, self._number, self._previous)
+        except (records.CorruptContentError, zlib.error, *records.DECODING_ERRORS) as error:
             raise self.damaged(f"object {name} is damaged: {error}") from error
         self._advance(content)
         return changes
 
-    def append(self, changes: Sequence[Change]) -> None:
-        content = encode_object(self._writer, self.number, self._previous, changes)
-        if not self._create(self.number, content):
+    def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with self._mutex:
+                return query(self._db)
+        except (sqlite3.Error, *records.DECODING_ERRORS) as error:
+            raise self.damaged(str(error)) from error
+
+    def damaged(self, reason: str) -> records.DamagedJournalError:
+        return records.DamagedJournalError(
+            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
+            " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"
+            " first row and counts every row as possibly sent; the existing objects are kept"
+        )
+
+    def _before_commit(self, transaction: Transaction) -> None:
+        if transaction.changes:
+            self._append(transaction.changes)
+
+    def _append(self, changes: Sequence[Change]) -> None:
+        # The time before the write: if the process is suspended during the write, the response proves nothing about later times.
+        begun = self._clock()
+        # The checksums of outcomes compress badly, and are not needed: the object has a checksum of its own.
+        stored = [
+            (name, [row[:-1] for row in msgspec.json.decode(values[0])]) if name in _OUTCOMES else (name, *values)
+            for name, *values in changes
+        ]
+        content = encode_object(self._writer, self._number, self._previous, stored)
+        if not self._create(self._number, content):
             raise self._taken_over()
         if not self._is_fenced:  # check with the first object of this writer that the store refuses to create an object twice
-            name = self._name_of(self.number)
+            name = self._name_of(self._number)
             if self._objects.create(name, content, after=name):
                 raise JournalError(
                     f"journal {self.name}: the store replaced {name}, but it must refuse to create an object that exists"
@@ -188,6 +274,7 @@ class ObjectLog:
                 )
             self._is_fenced = True
         self._advance(content)
+        self.last_write = begun
 
     def _create(self, number: int, content: bytes) -> bool:
         """Create an object unless the name is taken. Return whether the stored object contains `content`."""
@@ -203,110 +290,15 @@ class ObjectLog:
             " and the other run sends the remaining rows"
         )
 
-    def set_aside(self) -> None:
-        """Start a new generation to replace the damaged generation."""
-        # Another run may still be writing to the damaged generation. To stop that run, this method first creates the next object
-        # of the damaged generation. The next write of the other run then fails.
-        number = self._end
-        while not self._create(number, encode_object(self._writer, number, _NO_DIGEST, [])):
-            number += 1
-        self._begin_generation(self.generation + 1)
-
-    def damaged(self, reason: str) -> DamagedJournalError:
-        return DamagedJournalError(
-            f'journal {self.name} is damaged: {reason}; restore the object, or resume with earlier="unknown"'
-            " (on the command line: --resume --earlier unknown). The resumed run then starts over at the"
-            " first row and counts every row as possibly sent; the existing objects are kept"
-        )
-
     def _begin_generation(self, generation: int) -> None:
-        self.generation, self.number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
+        self._generation, self._number, self._end, self._previous = generation, 0, 0, _NO_DIGEST
 
     def _advance(self, content: bytes) -> None:
-        self.number += 1
+        self._number += 1
         self._previous = _digest(content)
 
     def _name_of(self, number: int) -> str:
-        return f"{self.generation:04}-{number:010}"
-
-
-class ObjectDatabase(Database):
-    """A private SQLite copy of an object journal. Each transaction is written to the log as an object before it is committed."""
-
-    # There is no lock: a writer that resumes the run stops all earlier writers.
-
-    def __init__(self, log: ObjectLog, clock: Callable[[], float], path: str = "") -> None:
-        super().__init__(log.name)
-        self.last_write = clock()
-        self._log = log
-        self._clock = clock
-        # Without a name, SQLite uses a private temporary file, which the operating system removes even after a kill.
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        # Only the objects must be durable: after a crash, the copy is built from them again.
-        self._db.execute("PRAGMA synchronous = OFF")
-        self._db.execute("PRAGMA journal_mode = MEMORY")
-        for table in () if path else TABLES:
-            self._db.execute(table)
-
-    def replay(self) -> None:
-        """Read the objects that `ObjectLog.find` has found, and apply their changes to the SQLite copy."""
-        self._db.execute("BEGIN")
-        try:
-            for changes in self._log.read():
-                for name, *values in changes:
-                    if name in _OUTCOMES:
-                        values = [records.to_json([*map(records.sum_outcome, values[0])])]  # noqa: PLW2901 - the stored form
-                    self._db.execute(STATEMENTS[name], values)
-        except OutreachError:  # some of these errors are also ValueErrors
-            raise
-        except (sqlite3.Error, *DECODING_ERRORS) as error:
-            raise self._log.damaged(str(error)) from error
-        finally:
-            self._db.execute("COMMIT")
-
-    def resume(self, require: Callable[[Mapping[str, Any]], object]) -> dict[str, Any]:
-        """Take over the journal of a run, unless the run is finished or `require` raises an error. Return the run's metadata."""
-        self.replay()
-        metadata = self.query(read_metadata)
-        require(metadata)
-        taken_over = metadata["state"] == "finished"
-        while not taken_over:
-            # After the next object of the log, the next write of any earlier writer fails. If an earlier writer has just written
-            # this object, apply the changes of all new objects, and try again with the next free number.
-            try:
-                self._append(())
-                taken_over = True
-            except TakenOverError:
-                self._log.find()
-                self.replay()
-        intact: dict[str, Any] = self.query(require_intact)  # after the takeover, which may have replayed more objects
-        return intact
-
-    def query(self, query: Callable[[sqlite3.Connection], Any]) -> Any:
-        try:
-            with self._mutex:
-                return query(self._db)
-        except (sqlite3.Error, *DECODING_ERRORS) as error:
-            raise self.damaged(str(error)) from error
-
-    def damaged(self, reason: str) -> JournalError:
-        return self._log.damaged(reason)
-
-    def _before_commit(self, transaction: Transaction) -> None:
-        if transaction.changes:
-            self._append(transaction.changes)
-
-    def _append(self, changes: Sequence[Change]) -> None:
-        # The time before the write: if the process is suspended during the write, the response proves nothing about later times.
-        begun = self._clock()
-        # The checksums of outcomes compress badly, and are not needed: the object has a checksum of its own.
-        self._log.append(
-            [
-                (name, [row[:-1] for row in msgspec.json.decode(values[0])]) if name in _OUTCOMES else (name, *values)
-                for name, *values in changes
-            ]
-        )
-        self.last_write = begun
+        return f"{self._generation:04}-{number:010}"
 
     @property
     def heartbeat_due(self) -> float | None:
@@ -320,73 +312,3 @@ class ObjectDatabase(Database):
         with self.connection():
             if self.last_write < due:
                 self._append(())
-
-
-@contextmanager
-def translate_errors(name: str) -> Iterator[None]:
-    """Convert an `OSError` that the block raises into a JournalError that names the journal."""
-    try:
-        yield
-    except OSError as error:
-        raise JournalError(f"journal {name}: {error}; fix the cause and try again") from error
-
-
-def open_log(
-    objects: Objects,
-    name: str,
-    clock: Callable[[], float],
-    identity: Identity,
-    *,
-    resume: bool,
-    earlier: Earlier,
-    wall: Callable[[], float],
-) -> JournalWriter:
-    """Open a journal in objects for writing: create it, or take over its run."""
-    log, damage = ObjectLog(objects, name), None
-    with translate_errors(name):
-        if log.find():
-            if not resume and earlier == "known":
-                raise InvalidRequest(f"journal: {name} already exists; resume its run, or {OTHER_JOURNAL}")
-            try:
-                return _start(log, clock, identity, earlier, created=False, wall=wall)
-            except DamagedJournalError as error:
-                if earlier == "known":
-                    raise
-                damage = {"reason": str(error), "kept": f"generation {log.generation:04}"}
-            log.set_aside()
-        return _start(log, clock, identity, earlier, damage, created=True, wall=wall)
-
-
-def _start(
-    log: ObjectLog,
-    clock: Callable[[], float],
-    identity: Identity,
-    earlier: Earlier,
-    damage: Mapping[str, Any] | None = None,
-    *,
-    created: bool,
-    wall: Callable[[], float],
-) -> JournalWriter:
-    with ExitStack() as stack:
-        database = ObjectDatabase(log, clock)
-        stack.callback(database.close)
-        if created:
-            metadata = create_metadata(identity, earlier)
-            with database.transaction() as transaction:
-                for name, value in metadata.items():
-                    transaction.set_metadata(name, value)
-        else:
-            metadata = database.resume(partial(require_resumable, log.name, identity))
-        stack.pop_all()
-    return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
-
-
-@contextmanager
-def read_log(log: ObjectLog, clock: Callable[[], float]) -> Iterator[RunQuery]:
-    """Provide a function that runs queries on the run of a log."""
-    with closing(ObjectDatabase(log, clock)) as database:
-        with translate_errors(log.name):
-            if not log.find():
-                raise InvalidRequest(f"journal: {log.name} does not exist; pass the URL of a journal")
-            database.replay()
-        yield database.query

@@ -1,11 +1,12 @@
-"""The schema of a journal, the identity and the report of its run, and the stored form of outcomes. No I/O."""
+"""The identity and the report of a run, the stored form of outcomes, and queries of them, which detect damage."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
@@ -24,11 +25,14 @@ from outreach_async.bulk._outcomes import (
     LedgerCounts,  # noqa: F401 - a name in inherited annotations
     Targeted,  # noqa: F401 - a name in inherited annotations
     add_counts,
+    add_targets,
     build_outcome,
     is_superseded,
 )
-from outreach_async.errors import InvalidRequest, OutreachError
+from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import CERTAIN_OUTCOMES, Target
+from outreach_async.store._schema import TABLES
 
 JournalState: TypeAlias = Literal["running", "finished", "suspended", "stopped", "interrupted"]
 
@@ -153,17 +157,33 @@ class JournalReport(BulkReport):
         return {**super().to_dict(), **{name: getattr(self, name) for name in names}}
 
 
-SET_METADATA: Final = (
-    "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
-    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
-)
-
 DECODING_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, MsgspecError)
 """Exceptions that decoding may raise if the content is damaged."""
 
 
 class CorruptContentError(ValueError):
     """The content of a journal is inconsistent: it was damaged or changed after it was written."""
+
+
+@contextmanager
+def translate_errors(name: str) -> Iterator[None]:
+    """Convert an `OSError` that the block raises into a JournalError that names the journal."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"journal {name}: {error}; fix the cause and try again") from error
+
+
+class DamagedJournalError(JournalError):
+    """The journal is damaged. Any other JournalError may be temporary."""
+
+
+class ForeignJournalError(InvalidRequest):
+    """What is at the journal's place is not a journal."""
+
+
+class EmptyJournalError(ForeignJournalError):
+    """The file of the journal is empty."""
 
 
 MESSAGE_LIMIT: Final = 500  # characters of an error's message; the rest is cut off
@@ -233,11 +253,6 @@ def checked(rows: Iterable[Sequence[Any]], place: str) -> Iterator[list[Any]]:
         if checksum(columns) != crc:
             raise CorruptContentError(f"checksum mismatch in {place.format(columns[0])}")
         yield columns
-
-
-def encode_metadata(name: str, value: object) -> tuple[str, str, int]:
-    text = to_json(value)
-    return name, text, checksum([name, text])
 
 
 def require_checksums(rows: str, checksums: str) -> None:
@@ -444,3 +459,156 @@ def _describe_changes(recorded: Mapping[str, Any], current: Mapping[str, Any], c
 def _describe_change(name: str, *values: object) -> str:
     before, now = (masked_repr(value) if isinstance(value, str) else to_json(value) for value in values)
     return f"{name} was {before} and is now {now}"
+
+
+# Queries are kept short, because a query can prevent the writer from checkpointing its write-ahead log.
+_PAGE_SIZE: Final = 2_000  # rows per query
+
+_FROM_PAGE: Final = (
+    "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
+)
+_COLUMNS: Final = ", ".join(
+    f"page.{name}" for name in ("seq", "status", "id_1", "id_2", "attempts", "possible", "error", "repeats", "target")
+)
+_PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
+_SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
+_SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"
+_SELECT_SPOOLED: Final = f"""
+    SELECT {_PAGE}, json_group_array(error.text), json_group_array(json_array(spool.key, spool.payload, spool.crc)) {_FROM_PAGE}
+    LEFT JOIN spool ON spool.seq = page.seq
+"""
+_COUNT_LOST_ERRORS: Final = "SELECT count(*) FROM outcome WHERE error IS NOT NULL AND error NOT IN (SELECT digest FROM error)"
+_REQUIRED_NAMES: Final = frozenset(
+    {"earlier", "events", "identity", "log", "marked", "possibly_sent", "spooled", "state", "totals"}
+)
+
+
+def read_metadata(db: sqlite3.Connection) -> dict[str, Any]:
+    rows = db.execute("SELECT name, value, crc FROM meta")
+    metadata = {name: msgspec.json.decode(value) for name, value in checked(rows, "the run's metadata")}
+    missing = sorted(_REQUIRED_NAMES - metadata.keys())
+    require(not missing, f"metadata of the run is missing: {', '.join(missing)}")
+    return metadata
+
+
+def require_windows(db: sqlite3.Connection, marked: int) -> int:
+    """Check that the windows contain all marked rows, and return the number of windows."""
+    count = end = 0
+    windows = db.execute("SELECT first, rows, digest, crc FROM window ORDER BY first")
+    for first, rows, _ in checked(windows, "the window of rows starting at row {}"):
+        require(first == end, f"the window of rows starting at row {end} is missing")
+        count, end = count + 1, first + rows
+    require(end == marked, f"expected {marked} rows in the windows of marked rows, found {end}")
+    return count
+
+
+def read_events(db: sqlite3.Connection, count: int) -> list[tuple[float, str, dict[str, Any]]]:
+    """Return all events as (Unix time, kind, details); `count` is the expected number of events."""
+    rows = [*checked(db.execute("SELECT number, at, kind, data, crc FROM event ORDER BY number"), "an event")]
+    require([row[0] for row in rows] == [*range(1, count + 1)], f"expected {count} events, found {len(rows)}")
+    return [(at, kind, msgspec.json.decode(data)) for _, at, kind, data in rows]
+
+
+def require_structure(db: sqlite3.Connection, rows: int) -> None:
+    """Check the pages of the file, its tables, and the number of outcomes."""
+    (result,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    require(result == "ok", result)
+    tables = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+    require(tables == {*TABLES}, "its tables are not those of a journal")
+    (count,) = db.execute("SELECT count(*) FROM outcome").fetchone()
+    require(count == rows, f"expected {rows} outcomes, found {count}")
+
+
+def require_outcomes(db: sqlite3.Connection, marked: int) -> None:
+    """Check the outcomes of the marked rows against their checksums."""
+    for first in range(0, marked, _PAGE_SIZE):
+        require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
+
+
+def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
+    """Check everything that a resumed run relies on, and return the run's metadata."""
+    # Each row is checked against its checksum, and the tables against the totals that were committed with them. If a log is lost
+    # that would have completed a half commit, these checks find the half commit. For a finished run, only the metadata and the
+    # windows of marked rows are checked, because no row is sent again.
+    metadata = read_metadata(db)
+    require_windows(db, metadata["marked"])
+    totals = decode_totals(metadata["totals"])
+    if metadata["state"] != "finished":
+        require_structure(db, totals.rows)
+        read_events(db, metadata["events"])
+        (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
+        require(last < metadata["marked"], f"row {last} has an outcome, but was not marked as about to be sent")
+        require_outcomes(db, metadata["marked"])
+        for stored, text in db.execute("SELECT digest, text FROM error"):
+            require(digest(text) == stored, "checksum mismatch in a stored error")
+        (lost,) = db.execute(_COUNT_LOST_ERRORS).fetchone()
+        require(not lost, f"the errors of {lost} rows are missing")
+        spooled = sum(1 for _ in checked(db.execute("SELECT seq, key, payload, crc FROM spool ORDER BY seq"), "row {}"))
+        require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
+    return metadata
+
+
+def read_targets(db: sqlite3.Connection) -> dict[int, Target]:
+    """Return the targets of the run by number; the number of the run's own target is 0."""
+    identity = read_metadata(db)["identity"]
+    targets = {0: Target(identity["workspace"], identity["options"].get("campaign"))}
+    return targets | read_recorded_targets(db)
+
+
+def read_recorded_targets(db: sqlite3.Connection) -> dict[int, Target]:
+    """Return the recorded targets by number: of a journal, those that rows name; of a ledger, those of all runs."""
+    rows = checked(db.execute("SELECT number, workspace, campaign, crc FROM target ORDER BY number"), "a target")
+    return {number: Target(*target) for number, *target in rows}
+
+
+def read_names(metadata: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the ids of the campaigns that rows of the run have named, by workspace and name."""
+    return {(workspace, name): campaign for workspace, name, campaign in metadata.get("names", ())}
+
+
+def read_page(db: sqlite3.Connection, first: int) -> list[ContactOutcome]:
+    """Return a page of outcomes that starts at row `first`. For the first page, also check that no outcome is missing."""
+    metadata, targets = read_metadata(db), read_targets(db)
+    if first == 0:
+        require_structure(db, decode_totals(metadata["totals"]).rows)
+    spooled = metadata["spooled"] is not None
+    page = db.execute(_SELECT_SPOOLED if spooled else _SELECT_OUTCOMES, (first, _PAGE_SIZE)).fetchone()
+    require_checksums(page[0], page[1])
+    rows, errors, spool = (msgspec.json.decode(page[column]) for column in (0, 2, 3))
+    contacts: list[dict[str, Any] | None] = [None] * len(rows)
+    if spooled:
+        contacts = [*_decode_spooled([row[0], *columns] for row, columns in zip(rows, spool, strict=True))]
+    outcomes = [
+        decode_outcome(row, error, contact, targets[row[-1] or 0])
+        for row, error, contact in zip(rows, errors, contacts, strict=True)
+    ]
+    # The aggregate functions of SQLite promise no order.
+    return sorted(outcomes, key=attrgetter("index"))
+
+
+def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | None]:
+    """Yield the contacts of spooled rows, of which only the e-mail if the row may not be sent; `None` for an invalid row."""
+    for _, _, payload in checked(rows, "spooled row {}"):
+        contact, target = decode_spooled(payload)
+        contact = contact.contact if isinstance(contact, SpooledExclusion) else contact
+        yield {**contact, **(target._asdict() if target else {})} if isinstance(contact, dict) else None
+
+
+def read_report(db: sqlite3.Connection) -> JournalReport:
+    metadata = read_metadata(db)
+    marked, identity, totals = metadata["marked"], metadata["identity"], decode_totals(metadata["totals"])
+    found = count_targets(db, read_targets(db), totals)
+    return JournalReport(
+        **{**attrs.asdict(totals, recurse=False), "targets": add_targets(found)},
+        state=metadata["state"],
+        marked=marked,
+        possibly_sent=marked - totals.rows,
+        windows=require_windows(db, marked),
+        events=dict(sorted(Counter(kind for _, kind, _ in read_events(db, metadata["events"])).items())),
+        **{name: identity[name] for name in ("workspace", "source", "fingerprint", "mapping")},
+        spooled=metadata["spooled"],
+    )
+
+
+RunQuery: TypeAlias = Callable[[Callable[[sqlite3.Connection], Any]], Any]
+"""A function that runs a query on a journal and returns the result of the query."""

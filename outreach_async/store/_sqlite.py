@@ -1,5 +1,7 @@
 """A journal in an SQLite file: it is created atomically, and locked and checked before it is written.
 
+Any process can read it at any time. This does not change the content of its files, and damage is detected.
+
 Only one run at a time can write it, which requires a file system with reliable locks.
 """
 
@@ -17,25 +19,163 @@ from errno import EIO
 from itertools import count
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Self
+from typing import Any, Final, TypeVar
 
 from outreach_async._files.atomic import sync
-from outreach_async.errors import InvalidRequest, JournalError
-from outreach_async.store import _reader as reader
+from outreach_async._files.sqlite import SqliteFile
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store import _records as records
-from outreach_async.store._reader import connect
-from outreach_async.store._records import OTHER_JOURNAL, OTHER_LEDGER, Earlier, Identity, require_resumable
 from outreach_async.store._schema import (
     APPLICATION_ID,
     FORMAT_VERSION,
     HEADER_SIZE,
+    KINDS,
     LEDGER_ID,
     TABLES,
     VIEWS,
     Kind,
+    classify,
     classify_header,
 )
-from outreach_async.store._writer import Database, JournalWriter, Transaction, create_metadata
+from outreach_async.store._writer import Database, Transaction
+
+T = TypeVar("T")
+
+_LOCK_TIMEOUT: Final = 10.0
+"""Seconds to wait for a lock. Other readers hold locks while they recover a log, and during their queries."""
+_MAX_ATTEMPTS: Final = 100
+"""Maximum number of times that a query is run. A query is repeated if the files changed while it ran."""
+# If the files changed during a failed query, a writer may be the cause, and the count starts again.
+_MAX_FAILURES: Final = 3  # of a query in a row, before its error is raised
+_WITH_LOG: Final = "mode=ro"
+"""URI parameters to open a journal with its log. SQLite needs the index of the log, and may have to create it."""
+_WITHOUT_LOG: Final = "mode=ro&immutable=1"  # URI parameters
+
+
+def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], kind: Kind = "journal") -> tuple[T, bool]:
+    """Run a query on a journal and its log. The log is ignored if it is older than the file or belongs to another run."""
+    # A log shows that a writer is active or was killed. SQLite then locks the file and the log while it reads them, and repairs
+    # or creates the index of the log. A file without a log is read without locks, and the query runs again if the file changes.
+    # So a result counts if SQLite's locks protected it, or if the files are the same before and after. A failure counts only if
+    # the files stayed the same several times: otherwise a writer may have changed them meanwhile.
+    # Only SQLite opens the file and the index. If this module opened and closed them itself, the operating system would release
+    # the locks that a writer in the same process holds.
+    failures = 0
+    for _ in range(_MAX_ATTEMPTS):
+        (size, _, _), (log_size, _, _) = before = _read_file_states(path)
+        if size is None:
+            raise InvalidRequest(f"{kind}: {path} does not exist; pass the path of a {kind}")
+        if size == 0:
+            raise empty_error(path)
+        try:
+            stale = bool(log_size) and _is_stale(path, kind)
+            uses_log = log_size and not stale
+            result = _run_query(path, _WITH_LOG if uses_log else _WITHOUT_LOG, query, kind)
+        except OutreachError:
+            raise
+        except (sqlite3.Error, *records.DECODING_ERRORS) as error:
+            failures = failures + 1 if _read_file_states(path) == before else 0
+            if failures == _MAX_FAILURES:
+                raise read_error(path, error, kind) from error
+        else:
+            if uses_log or _read_file_states(path) == before:
+                return result, stale
+            failures = 0
+    raise JournalError(f"journal {path} changes faster than it can be read; try again")
+
+
+def _run_query(path: Path, mode: str, query: Callable[[sqlite3.Connection], T], kind: Kind) -> T:
+    with closing(connect(path, mode)) as db:
+        (application_id,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+        require_kind(path, classify(application_id, version), kind, f"pass the path of a {kind}")
+        db.execute("BEGIN")
+        return query(db)
+
+
+def require_kind(path: str | Path, found: str, kind: Kind, remedy: str) -> None:
+    """Check that a file is a store of the expected kind and of this version."""
+    if found == "newer":
+        raise InvalidRequest(f"{kind}: {path} was written by a newer version of this library; use that version")
+    if found == "older":
+        raise _older_error(path, kind, remedy)
+    if found == "foreign":
+        raise records.ForeignJournalError(f"{kind}: {path} is not a {kind}; {remedy}")
+    if found != kind:
+        raise records.ForeignJournalError(f"{kind}: {path} is a {found}, not a {kind}; pass it as {found}=, or {remedy}")
+
+
+def _older_error(path: str | Path, kind: Kind, remedy: str) -> InvalidRequest:
+    use = "finish its run with that version" if kind == "journal" else "use that version"
+    return InvalidRequest(f"{kind}: {path} was written by an older version of this library; {use}, or {remedy}")
+
+
+def read_kind(path: Path) -> Kind | None:
+    """Return which kind of store a file is, of any version; `None` for another file, or none."""
+    file = SqliteFile(path, timeout=_LOCK_TIMEOUT)
+    if (found := file.application_id()) is not None:
+        return KINDS.get(found)
+    return "ledger" if classify_header(file.read_header()) == "older" else None
+
+
+def connect(path: str | Path, mode: str) -> sqlite3.Connection:
+    return SqliteFile(Path(path), timeout=_LOCK_TIMEOUT).connect(mode)
+
+
+def _is_stale(path: Path, kind: Kind) -> bool:
+    """Return whether a log is older than the file, or belongs to another run."""
+    # SQLite would apply an old log to a newer file. The file contains each commit as soon as the call that made the commit
+    # returns, so an old log can be ignored. Only after a kill during the copying of a commit does the log complete the file.
+    # The file is read before the log: during a run, the log is never behind an earlier state of the file.
+    try:
+        in_file = _run_query(path, _WITHOUT_LOG, records.read_metadata, kind)["log"]
+    except (sqlite3.Error, *records.DECODING_ERRORS):
+        # A power failure may have torn a page while the log was copied into the file. The log still has the whole page.
+        return False
+    try:
+        in_log = _run_query(path, _WITH_LOG, records.read_metadata, kind)["log"]
+    except (OutreachError, sqlite3.Error, *records.DECODING_ERRORS) as error:
+        if SqliteFile.cause_of(error) != "inside":
+            raise
+        return True  # the file is readable alone, so the log is not from its last commit: that log would complete the file
+    return bool(in_log["run"] != in_file["run"] or in_log["commits"] < in_file["commits"])
+
+
+def read_error(path: Path, error: Exception, kind: Kind = "journal") -> OutreachError:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        if kind == "ledger" and read_kind(path) == "ledger":
+            return _older_error(path, kind, records.OTHER_LEDGER)
+        return records.ForeignJournalError(f"{kind}: {path} is not a {kind}; pass the path of a {kind}")
+    if SqliteFile.cause_of(error) != "inside":
+        return JournalError(f"journal {path} cannot be read: {error}; fix the cause and try again")
+    return records.DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
+
+
+def empty_error(path: Path) -> InvalidRequest:
+    return records.EmptyJournalError(f"journal: {path} is an empty file, not a journal; {remedy(path)}")
+
+
+def remedy(path: Path) -> str:
+    """Return the part of an error message that states the remedy for a damaged or empty journal."""
+    return (
+        'restore a copy (with its -wal file, if there is one), or resume with earlier="unknown" (on the command line: --resume'
+        f" --earlier unknown), which renames {path.name} to {path.name}.damaged and starts over with every row counted as"
+        " possibly sent"
+    )
+
+
+def _read_file_states(path: Path) -> list[tuple[int | None, int, int]]:
+    """Return size, inode and time of change of the file and of its log, to detect changes by a writer; no size if missing."""
+    states = list[tuple[int | None, int, int]]()
+    for name in path, Path(f"{path}-wal"):
+        try:
+            status = name.stat()
+            states.append((status.st_size, status.st_ino, status.st_mtime_ns))
+        except (FileNotFoundError, NotADirectoryError):
+            states.append((None, 0, 0))
+        except OSError as error:
+            raise JournalError(f"journal {name} cannot be read: {error.strerror}; fix the cause and try again") from error
+    return states
+
 
 # File systems in user space (FUSE), except fuse-overlayfs, are included, because their locks are not trusted.
 _NETWORK_TYPES: Final = re.compile(
@@ -98,27 +238,18 @@ _OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_C
 class JournalLock:
     """An exclusive lock on a journal's file, which lasts until `release` is called."""
 
-    def __init__(self, path: str, descriptor: int, descriptors: ExitStack) -> None:
-        status = os.fstat(descriptor)
+    def __init__(self, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> None:
         self._path = path
-        self._descriptor = descriptor
-        self._descriptors = descriptors
-        self.header = os.pread(descriptor, HEADER_SIZE, 0)
-        self._file_id = (status.st_dev, status.st_ino)
-        _LOCKED_FILES.add(self._file_id)
-
-    @classmethod
-    def acquire(cls, path: str, *, resume: bool, beside: bool = _LOCKS_SEPARATE_FILE) -> Self:
         with ExitStack() as descriptors, _MUTEX, translate_os_errors(path):
             status = os.lstat(path)
             if not stat.S_ISREG(status.st_mode):
-                raise reader.ForeignJournalError(
+                raise records.ForeignJournalError(
                     f"journal: {path} is not a regular file; pass the file itself, not a link or folder"
                 )
-            if (status.st_dev, status.st_ino) in _LOCKED_FILES:
+            if _file_id(status) in _LOCKED_FILES:
                 raise _in_use_error(path)
             if not resume:
-                raise InvalidRequest(f"journal: {path} already exists; resume its run, or {OTHER_JOURNAL}")
+                raise InvalidRequest(f"journal: {path} already exists; resume its run, or {records.OTHER_JOURNAL}")
             descriptor = locked = os.open(path, _OPEN_FLAGS)
             descriptors.callback(os.close, descriptor)
             if beside:
@@ -126,7 +257,10 @@ class JournalLock:
                 descriptors.callback(os.close, locked)
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
             require_same_file(path, descriptor)
-            return cls(path, descriptor, descriptors.pop_all())
+            self._descriptor, self._file_id = descriptor, _file_id(os.fstat(descriptor))
+            self.header = os.pread(descriptor, HEADER_SIZE, 0)
+            _LOCKED_FILES.add(self._file_id)
+            self._descriptors = descriptors.pop_all()
 
     def state(self) -> tuple[int, bytes] | None:
         """Return the size and the first bytes of the file; `None` if its path leads to another file."""
@@ -134,7 +268,7 @@ class JournalLock:
             status = os.lstat(self._path)
         except FileNotFoundError:
             return None
-        if (status.st_dev, status.st_ino) != self._file_id:
+        if _file_id(status) != self._file_id:
             return None
         return status.st_size, os.pread(self._descriptor, HEADER_SIZE, 0)
 
@@ -143,6 +277,10 @@ class JournalLock:
         with _MUTEX:
             self._descriptors.close()
             _LOCKED_FILES.discard(self._file_id)
+
+
+def _file_id(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def require_lockable(path: str) -> None:
@@ -165,7 +303,7 @@ class JournalInUseError(InvalidRequest):
 
 
 def _in_use_error(path: str) -> JournalInUseError:
-    return JournalInUseError(f"journal: another run is writing {path}; wait until that run ends, or {OTHER_JOURNAL}")
+    return JournalInUseError(f"journal: another run is writing {path}; wait until that run ends, or {records.OTHER_JOURNAL}")
 
 
 @contextmanager
@@ -190,17 +328,70 @@ class FileDatabase(Database):
     # A reader of an older state delays the copying. Only marks wait for it: if later outcomes are lost with the log, their rows
     # count as possibly sent.
 
-    def __init__(self, path: str, log: Mapping[str, Any], lock: JournalLock) -> None:
+    _lock: JournalLock
+
+    def __init__(self, path: str, kind: Kind = "journal") -> None:
+        """Open nothing yet."""
         super().__init__(path)
+        self._kind: Kind = kind
+
+    def open(self, require: Callable[[Mapping[str, Any]], object], *, resume: bool) -> Mapping[str, Any] | None:
+        """Lock the file until `close` is called."""
+        require_lockable(self.name)
+        if not os.path.lexists(self.name):
+            self._refuse_orphaned_log()
+            return None
+        # Locked before it is read: no other run can change or rename the journal after it has been checked.
+        self._lock_file(resume=resume)
+        metadata = self._read_intact()
+        require(metadata)
+        self._connect(metadata["log"])
+        return metadata
+
+    def create(self, metadata: Mapping[str, Any], wall: Callable[[], float]) -> None:
+        with translate_os_errors(self.name):
+            create_file(self.name, metadata, wall())
+        self._lock_file(resume=True)
+        self._connect(metadata["log"])
+
+    def set_aside(self) -> str:
+        with translate_os_errors(self.name):  # the file is still locked: another run may be about to rename it, too
+            kept = rename_damaged(self.name)
+        self._resources.close()
+        return Path(kept).name
+
+    def _lock_file(self, *, resume: bool) -> None:
+        # It is released last, because its release also drops SQLite's own locks on the file.
+        self._lock = JournalLock(self.name, resume=resume)
+        self._resources.callback(self._lock.release)
+
+    def _refuse_orphaned_log(self) -> None:
+        with translate_os_errors(self.name), suppress(FileNotFoundError):
+            if Path(f"{self.name}-wal").stat().st_size > 0:
+                raise self.damaged(f"the file is missing, but its log {self.name}-wal exists")
+
+    def _read_intact(self) -> Mapping[str, Any]:
+        path, kind = Path(self.name), self._kind
+        if not self._lock.header:
+            raise empty_error(path)
+        require_kind(
+            path, classify_header(self._lock.header), kind, records.OTHER_JOURNAL if kind == "journal" else records.OTHER_LEDGER
+        )
+        try:
+            metadata, log_stale = query_journal(path, records.require_intact, kind)
+        except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
+            raise self.damaged("its header is invalid") from error
+        if log_stale:
+            with translate_os_errors(self.name):
+                rename_damaged(self.name, LOG_SUFFIXES)
+        return metadata
+
+    def _connect(self, log: Mapping[str, Any]) -> None:
         self._log = dict(log)
-        self._lock = lock
         with self._translate_errors():
-            self._db = connect(path, "mode=rw")
-        with ExitStack() as stack:
-            stack.callback(self._db.close)
-            self._enable_log()
-            self._state = lock.state()
-            stack.pop_all()
+            self._db = self._resources.enter_context(closing(connect(self.name, "mode=rw")))
+        self._enable_log()
+        self._state = self._lock.state()
 
     def _enable_log(self) -> None:
         """Switch to a write-ahead log, and make each commit wait until its changes are on the disk."""
@@ -215,30 +406,22 @@ class FileDatabase(Database):
 
     def _before_commit(self, transaction: Transaction) -> None:
         self._log["commits"] += 1
-        transaction.set_metadata("log", self._log)
+        transaction.set_metadata(log=self._log)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction, and then copy its changes into the file unless a reader delays this."""
+    def transaction(self, *, marks: bool = False) -> Iterator[Transaction]:
+        """Run the `with` block in a transaction, and copy its changes into the file; if it `marks` rows, wait for readers."""
         # Only this process may write the file. Otherwise, rows could be marked in a file that no later run would find.
         with self.connection():
             if self._lock.state() != self._state:
                 raise JournalError(
                     f"journal {self.name}: the file was replaced or changed during the run; put the original file back and resume"
-                    f" the run, or {OTHER_JOURNAL}"
+                    f" the run, or {records.OTHER_JOURNAL}"
                 )
         with super().transaction() as transaction:
             yield transaction
-        self._copy_log("PASSIVE")
-        self._state = self._lock.state()
-
-    @contextmanager
-    def mark_transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction, and copy its changes into the file, so that they survive the loss of the log."""
-        with self.transaction() as transaction:
-            yield transaction
         with self._translate_errors():
-            if not self._copy_log("FULL"):
+            if not self._copy_log("FULL" if marks else "PASSIVE") and marks:  # marks must survive the loss of the log
                 raise OSError("the write-ahead log cannot be checkpointed, because another program is reading the journal")
         self._state = self._lock.state()
 
@@ -248,8 +431,8 @@ class FileDatabase(Database):
             busy, logged, copied = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return bool(not busy and logged == copied)
 
-    def damaged(self, reason: str) -> JournalError:
-        return reader.DamagedJournalError(f"journal {self.name} is damaged: {reason}; {reader.remedy(Path(self.name))}")
+    def damaged(self, reason: str) -> records.DamagedJournalError:
+        return records.DamagedJournalError(f"journal {self.name} is damaged: {reason}; {remedy(Path(self.name))}")
 
     def compact(self) -> None:
         with self.connection() as db:
@@ -260,12 +443,6 @@ class FileDatabase(Database):
         self._copy_log("FULL")
         self._state = self._lock.state()
 
-    def close(self) -> None:
-        """Close the connection, which removes the log unless a reader uses it. Later calls raise JournalError."""
-        # The journal's lock is released last, because its release also drops SQLite's own locks on the file.
-        super().close()
-        self._lock.release()
-
 
 _MIN_FREE_PAGES: Final = 48
 """Number of free pages below which a file is not compacted."""
@@ -273,85 +450,7 @@ LOG_SUFFIXES: Final = ("-wal", "-shm")
 """File name suffixes of SQLite's write-ahead log and of the log's index."""
 
 
-def open_file(
-    path: str | Path, identity: Identity, *, resume: bool, earlier: Earlier, wall: Callable[[], float]
-) -> JournalWriter:
-    """Open a journal in a file for writing: create it, or resume its run. The file is locked until the writer is closed."""
-    path = str(path)
-    require_lockable(path)
-    metadata: Mapping[str, Any] | None = None
-    damage = None
-    with ExitStack() as stack:
-        try:
-            if os.path.lexists(path):
-                # Locked before it is read: no other run can change or rename the journal after it has been checked.
-                lock = JournalLock.acquire(path, resume=resume or earlier == "unknown")
-                stack.callback(lock.release)
-                metadata = _read_checked_metadata(path, lock.header, "journal")
-                stack.pop_all()
-            else:
-                _refuse_orphaned_log(path)
-        except (reader.DamagedJournalError, reader.EmptyJournalError) as error:
-            if earlier == "known":
-                raise
-            with translate_os_errors(path):  # the file is still locked: another run may be about to rename it, too
-                damage = {"reason": str(error), "kept": Path(set_aside(path)).name}
-    created = metadata is None
-    if metadata is None:
-        metadata = create_metadata(identity, earlier)
-        with translate_os_errors(path):
-            create_journal(path, metadata, wall())
-        lock = JournalLock.acquire(path, resume=True)
-    with ExitStack() as stack:
-        stack.callback(lock.release)
-        require_resumable(path, identity, metadata)
-        database = FileDatabase(path, metadata["log"], lock)
-        stack.pop_all()
-    return JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
-
-
-def open_ledger_file(path: str, metadata: Mapping[str, Any]) -> tuple[FileDatabase, Mapping[str, Any]]:
-    """Open a ledger in a file for writing, and return its database and its metadata; a new file gets the `metadata`."""
-    require_lockable(path)
-    if not os.path.lexists(path):
-        _refuse_orphaned_log(path)
-        with suppress(FileExistsError):  # another process was faster
-            create_journal(path, metadata, None)
-    lock = JournalLock.acquire(path, resume=True)
-    with ExitStack() as stack:
-        stack.callback(lock.release)
-        found = _read_checked_metadata(path, lock.header, "ledger")
-        database = FileDatabase(path, found["log"], lock)
-        stack.pop_all()
-    return database, found
-
-
-def _refuse_orphaned_log(path: str) -> None:
-    with translate_os_errors(path), suppress(FileNotFoundError):
-        if Path(f"{path}-wal").stat().st_size > 0:
-            raise reader.DamagedJournalError(
-                f"journal {path} is damaged: the file is missing, but its log {path}-wal exists; {reader.remedy(Path(path))}"
-            )
-
-
-def _read_checked_metadata(path: str, header: bytes, kind: Kind) -> Mapping[str, Any]:
-    if not header:
-        raise reader.empty_error(Path(path))
-    reader.require_kind(path, classify_header(header), kind, OTHER_JOURNAL if kind == "journal" else OTHER_LEDGER)
-    try:
-        metadata, log_stale = reader.query_journal(Path(path), reader.require_intact, kind)
-    except InvalidRequest as error:  # SQLite finds no journal, although the first bytes are those of a journal
-        message = f"journal {path} is damaged: its header is invalid; {reader.remedy(Path(path))}"
-        raise reader.DamagedJournalError(message) from error
-    if log_stale:
-        with translate_os_errors(path):
-            set_aside(path, LOG_SUFFIXES)
-    return metadata
-
-
-def create_journal(
-    path: str, metadata: Mapping[str, Any], at: float | None, link: Callable[[str, str], None] | None = None
-) -> None:
+def create_file(path: str, metadata: Mapping[str, Any], at: float | None, link: Callable[[str, str], None] | None = None) -> None:
     """Create a store that only its owner can read. The file gets its final name only after it is complete and on the disk."""
     folder = Path(path).parent
     descriptor, draft = tempfile.mkstemp(".tmp", ".outreach-", folder)
@@ -372,23 +471,22 @@ def create_journal(
 
 def write_tables(draft: str, metadata: Mapping[str, Any], at: float | None) -> None:
     """Write the tables of a journal, whose run starts at the Unix time `at`, or those of a ledger."""
-    with closing(reader.connect(draft, "mode=rw")) as db:
+    with closing(connect(draft, "mode=rw")) as db:
         db.execute("PRAGMA synchronous = OFF")  # the draft is not a journal until it is synced and linked
         db.execute("PRAGMA journal_mode = MEMORY")
-        db.execute("BEGIN IMMEDIATE")
-        db.execute(f"PRAGMA application_id = {LEDGER_ID if at is None else APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        for statement in (*TABLES, *VIEWS):
-            db.execute(statement)
-        if at is not None:  # a ledger has a row for each of its runs
-            run = [1, at, "", "{}", "{}", ""]
-            db.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (*run, records.checksum(run)))
-        db.executemany(records.SET_METADATA, [records.encode_metadata(name, value) for name, value in metadata.items()])
-        db.execute("COMMIT")
+        with SqliteFile.transaction(db):
+            db.execute(f"PRAGMA application_id = {LEDGER_ID if at is None else APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            for statement in (*TABLES, *VIEWS):
+                db.execute(statement)
+            transaction = Transaction(db)
+            if at is not None:  # a ledger has a row for each of its runs
+                transaction.insert("run", 1, at, "", "{}", "{}", "")
+            transaction.set_metadata(**metadata)
         db.execute("PRAGMA journal_mode = WAL")  # last: closing copies a log into the file, which can fail silently
 
 
-def set_aside(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
+def rename_damaged(path: str, suffixes: tuple[str, ...] = (*LOG_SUFFIXES, "")) -> str:
     """Rename the files of a journal to unused names, and return the new path of the journal."""
     names = (f"{path}.damaged{f'-{number}' if number else ''}" for number in count())
     name = next(name for name in names if not any(os.path.lexists(name + suffix) for suffix in (*LOG_SUFFIXES, "")))

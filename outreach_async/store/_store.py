@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import show_number, type_name
+from outreach_async._core.arguments import require_float
 from outreach_async._core.limits import unix_time
 from outreach_async._display import TabularReport, show_object
 from outreach_async._files.objects import Objects, is_url, list_folders, open_objects
@@ -22,23 +22,12 @@ from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
+from outreach_async.store import _records as records
 from outreach_async.store._entries import load_entries
 from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, translate_ledger_errors
-from outreach_async.store._objects import ObjectLog, boot_time, open_log, read_log, translate_errors
-from outreach_async.store._reader import (
-    RunQuery,
-    query_journal,
-    read_events,
-    read_kind,
-    read_metadata,
-    read_names,
-    read_page,
-    read_report,
-)
-from outreach_async.store._records import Earlier, Identity, JournalReport
-from outreach_async.store._schema import Kind
-from outreach_async.store._sqlite import open_file
-from outreach_async.store._writer import JournalWriter, WriterThread
+from outreach_async.store._objects import ObjectDatabase, boot_time
+from outreach_async.store._sqlite import FileDatabase, query_journal, read_kind
+from outreach_async.store._writer import JournalWriter, WriterThread, open_journal
 
 _LAST_TIME: Final = 253_402_300_799
 """The end of the year 9999. Larger numbers are not seconds, but perhaps nanoseconds."""
@@ -218,7 +207,7 @@ class Store:
         """
         if self.objects is None:
             return os.path.lexists(self.location)
-        with translate_errors(self._name):
+        with records.translate_errors(self._name):
             return any(True for _ in self.objects.names())
 
     def is_ledger(self) -> bool:
@@ -241,33 +230,39 @@ class Store:
 
     # A journal
 
-    def writer(self, identity: Identity, *, resume: bool, earlier: Earlier = "known") -> JournalWriter:
+    def writer(self, identity: records.Identity, *, resume: bool, earlier: records.Earlier = "known") -> JournalWriter:
         """Open a journal for a run, and return its writer. With `resume`, a run that exists is resumed."""
         # With `earlier="unknown"`, every row without an outcome counts as possibly sent, and a damaged journal is set aside and
         # replaced.
-        wall = partial(read_clock, self)
-        if self.objects is None:
-            return open_file(self.path, identity, resume=resume, earlier=earlier, wall=wall)
-        return open_log(self.objects, self._name, self.clock, identity, resume=resume, earlier=earlier, wall=wall)
+        database = FileDatabase(str(self.path)) if self.objects is None else ObjectDatabase(self.objects, self._name, self.clock)
+        return open_journal(database, identity, resume=resume, earlier=earlier, wall=partial(read_clock, self))
 
     def writer_thread(self) -> WriterThread:
         return WriterThread(inline=self.inline)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[RunQuery]:
+    def _snapshot(self) -> Iterator[records.RunQuery]:
         """Provide a function that runs queries on the last run."""
         if self.objects is None:
-            kind: Kind = "ledger" if self.is_ledger() else "journal"
-            yield lambda query: query_journal(self.path.resolve(), query, kind)[0]
-            return
-        log = ObjectLog(self.objects, self._name)
-        with translate_errors(self._name):
-            is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
-        if is_ledger:
-            with closing(ObjectLedger(self._name, self.clock)) as medium:
-                log = medium.open_log(medium.last_run())
-        with read_log(log, self.clock) as run_query:
-            yield run_query
+            is_ledger = self.is_ledger()
+        else:
+            with records.translate_errors(self._name):
+                is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
+        with ExitStack() as stack:
+            stack.enter_context(translate_ledger_errors(self._name) if is_ledger else records.translate_errors(self._name))
+            if self.objects is None:
+                yield lambda query: query_journal(self.path.resolve(), query, "ledger" if is_ledger else "journal")[0]
+                return
+            if is_ledger:
+                medium = stack.enter_context(closing(ObjectLedger(self._name, self.clock)))
+                database = medium.open_log(medium.last_run())
+            else:
+                database = ObjectDatabase(self.objects, self._name, self.clock)
+            stack.callback(database.close)
+            if not database.find():
+                raise InvalidRequest(f"journal: {database.name} does not exist; pass the URL of a journal")
+            database.replay()
+            yield database.query
 
     def outcomes(self) -> Iterator[ContactOutcome]:
         """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
@@ -291,7 +286,7 @@ class Store:
         """
         first = 0
         with self._snapshot() as run_query:
-            while page := run_query(partial(read_page, first=first)):
+            while page := run_query(partial(records.read_page, first=first)):
                 yield from page
                 first = page[-1].index + 1
 
@@ -309,10 +304,10 @@ class Store:
             ```
         """
         with self._snapshot() as run_query:
-            events = run_query(lambda db: read_events(db, read_metadata(db)["events"]))
+            events = run_query(lambda db: records.read_events(db, records.read_metadata(db)["events"]))
         yield from events
 
-    def report(self) -> JournalReport:
+    def report(self) -> records.JournalReport:
         """Return the report of the last run. Its counts are stored, so the outcomes are not read; errors as for `outcomes`.
 
         Example:
@@ -323,7 +318,7 @@ class Store:
             ```
         """
         with self._snapshot() as run_query:
-            report: JournalReport = run_query(read_report)
+            report: records.JournalReport = run_query(records.read_report)
         return report
 
     def campaigns(self) -> dict[tuple[str, str], str]:
@@ -337,7 +332,7 @@ class Store:
             ```
         """
         with self._snapshot() as run_query:
-            return read_names(run_query(read_metadata))
+            return records.read_names(run_query(records.read_metadata))
 
     # A ledger
 
@@ -370,13 +365,8 @@ class Store:
 
 def read_clock(store: Store) -> float:
     """Return the Unix time by the clock `wall` of a store; an error if that is not a time."""
-    now: Any = store.wall()
-    if isinstance(now, bool) or not isinstance(now, int | float) or not 0 <= now <= _LAST_TIME:
-        got = show_number(now) if isinstance(now, int | float) else type_name(now)
-        raise InvalidRequest(
-            f"wall: expected the Unix time in seconds, from 0 to {_LAST_TIME}, got {got}; pass a function such as time.time"
-        )
-    return float(now)
+    expected, remedy = f"the Unix time in seconds, from 0 to {_LAST_TIME}", "pass a function such as time.time"
+    return require_float("wall", store.wall(), lambda now: 0 <= now <= _LAST_TIME, expected, remedy)
 
 
 def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:
@@ -392,7 +382,7 @@ def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:
         ```
     """
     path_or_url = os.fspath(location)
-    with translate_errors(path_or_url):
+    with records.translate_errors(path_or_url):
         if is_url(path_or_url):
             return {name: Store(f"{path_or_url.rstrip('/')}/{name}") for name in list_folders(path_or_url)}
         return {path.stem: Store(path) for path in sorted(Path(path_or_url).glob("*.db"))}
@@ -402,12 +392,8 @@ def _to_age(age: Any) -> float | None:
     seconds = age.total_seconds() if isinstance(age, timedelta) else age
     if seconds is None:
         return None
-    expected, remedy = "expected at least 0 seconds, or a timedelta", "pass 0 to send every row again, or None for no limit"
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidRequest(f"max_age: {expected}, got {type_name(age)}; {remedy}")
-    if not 0 <= seconds <= sys.float_info.max:
-        raise InvalidRequest(f"max_age: {expected}, got {show_number(seconds)}; {remedy}")
-    return float(seconds)
+    expected, remedy = "at least 0 seconds, or a timedelta", "pass 0 to send every row again, or None for no limit"
+    return require_float("max_age", seconds, lambda age: 0 <= age <= sys.float_info.max, expected, remedy)
 
 
 @attrs.frozen

@@ -6,6 +6,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from secrets import token_hex
 from threading import Lock, RLock
 from types import MappingProxyType
@@ -16,6 +17,7 @@ import msgspec
 from anyio import to_thread
 
 from outreach_async._core.arguments import require_choice
+from outreach_async._files.sqlite import SqliteFile
 from outreach_async._wire_words import SERVICE_OUTCOMES
 from outreach_async.bulk._outcomes import ContactOutcome, OutcomeCounts
 from outreach_async.bulk._rows import (
@@ -31,22 +33,6 @@ from outreach_async.bulk._rows import (
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store import _records as records
-from outreach_async.store._reader import read_names, read_targets
-from outreach_async.store._records import (
-    DECODING_ERRORS,
-    END_STATES,
-    OTHER_JOURNAL,
-    SET_METADATA,
-    CorruptContentError,
-    Earlier,
-    Identity,
-    MarkedWindow,
-    checked,
-    checksum,
-    encode_identity,
-    encode_metadata,
-    to_json,
-)
 from outreach_async.store._schema import SENT_SUM
 
 P = ParamSpec("P")
@@ -68,7 +54,10 @@ def _insert_many(verb: str, table: str, columns: str) -> str:
 
 _SENT: Final = "seq, key, digest, target, domain"
 STATEMENTS: Final[Mapping[str, str]] = {
-    "metadata": SET_METADATA,
+    "metadata": (
+        "INSERT INTO meta (name, value, crc) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value, crc = excluded.crc"
+    ),
     "window": "INSERT INTO window (first, rows, digest, crc) VALUES (?, ?, ?, ?)",
     # A plain INSERT: a second outcome for a row is an error.
     "outcomes": _insert_many("INSERT", "outcome", "seq, status, id_1, id_2, attempts, possible, error, repeats, target, crc"),
@@ -95,22 +84,20 @@ class Transaction:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.changes: list[Change] = []
-        self._db = db
+        self.db = db
+        """For changes that are not in the list."""
 
     def apply(self, name: str, *values: Any) -> None:
-        self._db.execute(STATEMENTS[name], values)
+        self.db.execute(STATEMENTS[name], values)
         self.changes.append((name, *values))
 
     def insert(self, name: str, *columns: Any) -> None:
         """Execute a statement with these values and their checksum."""
-        self.apply(name, *columns, checksum(columns))
+        self.apply(name, *columns, records.checksum(columns))
 
-    def set_metadata(self, name: str, value: object) -> None:
-        self.apply("metadata", *encode_metadata(name, value))
-
-    def run(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        """Make a change that is not in the list of changes."""
-        return change(self._db)
+    def set_metadata(self, **values: object) -> None:
+        for name, value in values.items():
+            self.insert("metadata", name, records.to_json(value))
 
 
 class Database(ABC):
@@ -118,28 +105,36 @@ class Database(ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._resources = ExitStack()
+        """What `close` closes, the last first."""
         self._failure: tuple[str, BaseException | None] | None = None
         # While a run compares rows in the event loop, it may need an id, and the writer's thread may be committing.
         self._mutex = RLock()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Run the `with` block in a transaction. After the commit, its changes are durable."""
-        # If the block raises an exception, its changes are rolled back.
-        with self.connection() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield (transaction := Transaction(db))
-                self._before_commit(transaction)
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    with suppress(sqlite3.Error):  # some errors have already rolled back
-                        db.execute("ROLLBACK")
+    @abstractmethod
+    def open(self, require: Callable[[Mapping[str, Any]], object], *, resume: bool) -> Mapping[str, Any] | None:
+        """Open what is stored for writing. Return its metadata, which `require` checks; `None` if nothing is stored.
 
-    def mark_transaction(self) -> AbstractContextManager[Transaction]:
-        """Run the `with` block in a transaction whose loss would cause false labels: rows are sent after it."""
-        return self.transaction()
+        Without `resume`, what is stored is refused.
+        """
+
+    @abstractmethod
+    def create(self, metadata: Mapping[str, Any], wall: Callable[[], float]) -> None:
+        """Store the journal of a new run with this metadata, and open it for writing."""
+
+    @abstractmethod
+    def set_aside(self) -> str:
+        """Put damaged content away, which `open` has refused, and return where it is kept."""
+
+    @contextmanager
+    def transaction(self, *, marks: bool = False) -> Iterator[Transaction]:  # noqa: ARG002 - only a file has a log to lose
+        """Run the `with` block in a transaction. After the commit, its changes are durable.
+
+        If it `marks` rows, which are then sent, its loss would cause false labels.
+        """
+        with self.connection() as db, SqliteFile.transaction(db):
+            yield (transaction := Transaction(db))
+            self._before_commit(transaction)
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -162,9 +157,9 @@ class Database(ABC):
         except JournalError as error:
             self._failure = self._failure or (str(error), error.__cause__)
             raise
-        except (sqlite3.Error, OSError, *DECODING_ERRORS) as error:
+        except (sqlite3.Error, OSError, *records.DECODING_ERRORS) as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if isinstance(error, CorruptContentError) or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            if isinstance(error, records.CorruptContentError) or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
                 damaged = self.damaged(str(error))
                 self._failure = str(damaged), error
                 raise damaged from error
@@ -192,10 +187,10 @@ class Database(ABC):
         """Write a heartbeat, unless another write that started at or after the time `due` has already succeeded."""
 
     def close(self) -> None:
-        """Close the connection. Later calls of other methods raise JournalError."""
+        """Close the connection, unless it is closed. Later calls of other methods raise JournalError."""
         self._failure = (f"journal {self.name} is closed; open it again", None)
         with suppress(sqlite3.Error):
-            self._db.close()
+            self._resources.close()
 
 
 _PAGE_SIZE: Final = 200
@@ -247,59 +242,54 @@ class JournalWriter:
         self,
         database: Database,
         metadata: Mapping[str, Any],
-        identity: Identity,
-        earlier: Earlier,
+        identity: records.Identity,
+        earlier: records.Earlier,
         damage: Mapping[str, Any] | None = None,
         *,
         created: bool,
         wall: Callable[[], float],
     ) -> None:
-        with ExitStack() as stack:
-            stack.callback(database.close)
-            self.database = database
-            self._identity = identity
-            self._wall = wall
-            self._opened_at = wall()
-            self._closed = self._spool_indexed = False
-            self._totals = records.decode_totals(metadata["totals"])
-            self._earlier_seconds = self._totals.seconds
-            self._events: int = metadata["events"]
-            self._fingerprint: str | None = metadata["identity"]["fingerprint"]
-            self.names = read_names(metadata)
-            """The ids of the campaigns that rows have named, by workspace and name."""
-            self.resumed = not created
-            self.state: str = metadata["state"]
-            self.marked: int = metadata["marked"]
-            """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
-            self.possibly_sent = find_possibly_sent(metadata)
-            """The rows without an outcome that an earlier process may have sent."""
-            self.spooled: int | None = metadata["spooled"]
-            """Number of rows in the input; `None` until the whole input is spooled."""
-            self._start(earlier, damage, metadata["identity"])
-            with database.connection() as db:
-                self._targets = {target: number for number, target in read_targets(db).items()}
-            self._recorded = set() if created else {*self._targets}
-            stack.pop_all()
+        self.database = database
+        self._identity = identity
+        self._wall = wall
+        self._opened_at = wall()
+        self._spool_indexed = False
+        self._totals = records.decode_totals(metadata["totals"])
+        self._earlier_seconds = self._totals.seconds
+        self._events: int = metadata["events"]
+        self._fingerprint: str | None = metadata["identity"]["fingerprint"]
+        self.names = records.read_names(metadata)
+        """The ids of the campaigns that rows have named, by workspace and name."""
+        self.resumed = not created
+        self.state: str = metadata["state"]
+        self.marked: int = metadata["marked"]
+        """Index of the first unmarked row. It and later rows were not sent, unless `earlier="unknown"`."""
+        self.possibly_sent = find_possibly_sent(metadata)
+        """The rows without an outcome that an earlier process may have sent."""
+        self.spooled: int | None = metadata["spooled"]
+        """Number of rows in the input; `None` until the whole input is spooled."""
+        self._start(earlier, damage, metadata["identity"])
+        with database.connection() as db:
+            self._targets = {target: number for number, target in records.read_targets(db).items()}
+        self._recorded = set() if created else {*self._targets}
 
-    def _start(self, earlier: Earlier, damage: Mapping[str, Any] | None, recorded: Mapping[str, Any]) -> None:
+    def _start(self, earlier: records.Earlier, damage: Mapping[str, Any] | None, recorded: Mapping[str, Any]) -> None:
         # If the process is killed in the state `running`, every marked row without an outcome counts as possibly sent.
         if self.finished:
             return
-        with self.database.mark_transaction() as transaction:
+        with self.database.transaction(marks=True) as transaction:
+            if damage is not None:
+                self._add_event(transaction, "damaged", damage)
             if self.resumed:
-                # The rows of a ledger's run are not sent by this run, which only adds it to the ledger.
-                reopens = self.state == "stopped" and "ledger" not in recorded["options"]
-                reopened = self._reopen_rows(transaction) if reopens else 0
+                reopened = self._reopen_rows(transaction) if self.state == "stopped" else 0
                 self._add_event(transaction, "resumed", {"after": self.state, **({"reopened": reopened} if reopened else {})})
-                transaction.set_metadata("state", "running")
+                transaction.set_metadata(state="running")
                 if (corrected := records.correct_identity(recorded, self._identity)) != recorded:
-                    transaction.set_metadata("identity", corrected)
+                    transaction.set_metadata(identity=corrected)
             if earlier == "unknown":
                 self.possibly_sent = _ALL_ROWS
-                transaction.set_metadata("earlier", earlier)
+                transaction.set_metadata(earlier=earlier)
         self.state = "running"
-        if damage is not None:
-            self.record_event("damaged", damage)
 
     def _reopen_rows(self, transaction: Transaction) -> int:
         """Remove the outcomes of the rows that were sent, if the service has accepted none. Return their number."""
@@ -311,9 +301,9 @@ class JournalWriter:
             found = db.execute(_SELECT_ERRORS).fetchall()
         reopened = [records.decode_outcome(row, text, None, RUN_TARGET) for *row, text in found]
         if reopened:
-            transaction.apply("reopen", to_json([outcome.index for outcome in reopened]))
+            transaction.apply("reopen", records.to_json([outcome.index for outcome in reopened]))
             self._totals = records.subtract_outcomes(self._totals, reopened)
-            transaction.set_metadata("totals", records.encode_totals(self._totals))
+            transaction.set_metadata(totals=records.encode_totals(self._totals))
         uncertain = (outcome.index for outcome in reopened if not outcome.certain)
         self.possibly_sent = PossiblySent.of(uncertain, self.possibly_sent.ranges)
         return len(reopened)
@@ -335,13 +325,15 @@ class JournalWriter:
             found = records.count_targets(db, {number: target for target, number in self._targets.items()}, self._totals)
         return OutcomeCounts(self._totals, found)
 
-    def window_at(self, first: int) -> MarkedWindow | None:
+    def window_at(self, first: int) -> records.MarkedWindow | None:
         """Return the marked window that starts at row `first`; `None` if there is none."""
         with self.database.connection() as db:
             columns = db.execute("SELECT first, rows, digest FROM window WHERE first = ?", (first,)).fetchone()
-        return None if columns is None else MarkedWindow(*columns)
+        return None if columns is None else records.MarkedWindow(*columns)
 
-    def mark(self, window: MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({}), sent: str | None = None) -> None:
+    def mark(
+        self, window: records.MarkedWindow, targets: Mapping[Target, int] = MappingProxyType({}), sent: str | None = None
+    ) -> None:
         """Mark the rows of a window as about to be sent. If the window is already marked, check that its rows are unchanged.
 
         `sent` has what a ledger compares of each row, as a JSON array of the columns of the table.
@@ -356,15 +348,15 @@ class JournalWriter:
             if self.window_at(window.first) != window:
                 raise InvalidRequest(
                     f"rows: the input changed: rows {window.first} to {window.end - 1} differ from those of the journal"
-                    f" {self.database.name}; resume with the same input, or {OTHER_JOURNAL}"
+                    f" {self.database.name}; resume with the same input, or {records.OTHER_JOURNAL}"
                 )
             return
-        with self.database.mark_transaction() as transaction:
+        with self.database.transaction(marks=True) as transaction:
             self._add_targets(transaction, targets)
             transaction.insert("window", window.first, window.rows, window.digest)
             if sent is not None:
                 transaction.apply("sent", sent)
-            transaction.set_metadata("marked", window.end)
+            transaction.set_metadata(marked=window.end)
         self.marked = window.end
         self._targets.update(targets)
         self._recorded.update(targets)
@@ -377,7 +369,7 @@ class JournalWriter:
     def record_names(self, names: Mapping[tuple[str, str], str]) -> None:
         """Record the ids of the campaigns that rows have named, so that a resumed run finds the same ones."""
         with self.database.transaction() as transaction:
-            transaction.set_metadata("names", [[*named, id_] for named, id_ in names.items()])
+            transaction.set_metadata(names=[[*named, id_] for named, id_ in names.items()])
         self.names = dict(names)
 
     def completed_rows(self, first: int, rows: int) -> frozenset[int]:
@@ -405,24 +397,19 @@ class JournalWriter:
             self._add_targets(transaction, new)
             for name, rows in changes:
                 transaction.apply(name, rows)
-            transaction.set_metadata("totals", records.encode_totals(totals))
+            transaction.set_metadata(totals=records.encode_totals(totals))
         self._totals = totals
         self._targets.update(new)
         self._recorded.update(new)
 
-    def record_event(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Record an event; `data` contains its details as JSON values."""
-        with self.database.transaction() as transaction:
-            self._add_event(transaction, kind, data)
-
     def _add_event(self, transaction: Transaction, kind: str, data: Mapping[str, Any]) -> None:
-        transaction.insert("event", self._events + 1, float(self._wall()), kind, to_json(data))
-        transaction.set_metadata("events", self._events + 1)
+        transaction.insert("event", self._events + 1, float(self._wall()), kind, records.to_json(data))
+        transaction.set_metadata(events=self._events + 1)
         self._events += 1
 
     def end(self, state: str, possibly_sent: PossiblySent = NO_ROWS) -> None:
         """Record how the run ended. A run that has already finished stays finished."""
-        require_choice("state", state, END_STATES)
+        require_choice("state", state, records.END_STATES)
         if self.finished:
             return
         if state == "finished" and (missing := self.marked - self._totals.rows):
@@ -433,9 +420,7 @@ class JournalWriter:
         # From now on, these rows replace the assumption that every marked row without an outcome may have been sent.
         totals = records.add_outcomes(self._totals, (), self._elapsed_seconds())
         with self.database.transaction() as transaction:
-            transaction.set_metadata("state", state)
-            transaction.set_metadata("possibly_sent", possibly_sent.ranges)
-            transaction.set_metadata("totals", records.encode_totals(totals))
+            transaction.set_metadata(state=state, possibly_sent=possibly_sent.ranges, totals=records.encode_totals(totals))
         self.state, self._totals = state, totals
 
     def _elapsed_seconds(self) -> float:
@@ -447,7 +432,7 @@ class JournalWriter:
             raise InvalidRequest(f"journal: the spool is complete with {self.spooled} rows; add no more rows")
         columns = [(index, records.to_storable(key) if key else None, payload.decode()) for index, key, payload in rows]
         with self.database.transaction() as transaction:
-            transaction.apply("spool", to_json([(*row, checksum(row)) for row in columns]))
+            transaction.apply("spool", records.to_json([(*row, records.checksum(row)) for row in columns]))
 
     def end_spool(self, rows: int) -> None:
         """Record that the spool contains the whole input, and that the input has `rows` rows."""
@@ -457,7 +442,7 @@ class JournalWriter:
             raise InvalidRequest(f"journal: expected {rows} spooled rows, got {stored}; spool every row before you end the spool")
         with self.database.transaction() as transaction:
             transaction.apply("truncate spool", rows)
-            transaction.set_metadata("spooled", rows)
+            transaction.set_metadata(spooled=rows)
         self.spooled = rows
 
     def spooled_rows(self, first: int, rows: int, policy: Repeats, room: int) -> list[SpooledRow]:
@@ -476,7 +461,7 @@ class JournalWriter:
 
     def _build_row(self, db: sqlite3.Connection, columns: Sequence[Any], policy: Repeats) -> SpooledRow:
         *row, earliest, latest = columns
-        ((index, _, payload),) = checked([row], "spooled row {}")
+        ((index, _, payload),) = records.checked([row], "spooled row {}")
         sent = latest if policy == "last" else earliest
         if index != sent:
             return SpooledRow(index, payload.encode(), repeats=sent)
@@ -492,14 +477,35 @@ class JournalWriter:
 
     def close(self) -> None:
         """Close the journal. Closing a closed journal does nothing."""
-        if not self._closed:
-            self._closed = True
-            self.database.close()
+        self.database.close()
 
 
-def create_metadata(identity: Identity, earlier: Earlier) -> dict[str, Any]:
+def open_journal(
+    database: Database, identity: records.Identity, *, resume: bool, earlier: records.Earlier, wall: Callable[[], float]
+) -> JournalWriter:
+    """Open a journal for a run: create it, or resume its run. With `earlier="unknown"`, a damaged journal is replaced."""
+    with ExitStack() as stack, records.translate_errors(database.name):
+        stack.callback(database.close)
+        metadata = damage = None
+        try:
+            require = partial(records.require_resumable, database.name, identity)
+            metadata = database.open(require, resume=resume or earlier == "unknown")
+        except (records.DamagedJournalError, records.EmptyJournalError) as error:
+            if earlier == "known":
+                raise
+            damage = {"reason": str(error), "kept": database.set_aside()}
+        created = metadata is None
+        if metadata is None:
+            metadata = create_metadata(identity, earlier)
+            database.create(metadata, wall)
+        writer = JournalWriter(database, metadata, identity, earlier, damage, created=created, wall=wall)
+        stack.pop_all()
+    return writer
+
+
+def create_metadata(identity: records.Identity, earlier: records.Earlier) -> dict[str, Any]:
     return {
-        "identity": encode_identity(identity),
+        "identity": records.encode_identity(identity),
         "earlier": earlier,
         "state": "running",
         "marked": 0,

@@ -23,7 +23,7 @@ from support.journal import facts, make_killed_journal, outcomes
 from support.runs import outcomes_of
 from support.s3 import environment, serve_s3
 from support.scenarios import KEY, SPACE, new_fake
-from tools.journal_child import IDENTITY, open_journal, outcome, window
+from tools.journal_child import IDENTITY, open_journal, outcome, record_event, window
 
 from outreach_async import Outcome, OutreachClient
 from outreach_async.errors import InvalidRequest, JournalError, StatusError
@@ -159,7 +159,7 @@ def test_after_a_second_outcome_or_a_close_nothing_is_written(journal: Store, *,
             lambda: writer.mark(window(20)),
             lambda: writer.record([outcome(2)]),
             lambda: writer.end("stopped"),
-            lambda: writer.record_event("x", {}),
+            lambda: record_event(writer, "x", {}),
             lambda: writer.completed_rows(0, 1),
         ):
             with pytest.raises(JournalError, match="is closed" if closes else "UNIQUE"):
@@ -298,7 +298,7 @@ class TestReport:
     def test_it_contains_the_totals_of_the_run_and_of_the_journal(self, path: Path) -> None:
         clock = iter([99.0, 100.0, 101.0, 102.0, 103.5])
         with writing(path, wall=lambda: next(clock)) as writer:
-            writer.record_event("gate", {"seconds": 3})
+            record_event(writer, "gate", {"seconds": 3})
             writer.mark(window(0, 9))
             possible = frozenset({Outcome.SKIPPED, Outcome.ADDED})
             writer.record([outcome(0), outcome(1, Outcome.SKIPPED, possible=possible), outcome(4, Outcome("archived"))])
@@ -364,7 +364,7 @@ def test_closing_a_closed_writer_does_not_release_the_lock_of_the_next_one(path:
 def test_an_interrupted_commit_is_rolled_back_and_the_journal_stays_usable(path: Path) -> None:
     def interrupted() -> None:
         with writer.database.transaction() as transaction:
-            transaction._db.execute("DELETE FROM meta")
+            transaction.db.execute("DELETE FROM meta")
             raise KeyboardInterrupt
 
     with writing(path) as writer:

@@ -38,13 +38,13 @@ from support.runs import client, rows
 from support.systems import REFUSAL
 from support.time import virtual_time
 from support.transport import Script, added
-from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, possibly_sent, steps, window
+from tools.journal_child import IDENTITY, open_journal, outcome, outcome_of, possibly_sent, record_event, steps, window
 
 from outreach_async import InvalidRequest, JournalError, Store
-from outreach_async.store._reader import DamagedJournalError, query_journal, read_error, require_intact
-from outreach_async.store._records import checksum
-from outreach_async.store._sqlite import FileDatabase, JournalLock, create_journal, require_same_file
+from outreach_async.store._records import DamagedJournalError, checksum, require_intact
+from outreach_async.store._sqlite import FileDatabase, JournalLock, create_file, query_journal, read_error, require_same_file
 from outreach_async.store._writer import JournalWriter
+from outreach_async.store._writer import open_journal as open_database
 
 EVERY_ROW = possibly_sent((0, 2**63 - 1))
 
@@ -195,15 +195,15 @@ class TestClosing:
     def test_the_lock_is_released_after_the_log_is_removed(self, path: Path) -> None:
         found: list[set[str]] = []
 
-        class Watched(JournalLock):
-            def release(self) -> None:
-                found.append(names(path.parent))
-                super().release()
+        class Watched(FileDatabase):
+            def _lock_file(self, *, resume: bool) -> None:
+                super()._lock_file(resume=resume)
+                self._resources.callback(lambda: found.append(names(path.parent)))  # just before the release
 
         ended(path)
-        log = {"run": "0123456789abcdef", "commits": 0}
-        database = FileDatabase(str(path), log, Watched.acquire(str(path), resume=True))
-        with database.mark_transaction():
+        database = Watched(str(path))
+        database.open(lambda _: None, resume=True)
+        with database.transaction(marks=True):
             assert "run.db-wal" in names(path.parent)
         database.close()
         assert found == [{"run.db"}]
@@ -326,7 +326,7 @@ def test_changes_to_a_journal_are_detected_before_it_is_resumed(path: Path, chan
     with writing(path) as writer:
         writer.spool([(index, "", b'{"email":"a"}') for index in range(40)])
         writer.end_spool(40)
-        writer.record_event("gate", {})
+        record_event(writer, "gate", {})
         for first in (0, 20):
             writer.mark(window(first))
         writer.record([outcome_of(index) for index in range(20)])
@@ -376,19 +376,19 @@ class TestCreation:
             raise OSError(errno.EPERM, "not here")
 
         with pytest.raises(OSError, match="not here"):
-            create_journal(str(path), self.METADATA, 0.0, refuse)
+            create_file(str(path), self.METADATA, 0.0, refuse)
         assert (len(seen), names(path.parent)) == (1, set())
 
     def test_a_file_created_meanwhile_is_not_replaced(self, path: Path) -> None:
         path.write_bytes(b"mine")
         with pytest.raises(FileExistsError):
-            create_journal(str(path), self.METADATA, 0.0)
+            create_file(str(path), self.METADATA, 0.0)
         assert (path.read_bytes(), names(path.parent)) == (b"mine", {"run.db"})
 
     def test_a_draft_that_cannot_be_written_leaves_nothing_behind(self, path: Path) -> None:
-        metadata: Any = {("no", "name"): "running"}
+        no_time: Any = ("no", "time")
         with pytest.raises(OSError, match="type 'tuple' is not supported"):
-            create_journal(str(path), metadata, 0.0)
+            create_file(str(path), self.METADATA, no_time)
         assert names(path.parent) == set()
 
     def test_a_journal_that_cannot_be_started_is_released(self, path: Path) -> None:
@@ -461,7 +461,7 @@ def test_a_running_journal_is_read_concurrently_and_never_called_damaged(path: P
 def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, beside: bool) -> None:
     fcntl = pytest.importorskip("fcntl", reason=REFUSAL)
     path.touch()
-    hold = JournalLock.acquire(str(path), resume=True, beside=beside)
+    hold = JournalLock(str(path), resume=True, beside=beside)
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("CREATE TABLE t (a)")
@@ -472,8 +472,8 @@ def test_either_lock_excludes_other_runs_and_lets_sqlite_work(path: Path, *, bes
         hold.release()
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with pytest.raises(InvalidRequest, match="another run is writing"):
-            JournalLock.acquire(str(path), resume=True, beside=beside)
-    JournalLock.acquire(str(path), resume=True, beside=beside).release()
+            JournalLock(str(path), resume=True, beside=beside)
+    JournalLock(str(path), resume=True, beside=beside).release()
 
 
 def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path) -> None:
@@ -500,14 +500,20 @@ def test_a_read_is_retried_a_few_times_if_the_file_changed_meanwhile(path: Path)
 def test_a_database_that_cannot_be_opened_is_closed(path: Path) -> None:
     with writing(path):
         pass
-    path.with_name("run.db-wal").mkdir()
-    hold = JournalLock.acquire(str(path), resume=True)
+    log = path.with_name("run.db-wal")
+
+    class Blocked(FileDatabase):
+        def _connect(self, metadata: Any) -> None:
+            log.mkdir()
+            super()._connect(metadata)
+
     with pytest.raises(JournalError, match="unable to open database file") as caught:
-        FileDatabase(str(path), {}, hold)
+        open_database(Blocked(str(path)), IDENTITY, resume=True, earlier="known", wall=lambda: 0.0)
     opened = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
-    assert opened.count(path) == 1  # the lock's
+    assert path not in opened  # neither the connection nor the lock has it open
     assert caught.value.__traceback__ is not None  # until here, it refers to the connection
-    hold.release()
+    log.rmdir()
+    open_journal(path, resume=True).close()
 
 
 PAGE: Final = 4096
@@ -553,7 +559,7 @@ def commits(path: Path) -> list[Commit]:
     found: list[Commit] = []
 
     def look(statement: str) -> None:
-        if statement == "PRAGMA wal_checkpoint(PASSIVE)":
+        if statement.startswith("PRAGMA wal_checkpoint("):
             found.append(Commit.of(path))
 
     def watched(**options: Any) -> JournalWriter:
@@ -568,7 +574,7 @@ def commits(path: Path) -> list[Commit]:
     for first in (0, 20):
         writer.mark(window(first))
         writer.record([outcome_of(index) for index in range(first + 2, first + 12)])
-        writer.record_event("gate", {"text": "x" * 900})
+        record_event(writer, "gate", {"text": "x" * 900})
     writer.end("interrupted", possibly_sent((0, 1), (20, 22)))
     writer.close()
     writer = watched(earlier="unknown")
@@ -669,7 +675,7 @@ def test_a_log_that_cannot_be_written_ends_writing_without_losing_durable_data(t
 
 def fill(writer: JournalWriter) -> None:
     for _ in range(100):
-        writer.record_event("filler", {"text": "x" * 1000})
+        record_event(writer, "filler", {"text": "x" * 1000})
 
 
 def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path) -> None:
@@ -686,7 +692,7 @@ def test_a_full_database_ends_writing_and_the_run_can_be_resumed(tmp_path: Path)
     with pytest.raises(JournalError, match="is full"):
         writer.record([outcome_of(12)])
     with pytest.raises(JournalError, match="is full"):
-        writer.record_event("filler", {})
+        record_event(writer, "filler", {})
     writer.close()
     assert require_prefix(path) == (20, 12)
     assert len(list(Store(path).events())) == noted

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.examples import scaled
 from support.journal import copy_of, facts, new_journal, outcomes
-from tools.journal_child import IDENTITY, possibly_sent, window
+from tools.journal_child import IDENTITY, possibly_sent, record_event, window
 
 from outreach_async import ContactOutcome, Outcome
 from outreach_async.errors import InvalidRequest, JournalError
@@ -89,7 +89,7 @@ class FileMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["gate", "breaker"]))
     def note(self, kind: str) -> None:
-        self.writer.record_event(kind, {"kind": kind})
+        record_event(self.writer, kind, {"kind": kind})
         self.events.append(kind)
 
     @rule(rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"])), max_size=5, unique_by=lambda row: row[0]))

@@ -47,7 +47,7 @@ from outreach_async.bulk._source import Source
 from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store import Changed, Store
-from outreach_async.store._reader import read_metadata
+from outreach_async.store._records import read_metadata
 from outreach_async.sync import CallerRows
 
 pytestmark = virtual_time
@@ -750,11 +750,11 @@ class DiesBeforeMerging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    def mark_transaction(self) -> Any:
-        if self._database.query(read_metadata)["state"] == "finished" and self._started:
+    def transaction(self, *, marks: bool = False) -> Any:
+        if marks and self._started and self._database.query(read_metadata)["state"] == "finished":
             raise JournalError("killed")
-        self._started = True
-        return self._database.mark_transaction()
+        self._started |= marks
+        return self._database.transaction(marks=marks)
 
     _started = False
 
@@ -768,8 +768,7 @@ class Unmerged(Store):
         opens = medium.open
 
         def open_dying(address: Any) -> Any:
-            database, metadata = opens(address)
-            return DiesBeforeMerging(database), metadata
+            return DiesBeforeMerging(opens(address))
 
         medium.open = open_dying
         return medium
@@ -998,6 +997,26 @@ async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, dama
     assert not re.search("resume|earlier|-wal|move", str(caught.value))
 
 
+@pytest.mark.parametrize("place", ["contacts.ledger", "contacts"])
+async def test_who_reads_a_damaged_ledger_gets_the_remedy_of_ledgers(fake: FakeService, tmp_path: Path, place: str) -> None:
+    path = tmp_path / place
+    if is_file := path.suffix == ".ledger":
+        await run(fake, ledger := Store(path, inline=True), [ANN])
+        execute(path, "DELETE FROM window")
+    else:
+        await run(fake, ledger := Store(path.as_uri(), inline=True), [ANN])
+        (path / "run-000001" / "0000-0000000001").write_bytes(b"OAOJ")
+    remedy = (
+        "restore a copy .* with max_age=0" if is_file else "restore the object, or pass another URL, which starts a new ledger"
+    )
+    with pytest.raises(JournalError, match=rf"^ledger .*{place} is damaged: .*; {remedy}") as caught:
+        ledger.report()
+    assert not re.search("resume|earlier", str(caught.value))
+    if not is_file:
+        again = await run(fake, Store((tmp_path / "another").as_uri(), inline=True), [ANN])
+        assert statuses(again) == ["overwriten"]
+
+
 async def test_other_files_are_refused_and_unchanged(fake: FakeService, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no ledger", encoding="utf-8")
     (tmp_path / "link").symlink_to(tmp_path / "text")
@@ -1012,6 +1031,18 @@ async def test_other_files_are_refused_and_unchanged(fake: FakeService, tmp_path
     assert not Store(tmp_path / ("x" * 300)).exists()
     with pytest.raises(InvalidRequest, match="does not exist; pass the path of a ledger"):
         Store(tmp_path / "none").contacts()
+
+
+async def test_a_run_for_another_service_takes_over_no_run(fake: FakeService, tmp_path: Path) -> None:
+    ledger, elsewhere = Store((tmp_path / "contacts").as_uri(), inline=True, linger=0), Slow(fake)
+    elsewhere.base_url = "https://api.example/v1"  # type: ignore[attr-defined]
+    slow = client(Slow(fake)).contacts.create_many([ANN, BO], ledger=ledger, duplicates="overwrite", concurrency=1)
+    async with slow as outcomes:
+        found = [(await anext(outcomes)).status]
+        with pytest.raises(InvalidRequest, match=r"belongs to the service at None, not to that at https://api.example"):
+            await run(elsewhere, ledger, [ANN])
+        found += [outcome.status async for outcome in outcomes]
+    assert found == [Outcome.ADDED, Outcome.ADDED]
 
 
 async def test_a_ledger_of_a_newer_version_or_another_service_is_refused(fake: FakeService, file: Store) -> None:

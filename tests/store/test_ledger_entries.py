@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,8 @@ from support.scenarios import SPACE
 from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-from outreach_async.store._entries import CAMPAIGN_BITS, LedgerEntries, LedgerHeader, RowChange, Run
+from outreach_async.store._entries import CAMPAIGN_BITS, LedgerEntries, LedgerHeader, RowChange, Run, merge
 from outreach_async.store._ledgers import translate_ledger_errors
-from outreach_async.store._merging import Effect, Ended, merge
 from outreach_async.store._records import CorruptContentError, checksum, encode_batch, to_json
 from outreach_async.store._schema import RUN_TABLES, TABLES
 from outreach_async.store._sqlite import JournalInUseError
@@ -26,6 +26,17 @@ from outreach_async.store._writer import STATEMENTS
 IDS = ("contact_0123456789abcdef01234567", "contact_00", "contact_XY", "contact_ABCD", "contact_", "other", "\u20ac", None)
 TARGETS = {1: Target(SPACE), 2: Target("space_2"), 3: Target("space_3")}
 KEYS = st.integers(0, 40).map(lambda number: number * (2**64 // 41) - 2**63 & -1 << CAMPAIGN_BITS)
+
+
+class Effect(Enum):
+    """What the answers to a row show of its effect at the service."""
+
+    NONE = "not applied"
+    APPLIED = "applied by the only attempt"
+    RETRIED = "applied, perhaps more than once"
+    POSSIBLE = "not answered"
+    REJECTED = "rejected"
+    REJECTED_LAST = "rejected after an attempt without an answer"
 
 
 class Row(NamedTuple):
@@ -105,14 +116,16 @@ class Book:
             self.db.execute(STATEMENTS["sent"], (to_json(sent),))
             for name, values in encode_batch(outcomes, {Target(SPACE): 0}):
                 self.db.execute(STATEMENTS[name], (values,))
-        gone = None if seen is None else [*opened.find_gone(seen, compared)]
-        changes = ([], []) if seen is None or gone is None else opened.changes_of_gone(seen, gone)
-        metadata = {"marked": len(rows), "totals": {"rows": len(outcomes)}}
-        ended = Ended(PossiblySent.of(unanswered), {}, *changes)
+        count, changes = None, dict[str, Any]()
+        if seen is not None:
+            count, changes["gone"], changes["back"] = opened.find_gone(seen, compared)
+        metadata = {"marked": len(rows), "totals": {"rows": len(outcomes), "outcomes": {}}, "ledger": self.header.to_metadata()}
         self.db.execute("BEGIN")
-        self.header = merge(self.db, metadata, Run(number, at, "stamp", {}, {}, "serial"), self.header, ended)
+        self.header = merge(
+            self.db, metadata, Run(number, at, "stamp", {}, {}, "serial"), PossiblySent.of(unanswered), settles_at=0.0, **changes
+        )
         self.db.execute("COMMIT")
-        return None if gone is None else len(gone)
+        return count
 
 
 @given(st.lists(st.tuples(ROWS, st.sets(KEYS), st.booleans(), st.booleans()), max_size=4))

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -38,7 +39,7 @@ from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import FakeTransport
 from outreach_async.fake.faults import Exchange
 from outreach_async.store import Store, stores_in
-from outreach_async.store._objects import ObjectLog, encode_object
+from outreach_async.store._objects import ObjectDatabase, encode_object
 
 URL = "memory://run"
 
@@ -323,13 +324,14 @@ class TestStores:
 
     def test_a_conflict_with_another_create_is_retried(self) -> None:
         objects, pauses = Conflicting(), list[float]()
-        log = ObjectLog(objects, URL, pauses.append)
+        database = ObjectDatabase(objects, URL, time.monotonic, sleep=pauses.append)
         objects.conflicts = 3
-        log.append([])
+        database._append([])
         assert (len(pauses), list(objects.contents)) == (3, ["0000-0000000000"])
         objects.conflicts = 100
         with pytest.raises(OSError, match="0000-0000000001 cannot be written: the store reports a conflict"):
-            log.append([])
+            database._append([])
+        database.close()
         assert sum(pauses) < 10
 
 

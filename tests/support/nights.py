@@ -239,11 +239,8 @@ class MortalDatabase:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        return self._pass(self._database.transaction())
-
-    def mark_transaction(self) -> AbstractContextManager[Transaction]:
-        return self._pass(self._database.mark_transaction())
+    def transaction(self, **options: bool) -> AbstractContextManager[Transaction]:
+        return self._pass(self._database.transaction(**options))
 
     @contextmanager
     def _pass(self, transaction: AbstractContextManager[Transaction]) -> Iterator[Transaction]:
@@ -276,9 +273,9 @@ class MortalMedium:
         return done
 
     def open(self, address: str | None) -> Any:
-        database, metadata = self._call("open", self._medium.open, address)
+        database = self._call("open", self._medium.open, address)
         self._process.writers.append(database)
-        return MortalDatabase(database, self._process), metadata
+        return MortalDatabase(database, self._process)
 
 
 @attrs.define(eq=False, repr=False, slots=False)

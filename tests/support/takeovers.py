@@ -35,7 +35,7 @@ from outreach_async import (
 )
 from outreach_async._files.objects import Objects, open_objects
 from outreach_async.errors import JournalError, TransportError
-from outreach_async.store._objects import ObjectLog
+from outreach_async.store._objects import ObjectDatabase
 from outreach_async.testing import VirtualTime
 
 HEARTBEAT: Final = 5.0
@@ -284,9 +284,9 @@ class _PassingLedger(Store):
     def medium(self) -> Any:
         medium: Any = super().medium()
 
-        def open_log(run: int) -> ObjectLog:
+        def open_log(run: int, path: str = "") -> ObjectDatabase:
             url = f"{self.location}/run-{run:06}"
-            return ObjectLog(_PassingObjects(open_objects(url), self.takeover), url)
+            return ObjectDatabase(_PassingObjects(open_objects(url), self.takeover), url, self.clock, path)
 
         medium.open_log = open_log
         return medium

@@ -23,10 +23,10 @@ from outreach_async._plumbing import is_url
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import JournalError, StatusError
 from outreach_async.store import Identity, Store
-from outreach_async.store._reader import read_metadata
-from outreach_async.store._records import MarkedWindow
-from outreach_async.store._sqlite import open_file
+from outreach_async.store._records import MarkedWindow, read_metadata
+from outreach_async.store._sqlite import FileDatabase
 from outreach_async.store._writer import JournalWriter
+from outreach_async.store._writer import open_journal as open_database
 
 WINDOW = 20
 WINDOWS = 30
@@ -62,7 +62,12 @@ def recorded_identity(journal: Store) -> Identity:
 
 
 def open_journal(path: Path, identity: Identity = IDENTITY, *, resume: bool = False, **options: Any) -> JournalWriter:
-    return open_file(path, identity, resume=resume, **{"earlier": "known", "wall": lambda: 0.0, **options})
+    return open_database(FileDatabase(str(path)), identity, resume=resume, **{"earlier": "known", "wall": lambda: 0.0, **options})
+
+
+def record_event(writer: JournalWriter, kind: str, data: Any) -> None:
+    with writer.database.transaction() as transaction:
+        writer._add_event(transaction, kind, data)
 
 
 def steps(writer: JournalWriter) -> Iterator[str]:
@@ -112,7 +117,7 @@ def _require_poisoned(writer: JournalWriter) -> None:
         lambda: writer.mark(window(writer.marked)),
         lambda: writer.record([]),
         lambda: writer.end("stopped"),
-        lambda: writer.record_event("x", {}),
+        lambda: record_event(writer, "x", {}),
         lambda: writer.completed_rows(0, 1),
     ):
         try:

@@ -114,7 +114,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
@@ -502,8 +502,7 @@ class History:
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # contains addresses of mailboxes
         with self._open("rw") as db:
             db.execute("PRAGMA synchronous = EXTRA")  # a commit is durable, also after a loss of power
-            db.execute("BEGIN IMMEDIATE")
-            try:
+            with SqliteFile.transaction(db):
                 # Only now can no other process create the tables, or replace the views.
                 if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
                     define(db, 0)
@@ -511,11 +510,6 @@ class History:
                     insert(db, "about", "address", self._address or "")
                 define(db, self._require_intact(db))
                 yield db
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    with suppress(sqlite3.Error):  # some errors have already rolled back
-                        db.execute("ROLLBACK")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
