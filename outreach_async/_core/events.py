@@ -37,7 +37,7 @@ class Observer:
     """Emits the events of calls, attempts and bulk runs. A client and its copies share one observer."""
 
     def __init__(self, hooks: object, base_url: str | None) -> None:
-        if not isinstance(hooks, Iterable):
+        if not isinstance(hooks, Iterable) or isinstance(hooks, str | bytes):
             raise InvalidRequest(f"hooks: expected a list of callables, got {type(hooks).__name__}; pass hooks=[hook]")
         self._hooks: tuple[events.Hook, ...] = tuple(hooks)
         self._failed: set[int] = set()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Callable, Container
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from outreach_async import errors
+from outreach_async._core.arguments import require_number, show_number, type_name
 
 
 @attrs.frozen
@@ -53,11 +55,18 @@ class RetryPolicy:
     jitter: Callable[[], float] = attrs.field(default=random.random, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.attempts < 1:
-            raise errors.InvalidRequest(f"attempts: expected at least 1, got {self.attempts}; pass 1 to disable retries")
-        for name in ("backoff", "backoff_cap", "retry_after_cap", "budget"):
-            if not getattr(self, name) >= 0:
-                raise errors.InvalidRequest(f"{name}: expected 0 or more, got {getattr(self, name)}; pass 0 or a positive number")
+        require_number("attempts", self.attempts, least=1)
+        require_number("budget", self.budget, least=0)
+        for name in ("backoff", "backoff_cap", "retry_after_cap"):
+            value: Any = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not value >= 0 or (isinstance(value, int) and value > sys.float_info.max):
+                got = show_number(value) if is_number else type_name(value)
+                raise errors.InvalidRequest(f"{name}: expected seconds from 0, got {got}; pass a number such as 0.5")
+        jitter: Any = self.jitter
+        if not callable(jitter):
+            got = f"expected a function that returns a random number, got {type_name(jitter)}"
+            raise errors.InvalidRequest(f"jitter: {got}; pass, for example, random.random")
 
 
 class Idempotency(Enum):

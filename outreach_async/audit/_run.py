@@ -28,6 +28,7 @@ from outreach_async._plumbing import (
     require_number,
     require_seconds,
     require_workspace_ids,
+    type_name,
 )
 from outreach_async.audit._evaluation import AuditState, Judgement, WorkspaceUse, evaluate_campaign, needs_fields, needs_steps
 from outreach_async.audit._findings import Finding, Violation, apply_rules, build_finding
@@ -507,6 +508,11 @@ def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[
     return AuditRun(client, workspaces, **options)
 
 
+def _require(valid: bool, name: str, expected: str, value: object) -> None:  # noqa: FBT001 - a condition
+    if not valid:
+        raise InvalidRequest(f"{name}: expected {expected}, got {type_name(value)}; pass one, or omit it")
+
+
 def _require_clients(clients: Mapping[str, OutreachClient] | None) -> Mapping[str, OutreachClient]:
     given: Any = clients or {}
     if not isinstance(given, Mapping) or not all(isinstance(client, OutreachClient) for client in given.values()):
@@ -554,6 +560,10 @@ class AuditRun(AsyncIterator[Finding]):
         clients: Mapping[str, OutreachClient] | None = None,
     ) -> None:
         ids = require_workspace_ids(workspaces)
+        _require(policy is None or isinstance(policy, Policy), "policy", "a Policy", policy)
+        _require(readings is None or isinstance(readings, Readings), "readings", "Readings", readings)
+        _require(clock is None or callable(clock), "clock", "a function that returns Unix seconds", clock)
+        _require(isinstance(campaigns, bool), "campaigns", "True or False", campaigns)
         self._state = AuditState(ids, policy or Policy.default(), (clock or time.time)())
         deadline = require_seconds("deadline", deadline)
         # With a deadline, the deadline alone limits how long the audit waits for a service that is down.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from outreach_async._plumbing import show_name
 from outreach_async.config._document import FileFault, read_document
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
-
-if TYPE_CHECKING:
-    from outreach_async.importer import File
 
 # In each list, a name that stands before another one wins if a table has columns of both.
 _COLUMNS: Final = {
@@ -28,7 +25,17 @@ _EXPECTED: Final = "expected env:NAME, file:PATH, command:PROGRAM ARGUMENTS or o
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def read_clients(file: File) -> tuple[list[str], list[str]]:
+class ClientTable(Protocol):
+    """What `read_clients` needs of a table; a file that `open_file` returns has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def headers(self) -> Sequence[str]: ...
+    def records(self) -> Iterator[tuple[int, Sequence[str], str | None]]: ...
+
+
+def read_clients(file: ClientTable) -> tuple[list[str], list[str]]:
     r"""Return the workspaces of a table as lines of a configuration file, and the names of the columns that are not used.
 
     The columns are recognised by their names: the name and the id of a

@@ -152,6 +152,10 @@ def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **
     return attrs.field(default=values[0], validator=_validate_knob, metadata=metadata, **options)
 
 
+def _table(kind: type[Any]) -> Any:
+    return attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.instance_of(kind)))
+
+
 def _to_codes(value: Any) -> Any:
     is_collection = isinstance(value, list | tuple | AbstractSet)
     return frozenset(value) if is_collection and all(isinstance(code, str) for code in value) else value
@@ -261,8 +265,8 @@ class Behaviour:
     order: Literal["oldest", "newest", "last_activity"] = _knob("oldest", "newest", "last_activity")
     percent_digits: Literal[0, 1, 2] = _knob(2, 1, 0)
     error_renderer: RendererName | ErrorRenderer = _knob(*RENDERERS, is_accepted=callable)
-    auth: HeaderAuth | None = None
-    rate_limit: RateLimit | None = None
+    auth: HeaderAuth | None = _table(HeaderAuth)
+    rate_limit: RateLimit | None = _table(RateLimit)
 
     @classmethod
     def strict(cls) -> Behaviour:

@@ -97,6 +97,9 @@ class AiohttpTransport(BaseTransport):
                 expected = "a base URL or an aiohttp.ClientSession"
                 raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
         super().__init__("aiohttp", url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)
+        given: object = middlewares
+        if not isinstance(given, list | tuple) or not all(map(callable, given)):
+            raise InvalidRequest(f"middlewares: expected a list of functions, got {type(given).__name__}; pass [middleware]")
         self._middlewares = middlewares
         if not isinstance(service, str):
             self._client, self._close_client = service, service.close

@@ -85,6 +85,7 @@ async def test_a_workspace_passed_twice_is_read_once() -> None:
         *(("deadline", value) for value in (0, -1.0, "10")),
         *(("names", value) for value in (["space_1"], {"space_1": 1}, {1: "acme"}, "acme")),
         *(("clients", value) for value in (["space_1"], {"space_1": "acme"})),
+        *((name, 5) for name in ("policy", "readings", "clock", "campaigns")),
     ],
 )
 async def test_an_invalid_argument_is_refused_before_anything_is_sent(name: str, value: Any) -> None:

@@ -418,11 +418,12 @@ class Waiting:
     ("hooks", "message"),
     [
         (print, "expected a list of callables, got builtin_function_or_method; pass hooks="),
+        (b"", "expected a list of callables, got bytes; pass hooks="),
         (["print"], "expected callables, got str"),
         ([wait_for_it], "got an async function"),
         ([Waiting()], "got an async function"),
     ],
-    ids=["one", "text", "async", "async object"],
+    ids=["one", "bytes", "text", "async", "async object"],
 )
 def test_an_invalid_hook_is_refused_at_once(anyio_backend: Any, hooks: Any, message: str) -> None:
     with pytest.raises(InvalidRequest, match=f"^hooks: .*{message}"):

@@ -116,13 +116,26 @@ def test_a_policy_shows_its_documented_defaults_but_not_its_jitter() -> None:
     assert (repr(RetryPolicy()), RetryPolicy()) == (text, RetryPolicy(jitter=lambda: 0.0))
 
 
-@pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap", "budget"])
-@pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan])
-def test_a_policy_refuses_negative_values(name: str, value: Any) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected 0 or more, got {value}; pass 0 or a positive number")):
+@pytest.mark.parametrize("name", ["backoff", "backoff_cap", "retry_after_cap"])
+@pytest.mark.parametrize("value", [-1, -0.001, -math.inf, math.nan, "1", None, True, 10**400])
+def test_a_policy_refuses_what_is_no_time_to_wait(name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(f"{name}: expected seconds from 0, got ")):
         RetryPolicy(**{name: value})
-    with pytest.raises(InvalidRequest, match=re.escape("attempts: expected at least 1, got 0; pass 1 to disable retries")):
-        RetryPolicy(attempts=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"attempts": 0}, "attempts: expected at least 1, got 0"),
+        ({"attempts": 2.5}, "attempts: expected a whole number, got float"),
+        ({"budget": -1}, "budget: expected at least 0, got -1"),
+        ({"budget": 1.5}, "budget: expected a whole number, got float"),
+        ({"jitter": 5}, "jitter: expected a function that returns a random number, got int; pass, for example, random.random"),
+    ],
+)
+def test_a_policy_refuses_what_would_fail_when_it_retries(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        RetryPolicy(**values)
 
 
 def test_only_a_denial_that_does_not_ask_to_wait_is_one() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -29,6 +29,12 @@ def test_an_invalid_value_is_refused_by_name() -> None:
             Behaviour(**{knob: reading})
 
     check_rows(((reading, knob) for reading in ["no such reading", -1, 1.5, ["all", 3.0]] for knob in KNOB_VALUES), check)
+
+
+@pytest.mark.parametrize("knob", ["auth", "rate_limit"])
+def test_a_table_of_another_class_is_refused_by_name(knob: str) -> None:
+    with pytest.raises(TypeError, match=f"'{knob}' must be"):
+        Behaviour(**cast("dict[str, Any]", {knob: 5}))
 
 
 def test_open_knobs_accept_other_values() -> None:

@@ -87,6 +87,12 @@ def test_only_a_url_or_a_client_of_the_library_is_accepted(make: Callable[[], ob
         make()
 
 
+@pytest.mark.parametrize("middlewares", [5, "text", ["text"], print])
+def test_middlewares_that_would_fail_with_the_first_request_are_refused(middlewares: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^middlewares: expected a list of functions, got"):
+        AiohttpTransport("https://api.example", middlewares=middlewares)
+
+
 @pytest.mark.parametrize("service", [None, b"https://api.example"])
 def test_the_socket_transport_accepts_only_a_url(service: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^base_url: expected a base URL such as .*, got "):
