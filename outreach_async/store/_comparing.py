@@ -36,7 +36,7 @@ from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
-from outreach_async.store._entries import (
+from outreach_async.store._ledgers import (
     CAMPAIGN_BITS,
     SIMILAR_BITS,
     TARGET_BITS,
@@ -44,8 +44,8 @@ from outreach_async.store._entries import (
     RowChange,
     load_entries,
     no_entries,
+    translate_ledger_errors,
 )
-from outreach_async.store._ledgers import translate_ledger_errors
 from outreach_async.store._schema import DIGEST_BITS
 from outreach_async.store._store import Comparison, Store, read_clock
 

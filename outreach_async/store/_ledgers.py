@@ -1,48 +1,597 @@
-"""Where a ledger is, a file or objects in an object store or a shared folder, and how a run with it starts. Synchronous.
+"""Ledgers: what the service has of each contact, where that is kept, and how a run with a ledger starts. Synchronous.
 
-A ledger is a database: its entries, its runs, and the marks and outcomes of the last run, which is merged into the entries when
-it ends, or when the next run starts.
+A ledger is a database, in a file or in objects in an object store or a shared folder. It has its entries, its runs, and the marks
+and outcomes of the last run, which is merged into the entries when it ends, or when the next run starts.
+
+Entries are loaded for a run, whose rows are merged into them in the transaction of the caller. Nearly every row is alone: it was
+applied by its only attempt, and neither the run nor the ledger has another row of its contact, or of one with a similar e-mail.
+One statement merges all of these in the order of their keys. The others are merged by `_SimilarContacts`, whose rules hold for
+every row; a row that is alone becomes the same entry by both.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sqlite3
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from enum import Enum
 from functools import partial
 from hashlib import blake2b
+from heapq import nlargest
+from itertools import chain, groupby
+from math import inf
 from pathlib import Path
 from secrets import token_bytes, token_hex
-from typing import Any, Final, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import attrs
 import msgspec
 
 from outreach_async._files.atomic import atomic_file, sync
 from outreach_async._files.objects import create_or_read, is_url, list_folders, open_objects
-from outreach_async.bulk._rows import PossiblySent
+from outreach_async._wire_words import SERVICE_OUTCOMES, Outcome
+from outreach_async.bulk._rows import PossiblySent, Repeats
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-from outreach_async.models import Target
+from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store import _records as records
-from outreach_async.store._entries import (
-    LONGEST_DOUBT,
-    LedgerEntries,
-    LedgerHeader,
-    Run,
-    merge,
-    read_runs,
-    require_entries,
-)
 from outreach_async.store._objects import HEARTBEAT_INTERVAL, ObjectDatabase, TakenOverError
-from outreach_async.store._schema import RUN_TABLES
+from outreach_async.store._schema import ENTRY_SUM, OUT_OF_DATE, REJECT_SUM, RUN_TABLES, SENT_SUM, TABLES, UNCERTAIN
 from outreach_async.store._sqlite import FileDatabase, JournalInUseError, connect, create_file, query_journal, write_tables
-from outreach_async.store._writer import Database, JournalWriter, create_metadata, find_possibly_sent
+from outreach_async.store._writer import Database, JournalWriter, Transaction, create_metadata, find_possibly_sent
 
 T = TypeVar("T")
+
+CAMPAIGN_BITS: Final = 16
+"""The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
+SIMILAR_BITS: Final = 32
+"""The first half of a key is the same for all e-mails that a service may treat as equal, so their contacts are neighbours too."""
+TARGET_BITS: Final = 20
+MAX_TARGET: Final = (1 << TARGET_BITS) - 1
+_GONE: Final = 1 << 63
+_KNOWN: Final = _GONE - 1
+"""The bits of a check without that of an entry which the last whole input of its campaign did not have."""
+_SIGN: Final = 1 << 63  # keys are signed, as SQLite stores them
+_BUCKET_BITS: Final = 4
+"""A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
+_NO_ID: Final = 1 << 62
+_LOADED_SIZE: Final = 20_000
+"""Number of entries that are loaded at a time, so that the memory has little besides them."""
+
+_CHECK: Final = f"(digest << {TARGET_BITS}) | target | (gone << 63)"
+_ID_COLUMNS: Final = [f"CASE typeof(id_1) WHEN 'integer' THEN id_1 ELSE {_NO_ID} END", "coalesce(id_2, 0)"]
+_decode_numbers: Final = msgspec.json.Decoder(list[int]).decode
+_SELECT_TEXTS: Final = "SELECT key, id_1, id_2 FROM entry WHERE typeof(id_1) = 'text'"
+_SELECT_REJECTS: Final = f"SELECT key FROM reject WHERE crc = {REJECT_SUM} ORDER BY key"  # noqa: S608 - names of this package
+
+
+class RowChange(Enum):
+    NEW = "new"
+    CHANGED = "changed"
+    EXPIRED = "expired"
+    UNCERTAIN = "uncertain"
+    UNCHANGED = "unchanged"
+
+
+class LedgerHeader(msgspec.Struct):
+    """What a ledger knows beside its entries and runs."""
+
+    address: str | None
+    secret: bytes
+    entries: int = 0
+    rejects: int = 0
+    settles_at: float = 0.0
+    """Unix time from which the answers of a new run settle uncertain entries: no earlier request can arrive after them."""
+    merged: int = 0
+    """The last run whose rows are in the entries."""
+
+    @property
+    def name(self) -> str:
+        """Identifies the ledger, without its secret."""
+        return blake2b(self.secret, digest_size=8).hexdigest()
+
+    def to_metadata(self) -> Any:
+        return msgspec.to_builtins(self)
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Self:
+        return msgspec.convert(metadata["ledger"], cls)
+
+
+class Run(msgspec.Struct):
+    """A run of a ledger, as its table has it."""
+
+    number: int
+    at: float
+    """Unix time of its start."""
+    stamp: str
+    counts: Mapping[str, int]
+    request: Mapping[str, Any]
+    """The options that are part of its requests."""
+    repeats: Repeats
+
+
+def read_runs(db: sqlite3.Connection) -> list[Run]:
+    rows = db.execute("SELECT number, at, stamp, counts, request, repeats, crc FROM run ORDER BY number")
+    decode = msgspec.json.decode
+    return [
+        Run(number, at, stamp, decode(counts), decode(request), repeats)
+        for number, at, stamp, counts, request, repeats in records.checked(rows, "run {}")
+    ]
+
+
+def load_entries(db: sqlite3.Connection) -> LedgerEntries:
+    """Load the entries of a ledger, with everything that is known of them."""
+    return LedgerEntries(db, LedgerHeader.from_metadata(records.read_metadata(db)), with_runs=True)
+
+
+def no_entries() -> LedgerEntries:
+    """Return the entries of a ledger that does not exist yet."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(";".join(TABLES))
+        return LedgerEntries(db, LedgerHeader(None, b""), with_runs=True)
+
+
+def require_entries(db: sqlite3.Connection, header: LedgerHeader) -> None:
+    """Check every entry and reject, before others are merged into them."""
+    for table, condition, expected in ("entry", ENTRY_SUM, header.entries), ("reject", REJECT_SUM, header.rejects):
+        (found,) = db.execute(f"SELECT count(*) FROM {table} WHERE crc = {condition}").fetchone()  # noqa: S608 - names of this package
+        records.require(found == expected, f"expected {expected} intact rows in the table {table}, found {found}")
+
+
+def _read_parts(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[list[list[int]]]:
+    """Yield the columns of the intact entries in the order of their keys, in parts that take little memory."""
+    # As JSON, because a row that SQLite returns costs more than its numbers.
+    selected = ", ".join(f"json_group_array({column})" for column in columns)
+    last, after = -_SIGN, ">="
+    while True:
+        intact = f"SELECT * FROM entry WHERE key {after} ? AND crc = {ENTRY_SUM} ORDER BY key LIMIT {_LOADED_SIZE}"  # noqa: S608 - our names
+        part = [_decode_numbers(text) for text in db.execute(f"SELECT {selected} FROM ({intact})", (last,)).fetchone()]  # noqa: S608 - our names
+        if not (keys := part[0]):
+            return
+        records.require(keys == sorted(keys), "the entries are not in the order of their keys")  # SQLite promises none
+        yield part
+        last, after = keys[-1], ">"
+
+
+class LedgerEntries:
+    """The entries of a ledger. An entry is known by its place in the order of the keys."""
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        header: LedgerHeader,
+        *,
+        with_runs: bool,
+        read: Callable[[Callable[[sqlite3.Connection], Any]], Any] | None = None,
+    ) -> None:
+        """Load the entries, with the runs that wrote them if these are needed, and check all of them.
+
+        If few ids are needed, `read` runs a query for each of them; otherwise, they are loaded, too.
+        """
+        # Entries are compared with every row of the input. In arrays, they take 16 bytes each, and 16 for the id.
+        self.header = header
+        self.targets = {target: number for number, target in records.read_recorded_targets(db).items()}
+        self.runs = read_runs(db)
+        with_ids = read is None
+        columns = ["key", _CHECK, *_ID_COLUMNS * with_ids, *["run"] * with_runs]
+        loaded = [array("q") for _ in columns]
+        for part in _read_parts(db, columns):
+            for column, values in zip(loaded, part, strict=True):
+                column.extend(values)
+        self.keys, self.checks, *rest = loaded
+        self._ids = rest[:2] if with_ids else []
+        self._runs = rest[-1] if with_runs else None
+        self._texts = {key: records.decode_id(*id_) for key, *id_ in db.execute(_SELECT_TEXTS)} if with_ids else {}
+        self._rejects = array("q", chain.from_iterable(db.execute(_SELECT_REJECTS)))
+        self.count = len(self.keys)
+        records.require(self.count == header.entries, f"expected {header.entries} intact entries, found {self.count}")
+        records.require(
+            len(self._rejects) == header.rejects, f"expected {header.rejects} intact rejects, found {len(self._rejects)}"
+        )
+        self._read = read
+        bits = max(1, self.count.bit_length() - _BUCKET_BITS)
+        self._shift = 64 - bits
+        self._first_bucket = _SIGN >> self._shift
+        starts = ((number << self._shift) - _SIGN for number in range(1 << bits))
+        self._directory = array("Q", [*(bisect_left(self.keys, start) for start in starts), self.count])
+
+    def similar(self, key: int) -> range:
+        """Return the places of the contacts whose e-mails a service may treat as equal to that of a key, in all campaigns."""
+        first = key >> SIMILAR_BITS << SIMILAR_BITS
+        bucket = (first >> self._shift) + self._first_bucket
+        start = bisect_left(self.keys, first, self._directory[bucket], self._directory[bucket + 1])
+        if start == self.count or self.keys[start] >> SIMILAR_BITS != key >> SIMILAR_BITS:
+            return range(0)
+        return range(start, bisect_right(self.keys, first | (1 << SIMILAR_BITS) - 1, start))
+
+    def id_of(self, contact: int) -> str | None:
+        """Return the id of a contact, by its entry in any campaign."""
+        place = bisect_left(self.keys, contact << CAMPAIGN_BITS)
+        return self.id_at(place) if place < self.count and self.keys[place] >> CAMPAIGN_BITS == contact else None
+
+    def digests_of(self, contact: int) -> set[int]:
+        """Return the digests of a contact's entries, in all campaigns."""
+        first, end = (bisect_left(self.keys, contact + more << CAMPAIGN_BITS) for more in (0, 1))
+        return {(check & _KNOWN) >> TARGET_BITS for check in self.checks[first:end]}
+
+    def locate(self, keys: Iterable[int]) -> list[int]:
+        """Return the places of the entries with these keys; -1 for a key without an entry."""
+        stored, directory, shift, first_bucket = self.keys, self._directory, self._shift, self._first_bucket
+        places = list[int]()
+        for key in keys:
+            bucket = (key >> shift) + first_bucket
+            end = directory[bucket + 1]
+            place = bisect_left(stored, key, directory[bucket], end)
+            places.append(place if place < end and stored[place] == key else -1)
+        return places
+
+    def judge(self, place: int, digest: int, target: int | None, fresh: Container[int] | None) -> RowChange:
+        """Compare a row with its entry. `fresh` has the runs whose entries are not too old; `None` for all runs."""
+        check = self.checks[place] & _KNOWN
+        known, known_target = check >> TARGET_BITS, check & MAX_TARGET
+        if known == UNCERTAIN:
+            return RowChange.UNCERTAIN
+        if known_target != target:  # two campaigns have the same 16 bits for this contact
+            return RowChange.NEW
+        if known != digest:
+            return RowChange.CHANGED
+        return RowChange.UNCHANGED if self.is_fresh(place, fresh) else RowChange.EXPIRED
+
+    def is_fresh(self, place: int, fresh: Container[int] | None) -> bool:
+        return fresh is None or (self._runs is not None and self._runs[place] in fresh)
+
+    def fresh_runs(self, now: float, max_age: float | None) -> Container[int] | None:
+        """Return the runs whose entries are not too old; `None` for all runs."""
+        # 0 means that every row is sent, so no run is fresh, whatever the clock says. The age of an entry from the future is
+        # unknown: the clock was ahead then, or is behind now.
+        return None if max_age is None else {run.number for run in self.runs if now - max_age < run.at <= now}
+
+    def was_rejected(self, key: int) -> bool:
+        """Return whether the service rejected a row with this key, and a later run has applied none."""
+        place = bisect_left(self._rejects, key)
+        return place < len(self._rejects) and self._rejects[place] == key
+
+    def id_at(self, place: int) -> str | None:
+        key = self.keys[place]
+        if self._read is not None:
+            return records.decode_id(
+                *self._read(lambda db: db.execute("SELECT id_1, id_2 FROM entry WHERE key = ?", (key,)).fetchone())
+            )
+        id_1, id_2 = (ids[place] for ids in self._ids)
+        return self._texts.get(key) if id_1 == _NO_ID else records.decode_id(id_1, id_2)
+
+    def find_gone(self, seen: bytearray, targets: Iterable[Target]) -> tuple[int, list[int], list[int]]:
+        """Return the number of entries of some targets that an input does not have.
+
+        Also return the keys of those that are gone since this run, and of those that are no longer gone.
+        """
+        checks, keys, numbers = self.checks, self.keys, {self.targets.get(target) for target in targets}
+        count, gone, back = 0, list[int](), list[int]()
+        place = seen.find(0)
+        while place >= 0:
+            if checks[place] & MAX_TARGET in numbers:
+                count += 1
+                if checks[place] >= 0:
+                    gone.append(keys[place])
+            place = seen.find(0, place + 1)
+        if self.count and min(checks) < 0:
+            back = [keys[place] for place, check in enumerate(checks) if check < 0 and seen[place]]
+        return count, gone, back
+
+    def count_entries(self) -> tuple[int, int, dict[Target, int]]:
+        """Return the numbers of uncertain and of gone entries, and the number of entries for each target."""
+        sums = Counter(map(MAX_TARGET.__and__, self.checks))
+        uncertain = sum(check & _KNOWN >= UNCERTAIN << TARGET_BITS for check in self.checks)
+        gone = sum(check < 0 for check in self.checks)
+        return uncertain, gone, {target: sums[number] for target, number in self.targets.items()}
+
+
+LONGEST_DOUBT: Final = 3600.0
+"""Maximum of seconds until answers settle what a run has left uncertain, as the clock of a later run sees it."""
+_MAX_REJECT_AGE: Final = 90 * 86_400
+"""Seconds after which a reject is forgotten, so that rows that left the input do not stay for ever."""
+_BATCH_SIZE: Final = 500
+
+_STATUSES: Final = tuple(Outcome)
+
+
+def _numbers(outcomes: Iterable[str]) -> str:
+    return ", ".join(str(_STATUSES.index(Outcome(outcome))) for outcome in sorted(outcomes))
+
+
+_GROUP: Final = f"key >> {SIMILAR_BITS}"
+_APPLIED: Final = f"status IN ({_numbers(SERVICE_OUTCOMES)}) AND attempts = 1 AND possible IS NULL"
+_REJECTED: Final = f"status = {_numbers([Outcome.REJECTED])}"
+_ROWS: Final = "sent LEFT JOIN outcome USING (seq)"
+_ENTRY: Final = "key, digest, target, run, id_1, id_2, domain, gone"
+
+# All SQL of this module has names and numbers of this package alone.
+_FIND_GROUPS: Final = f"""
+    INSERT INTO together SELECT {_GROUP} FROM {_ROWS} GROUP BY {_GROUP} HAVING count(*) > 1 OR NOT coalesce(min({_APPLIED}), 0)
+"""  # noqa: S608 - see above
+_FIND_KNOWN: Final = f"""
+    INSERT OR IGNORE INTO together SELECT sent.{_GROUP} FROM sent CROSS JOIN entry
+    ON entry.key BETWEEN sent.key >> {SIMILAR_BITS} << {SIMILAR_BITS} AND sent.key | {(1 << SIMILAR_BITS) - 1}
+    WHERE entry.key <> sent.key OR entry.digest = {UNCERTAIN}
+"""  # noqa: S608 - see above
+_MERGE_ALONE: Final = f"""
+    INSERT INTO entry SELECT *, {ENTRY_SUM} FROM (
+        SELECT sent.key AS key, sent.digest AS digest, sent.target AS target, :run AS run,
+            iif(outcome.id_2 IS NULL, known.id_1, outcome.id_1) AS id_1, coalesce(outcome.id_2, known.id_2) AS id_2,
+            sent.domain AS domain, 0 AS gone
+        FROM sent JOIN outcome USING (seq) LEFT JOIN entry AS known USING (key)
+        WHERE sent.{_GROUP} NOT IN (SELECT number FROM together) AND sent.target <= {MAX_TARGET} ORDER BY sent.key
+    ) WHERE true
+    ON CONFLICT (key) DO UPDATE SET digest = excluded.digest, target = excluded.target, run = excluded.run,
+        id_1 = excluded.id_1, id_2 = excluded.id_2, domain = excluded.domain, gone = 0, crc = excluded.crc
+"""  # noqa: S608 - see above
+_SELECT_ROWS: Final = f"""
+    SELECT key, digest, sent.target, domain, seq, status, id_1, id_2, attempts, possible
+    FROM {_ROWS} WHERE {_GROUP} IN (SELECT number FROM together) ORDER BY {_GROUP}, seq
+"""  # noqa: S608 - see above
+_SELECT_ENTRIES: Final = f"""
+    SELECT {_ENTRY} FROM together CROSS JOIN entry
+    ON key BETWEEN number << {SIMILAR_BITS} AND number << {SIMILAR_BITS} | {(1 << SIMILAR_BITS) - 1} ORDER BY number, key
+"""  # noqa: S608 - see above
+_PUT_ENTRIES: Final = f"INSERT OR REPLACE INTO entry SELECT *, {ENTRY_SUM} FROM changed ORDER BY key"  # noqa: S608 - see above
+_SET_GONE: Final = f"""
+    INSERT OR REPLACE INTO entry SELECT *, {ENTRY_SUM} FROM (
+        SELECT entry.key AS key, digest, target, run, id_1, id_2, domain, ? AS gone
+        FROM json_each(?) CROSS JOIN entry ON entry.key = value
+    )
+"""  # noqa: S608 - see above
+_PUT_REJECTS: Final = f"""
+    INSERT OR REPLACE INTO reject SELECT key, run, {REJECT_SUM} FROM (
+        SELECT DISTINCT key, :run AS run FROM {_ROWS} WHERE {_REJECTED}
+    )
+"""  # noqa: S608 - see above
+_DROP_ACCEPTED: Final = f"""
+    DELETE FROM reject WHERE key IN (SELECT key FROM {_ROWS} WHERE {_APPLIED}) OR key IN (SELECT key FROM accepted)
+"""  # noqa: S608 - see above
+# A run from the future has the time of a clock that was ahead: its rejects are as old as this run.
+_AGE_REJECTS: Final = f"""
+    INSERT OR REPLACE INTO reject SELECT key, run, {REJECT_SUM} FROM (
+        SELECT key, :run AS run FROM reject JOIN run ON number = reject.run WHERE at > :at
+    )
+"""  # noqa: S608 - see above
+_DROP_OLD: Final = "DELETE FROM reject WHERE run IN (SELECT number FROM run WHERE at < :at - :age)"
+_TEMPORARY: Final = (
+    "CREATE TEMP TABLE together (number INTEGER PRIMARY KEY)",
+    f"CREATE TEMP TABLE changed ({_ENTRY.replace('key', 'key INTEGER PRIMARY KEY')})",
+    "CREATE TEMP TABLE accepted (key INTEGER PRIMARY KEY)",
+)
+
+
+class Effect(Enum):
+    """The effect of a sent row at the service, as far as its outcome shows it."""
+
+    NONE = 0
+    APPLIED = 1
+    """The contact has the row's values."""
+    RETRIED = 2
+    """The contact has the row's values, but an earlier attempt may still arrive at the service."""
+    POSSIBLE = 3
+    """An attempt may have had an effect."""
+
+
+class SentRow(NamedTuple):
+    """A row that a run sent or may have sent."""
+
+    key: int
+    digest: int
+    target: int
+    domain: int
+    effect: Effect
+    id_: records.StoredId
+
+
+class LedgerEntry(NamedTuple):
+    """A row of the table of entries, without its checksum."""
+
+    key: int
+    digest: int
+    target: int
+    run: int
+    id_1: int | str | None
+    id_2: int | None
+    domain: int
+    gone: int = 0
+
+
+def merge(
+    db: sqlite3.Connection,
+    metadata: Mapping[str, Any],
+    run: Run,
+    possibly_sent: PossiblySent,
+    *,
+    settles_at: float,
+    counts: Mapping[str, int] = MappingProxyType({}),
+    gone: Sequence[int] = (),
+    back: Sequence[int] = (),
+) -> LedgerHeader:
+    """Merge the rows of a run, which has ended, or whose process has. Return what the ledger then knows.
+
+    From the Unix time `settles_at`, none of its requests can arrive at the service any more. `gone` and `back` are the keys of
+    entries that are gone from its input, and of those that were gone, and are not any more.
+    """
+    # A mark without an outcome must never be merged after an answer to a later row of its contact as if it came before: it may
+    # arrive at the service after all others. `_SimilarContacts` gets all rows of a contact at once.
+    require_rows(db, metadata)
+    for statement in _TEMPORARY:  # a rollback drops these tables, too
+        db.execute(statement)
+    for is_gone, keys in (1, gone), (0, back):
+        db.execute(_SET_GONE, (is_gone, records.to_json(keys)))
+    db.execute(_FIND_GROUPS)
+    db.execute(_FIND_KNOWN)
+    header = LedgerHeader.from_metadata(metadata)
+    # A clock that was ahead must not keep entries uncertain for longer than a run can.
+    settled_at = min(header.settles_at, run.at + LONGEST_DOUBT)
+    if _merge_groups(db, possibly_sent, run.number, is_early=run.at < settled_at):
+        settled_at = max(settled_at, settles_at)
+    db.execute(_MERGE_ALONE, {"run": run.number})
+    db.execute(_PUT_ENTRIES)
+    db.execute(_DROP_ACCEPTED)
+    db.execute(_PUT_REJECTS, {"run": run.number})
+    db.execute(_AGE_REJECTS, {"run": run.number, "at": run.at})
+    db.execute(_DROP_OLD, {"at": run.at, "age": _MAX_REJECT_AGE})
+    for name in "together", "changed", "accepted":
+        db.execute(f"DROP TABLE temp.{name}")
+    (entries,), (rejects,) = (db.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("entry", "reject"))  # noqa: S608 - names
+    merged = LedgerHeader(header.address, header.secret, entries, rejects, settled_at, run.number)
+    Transaction(db).set_metadata(ledger=merged.to_metadata())
+    sent = {name: count for name, count in metadata["totals"]["outcomes"].items() if count}
+    columns = [run.number, run.at, run.stamp, records.to_json({**sent, **counts}), records.to_json(run.request), run.repeats]
+    db.execute("UPDATE run SET counts = ?, crc = ? WHERE number = ?", (columns[3], records.checksum(columns), run.number))
+    return merged
+
+
+def require_rows(db: sqlite3.Connection, metadata: Mapping[str, Any]) -> None:
+    """Check every row of a run, and that none is missing: a row without an outcome would count as not sent."""
+    marked, expected = metadata["marked"], metadata["totals"]["rows"]
+    records.require_windows(db, marked)
+    for table, count, condition in ("sent", marked, f"crc = {SENT_SUM}"), ("outcome", expected, f"seq < {marked}"):
+        (found,) = db.execute(f"SELECT count(*) FROM {table} WHERE {condition}").fetchone()  # noqa: S608 - names of this module
+        records.require(found == count, f"expected {count} rows in the table {table}, found {found}")
+    records.require_outcomes(db, marked)
+
+
+def _merge_groups(db: sqlite3.Connection, possibly_sent: PossiblySent, run: int, *, is_early: bool) -> bool:
+    """Merge the rows that are not alone into the table of changed entries. Return whether one of them is unsettled."""
+    rows = groupby((_read_row(row, possibly_sent) for row in db.execute(_SELECT_ROWS)), lambda row: row.key >> SIMILAR_BITS)
+    entries = groupby((LedgerEntry(*row) for row in db.execute(_SELECT_ENTRIES)), lambda entry: entry.key >> SIMILAR_BITS)
+    known, changed, accepted, is_unsettled = next(entries, None), list[LedgerEntry](), list[tuple[int]](), False
+    for number, members in rows:
+        group = _SimilarContacts(run, [] if known is None or known[0] != number else [*known[1]], is_early=is_early)
+        if known is not None and known[0] == number:
+            known = next(entries, None)
+        sent = [*members]
+        changed += group.merge(sent)
+        accepted += [(row.key,) for row in sent if row.effect in {Effect.APPLIED, Effect.RETRIED}]
+        is_unsettled |= group.is_unsettled
+        if len(changed) > _BATCH_SIZE:
+            _keep(db, changed, accepted)
+    _keep(db, changed, accepted)
+    return is_unsettled
+
+
+def _keep(db: sqlite3.Connection, changed: list[LedgerEntry], accepted: list[tuple[int]]) -> None:
+    db.executemany("INSERT INTO changed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changed)
+    db.executemany("INSERT OR IGNORE INTO accepted VALUES (?)", accepted)
+    changed.clear()
+    accepted.clear()
+
+
+def _read_row(row: Sequence[Any], possibly_sent: PossiblySent) -> SentRow:
+    key, digest, target, domain, seq, status, id_1, id_2, attempts, possible = row
+    unanswered = Effect.POSSIBLE if seq in possibly_sent else Effect.NONE
+    effect = unanswered if status is None else _effect_of(seq, status, attempts, possible)
+    return SentRow(key, digest, target, domain, effect, (id_1, id_2))
+
+
+def _effect_of(seq: int, status: object, attempts: int, possible: object) -> Effect:
+    """Return the effect of a row from its stored outcome."""
+    outcome = records.decode_outcome([seq, status, None, None, attempts, possible, None, None, None], None, None, RUN_TARGET)
+    if outcome.status in {Outcome.REJECTED, Outcome.NOT_APPLIED}:  # if not certain, an earlier attempt may have had an effect
+        return Effect.NONE if outcome.certain else Effect.POSSIBLE
+    # If `not_applied` is possible, the answer itself cannot be trusted. An answer to the only attempt shows that the contact has
+    # the values of the row, even if an earlier run leaves open whether the contact was new.
+    is_answered = outcome.status in SERVICE_OUTCOMES and Outcome.NOT_APPLIED not in outcome.possible
+    if not is_answered or not (outcome.certain or outcome.attempts == 1):
+        return Effect.POSSIBLE
+    return Effect.APPLIED if outcome.attempts == 1 else Effect.RETRIED
+
+
+class _SimilarContacts:
+    """The entries of contacts whose e-mails a service may treat as equal, in all campaigns. Nearly always, it is one contact."""
+
+    def __init__(self, run: int, entries: Iterable[LedgerEntry], *, is_early: bool) -> None:
+        self._run = run
+        self._entries = {entry.key: entry for entry in entries}
+        # A request of an earlier run may still arrive at the service, after the answers of this one.
+        self._doubtful = {
+            entry.key >> CAMPAIGN_BITS for entry in self._entries.values() if is_early and entry.digest == UNCERTAIN
+        }
+        self.is_unsettled = False
+        """Whether an attempt of this run may have had an effect, or may still have one."""
+
+    def merge(self, rows: Sequence[SentRow]) -> Iterator[LedgerEntry]:
+        """Merge rows, in the order in which they were sent. Yield the entries that change."""
+        before = {**self._entries}
+        # Rows of campaigns that have no number are sent every time.
+        rows = [row for row in rows if row.effect is not Effect.NONE and row.target <= MAX_TARGET]
+        doubtful = set[int]()
+        for row in rows:
+            self._apply(row, doubtful)
+        for contact in self._find_replaced(rows, before):
+            for key, entry in self._entries.items():
+                if key >> CAMPAIGN_BITS == contact and entry.digest != UNCERTAIN:
+                    self._entries[key] = entry._replace(digest=OUT_OF_DATE)
+        for key, entry in self._entries.items():
+            if entry != before.get(key):
+                yield entry
+
+    def _apply(self, row: SentRow, doubtful: set[int]) -> None:
+        contact, digest = row.key >> CAMPAIGN_BITS, row.digest
+        # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
+        if row.effect is Effect.POSSIBLE or contact in doubtful:
+            digest, self.is_unsettled = UNCERTAIN, True
+        elif contact in self._doubtful:
+            digest = UNCERTAIN
+        if row.effect is not Effect.APPLIED:
+            doubtful.add(contact)
+        id_, earlier = row.id_, self._entries.get(row.key)
+        if id_ == (None, None) and earlier is not None:
+            id_ = earlier.id_1, earlier.id_2
+        self._entries[row.key] = LedgerEntry(row.key, digest, row.target, self._run, *id_, row.domain)
+        for key, other in self._entries.items():
+            # This row has replaced the values of another campaign's.
+            if key != row.key and key >> CAMPAIGN_BITS == contact and other.digest != UNCERTAIN:
+                self._entries[key] = other._replace(digest=OUT_OF_DATE if digest == UNCERTAIN else row.digest)
+
+    def _find_replaced(self, rows: Sequence[SentRow], before: Mapping[int, LedgerEntry]) -> Iterator[int]:
+        """Yield the contacts whose values a row of a similar e-mail may have replaced."""
+        contacts = {key >> CAMPAIGN_BITS for key in self._entries}
+        if len(contacts) == 1:  # nearly always
+            return
+        # Contacts with similar e-mails may be one at the service. They are two if the ids of both are known, and differ.
+        ids = dict[int, records.StoredId]()
+        for entry in sorted(before.values()):
+            ids.setdefault(entry.key >> CAMPAIGN_BITS, (entry.id_1, entry.id_2))
+        applied, effective = dict[int, int](), dict[int, float]()
+        for at, row in enumerate(rows):
+            contact = row.key >> CAMPAIGN_BITS
+            applied[contact] = at
+            # A request without an answer may still arrive after all others.
+            effective[contact] = max(effective.get(contact, 0), at if row.effect is Effect.APPLIED else inf)
+            if row.id_ != (None, None):
+                ids[contact] = row.id_
+        effective |= dict.fromkeys(self._doubtful, inf)
+        known = {contact: ids.get(contact, (None, None)) for contact in contacts}
+        yield from _find_overtaken(known, applied, effective)
+
+
+def _find_overtaken(
+    ids: Mapping[int, records.StoredId], applied: Mapping[int, int], effective: Mapping[int, float]
+) -> Iterator[int]:
+    """Yield contacts to which the row of another one, which may be the same at the service, may have been applied later."""
+    # For each id, only the two latest contacts count: one of them is another one.
+    found, unknown = defaultdict[records.StoredId, list[tuple[float, int]]](list), (None, None)
+    for contact in effective.keys() & ids.keys():
+        found[ids[contact]].append((effective[contact], contact))
+    latest = defaultdict(list, {id_: nlargest(2, each) for id_, each in found.items()})
+    anyone = nlargest(2, chain(*latest.values()))
+    for contact, id_ in ids.items():
+        rivals = anyone if id_ == unknown else latest[id_] + latest[unknown]
+        if any(other != contact and at > applied.get(contact, -1) for at, other in rivals):
+            yield contact
+
 
 _PART_SIZE: Final = 8 * 2**20
 """Size in bytes of the objects of a copy of the entries. It is written and read in parts, so that it never fills the memory."""
@@ -355,7 +904,7 @@ def _merge(
     """Merge a run. Return what the ledger then knows; `None` if the database cannot be used for the next run."""
     metadata = database.query(records.read_metadata)
     # A run that was taken over starts attempts until its heartbeat is due. Each may arrive until its timeout, and later.
-    doubt = HEARTBEAT_INTERVAL + (metadata["identity"]["options"].get("timeout") or math.inf) + _ALLOWANCE
+    doubt = HEARTBEAT_INTERVAL + (metadata["identity"]["options"].get("timeout") or inf) + _ALLOWANCE
     settles_at = wall() + min(doubt, LONGEST_DOUBT)
     with database.transaction(marks=True) as transaction:
         header = merge(transaction.db, metadata, run, possibly_sent, settles_at=settles_at, **found)

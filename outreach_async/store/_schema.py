@@ -27,7 +27,7 @@
 #
 # Two orders decide the truth. A mark is in the file itself, not only in SQLite's log, before its rows are sent: whoever loses the
 # log loses outcomes, which makes rows uncertain, and never marks. And doubts come after outcomes: an unanswered request may
-# arrive after every other one of its contact, so its entry is uncertain whatever a later row was answered; see `_entries`.
+# arrive after every other one of its contact, so its entry is uncertain whatever a later row was answered; see `_ledgers`.
 #
 # Only one process may write. A file is locked, and its identity and first bytes are compared before each transaction. Objects
 # have no lock: each write creates the next object of the log, which fails if another process has created it. A process that has

@@ -23,8 +23,7 @@ from outreach_async.bulk._rows import Repeats
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import Target
 from outreach_async.store import _records as records
-from outreach_async.store._entries import load_entries
-from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, translate_ledger_errors
+from outreach_async.store._ledgers import FileLedger, LedgerMedium, ObjectLedger, load_entries, translate_ledger_errors
 from outreach_async.store._objects import ObjectDatabase, boot_time
 from outreach_async.store._sqlite import FileDatabase, query_journal, read_kind
 from outreach_async.store._writer import JournalWriter, WriterThread, open_journal

@@ -16,8 +16,15 @@ from support.scenarios import SPACE
 from outreach_async import ContactOutcome, Outcome, Target
 from outreach_async.bulk._rows import PossiblySent
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
-from outreach_async.store._entries import CAMPAIGN_BITS, LedgerEntries, LedgerHeader, RowChange, Run, merge
-from outreach_async.store._ledgers import translate_ledger_errors
+from outreach_async.store._ledgers import (
+    CAMPAIGN_BITS,
+    LedgerEntries,
+    LedgerHeader,
+    RowChange,
+    Run,
+    merge,
+    translate_ledger_errors,
+)
 from outreach_async.store._records import CorruptContentError, checksum, encode_batch, to_json
 from outreach_async.store._schema import RUN_TABLES, TABLES
 from outreach_async.store._sqlite import JournalInUseError
