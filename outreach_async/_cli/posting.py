@@ -57,7 +57,7 @@ async def post(url: Secret, message: str, waits: Sequence[float] = _ATTEMPTS) ->
             response = await _post_once(url, message, proxy)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:  # its text might contain the URL
             problem = _explain_no_connection(error, proxy)
-            if lacks_issuer(error):
+            if lacks_issuer(error) or _asks_for_password(error):
                 break
             continue
         except (httpx.HTTPError, TimeoutError) as error:
@@ -88,8 +88,14 @@ def _explain_no_connection(error: Exception, proxy: str | None) -> str:
     way = "" if proxy is None else f" through the proxy {httpx.URL(proxy).copy_with(userinfo=b'')}"
     if lacks_issuer(error):
         return f"no connection{way} (the certificate is not trusted); {TRUST_REMEDY}"
+    if _asks_for_password(error):
+        return f"no connection{way} (it answered {str(error)[:3]}); check the user and password of the proxy"
     remedy = "check the network and the URL" if proxy is None else "check this proxy, or name the host in NO_PROXY to use none"
     return f"no connection{way} ({type(error).__name__}); {remedy}"
+
+
+def _asks_for_password(error: Exception) -> bool:
+    return isinstance(error, httpx.ProxyError) and str(error)[:4] in {"401 ", "407 "}
 
 
 def _explain(response: httpx.Response) -> str:

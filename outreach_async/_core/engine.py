@@ -20,7 +20,7 @@ from outreach_async._core.operations import AttemptInfo, CopyDetector, Operation
 from outreach_async._core.responses import Destination, build_status_error, parse_retry_after, read_named_wait, scrub_error
 from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, RateLimited, TransportError, drop_tracebacks
 from outreach_async.transport._urls import service_address
-from outreach_async.transport._wire import Progress, Response, Transport
+from outreach_async.transport._wire import PROXY_AUTHENTICATION_REQUIRED, Progress, Response, Transport
 
 if TYPE_CHECKING:
     from outreach_async._core.events import Observer
@@ -176,7 +176,12 @@ class Engine:
             destination = Destination(
                 service_address(self.transport), getattr(self.transport, "proxy", None), operation.request.target
             )
-            raise build_status_error(operation.name, response, operation.secrets, now=self.wall_clock(), destination=destination)
+            error = build_status_error(
+                operation.name, response, operation.secrets, now=self.wall_clock(), destination=destination
+            )
+            if response.status == PROXY_AUTHENTICATION_REQUIRED and call.progress is not None:
+                error.maybe_sent = call.progress.sent is not False  # not if it answered CONNECT, which comes before the request
+            raise error
         return operation.parse(response, AttemptInfo(call.attempts + 1, call.maybe_applied_earlier))
 
     async def _send_attempt(self, call: Call[Any], scope: DeadlineScope, now: float) -> Response:

@@ -21,7 +21,7 @@ from outreach_async._core.retry import explain_status
 from outreach_async._wire_words import ID_PREFIXES, SERVICE_OUTCOMES
 from outreach_async.transport._secret import Secret, reveal
 from outreach_async.transport._urls import hide_user, parse_base_url
-from outreach_async.transport._wire import Response
+from outreach_async.transport._wire import PROXY_AUTHENTICATION_REQUIRED, Response
 
 Secrets: TypeAlias = tuple[str | Secret, ...]
 
@@ -39,7 +39,6 @@ _NAMED_WAIT: Final = re.compile(
 _SECONDS_PER_UNIT: Final = {"s": 1, "m": 60, "h": 3600}
 _MAX_NAMED_WAIT: Final = 86_400.0
 _MIN_CLIENT_ERROR: Final = 400
-_PROXY_AUTHENTICATION_REQUIRED: Final = 407
 _SUCCESS_STATUSES: Final = SERVICE_OUTCOMES | {"ok"}
 _ERROR_MEMBERS: Final = ("error", "message", "detail", "details", "errors")
 _ESCAPE: Final = r"\\\\{0,7}"
@@ -245,7 +244,7 @@ def build_status_error(
     if response.status < _MIN_CLIENT_ERROR:
         reason = _describe_redirect(response, destination, secrets) or f"{reason}; check base_url"
     text = f"{operation}: the service answered {response.status}{reason}"
-    if response.status == _PROXY_AUTHENTICATION_REQUIRED:
+    if response.status == PROXY_AUTHENTICATION_REQUIRED:
         who = "a proxy" if destination.proxy is None else f"the proxy {destination.proxy}"
         text = f"{operation}: {who} answered 407{reason}; check the user and password of the proxy"
     meaning = explain_status(response.status)

@@ -114,8 +114,9 @@ error.
 
 An error of a request through a proxy names the proxy, and status 407 is
 the proxy's: it asks for a user and password in the URL of the proxy, and
-says nothing about the owner key. A redirect is an error that names its
-address, and the `base_url` to pass.
+says nothing about the owner key. It is not retried, and ends a run. For
+https, it comes before the request, and `maybe_sent` is false. A redirect
+is an error that names its address, and the `base_url` to pass.
 
 Writing middleware
 ------------------

@@ -14,7 +14,7 @@ from outreach_async.transport._base import BaseTransport
 from outreach_async.transport._lifecycle import get_running_loop
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._wire import Progress
+from outreach_async.transport._wire import Progress, Response
 
 
 class AiohttpSession(Protocol):
@@ -126,7 +126,7 @@ class AiohttpTransport(BaseTransport):
             session, self._base, prefix, self.max_in_flight, self._max_answer, middlewares=self._middlewares
         )
 
-    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | Response | None:
         from outreach_async.transport import _aiohttp_session as aiohttp_session
 
         return aiohttp_session.translate_error(error, progress, self._build_failure)

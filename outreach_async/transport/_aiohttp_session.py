@@ -123,8 +123,8 @@ class SessionSender(InFlight):
 
 def translate_error(
     error: Exception, progress: Progress, build_failure: Callable[[str, Progress, Exception | None], OutreachError]
-) -> OutreachError | None:
-    """Return the error to raise instead of an error of aiohttp; `None` for any other error."""
+) -> OutreachError | Response | None:
+    """Return the error to raise instead of an error of aiohttp, or the proxy's 407; `None` for any other error."""
     if isinstance(error, _ExchangeFailed) and isinstance(error.__cause__, aiohttp.ClientError):
         error = error.__cause__
     if not isinstance(error, _CONNECTION_ERRORS):
@@ -138,6 +138,10 @@ def translate_error(
         return InvalidRequest(text)
     if isinstance(error, _UNSENT_ERRORS) and progress.sent is None:  # raised while connecting, before anything is written
         progress.sent = False
+    if isinstance(error, aiohttp.ClientHttpProxyError) and (
+        refusal := sending.refuse_credentials(f"{error.status} {error.message}")
+    ):
+        return refusal
     if isinstance(error, aiohttp.ClientResponseError):  # its repr shows the header fields of the request
         who = "the proxy answered " if isinstance(error, aiohttp.ClientHttpProxyError) else ""
         return build_failure(f"{who}{error.status} {sending.to_one_line(error.message)}", progress, None)

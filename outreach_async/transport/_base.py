@@ -91,8 +91,11 @@ class BaseTransport(ABC):
         return exchange
 
     @abstractmethod
-    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
-        """Return the error to raise instead of this one, with its cause unless that may show a secret; `None` to keep it."""
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | Response | None:
+        """Return the error to raise instead of this one, with its cause unless that may show a secret; `None` to keep it.
+
+        If a proxy refuses CONNECT for want of a user and password, that is a 407, as if the request had been sent to it.
+        """
 
     def _build_failure(self, detail: str, progress: Progress, cause: Exception | None = None) -> OutreachError:
         """Return the error for an exchange that failed before a complete response arrived."""
@@ -130,6 +133,8 @@ class BaseTransport(ABC):
             failure = self._translate_error(error, progress)
             if failure is None:
                 raise
+        if isinstance(failure, Response):
+            return failure
         # Raised outside of the handler, which would set `__context__` to an error that may show a secret.
         drop_tracebacks(failure)  # the frames of its cause have header fields among their locals
         raise failure

@@ -18,9 +18,9 @@ from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.transport._base import DEFAULT_CONNECTIONS, BaseTransport
 from outreach_async.transport._response_reader import MAX_ANSWER
 from outreach_async.transport._secret import drop_frames
-from outreach_async.transport._sending import describe_cause, to_one_line
+from outreach_async.transport._sending import describe_cause, refuse_credentials, to_one_line
 from outreach_async.transport._urls import find_library, reject_options
-from outreach_async.transport._wire import Progress
+from outreach_async.transport._wire import Progress, Response
 
 Family = Literal["httpx", "httpx2"]
 FAMILIES: Final[dict[str, Family]] = {"httpx": "httpx", "httpx2": "httpx2"}
@@ -158,7 +158,7 @@ class HttpxTransport(BaseTransport):
         self._require_home("the AsyncClient was used in another event loop; make a new client and transport")
         return ClientSender(self._client, self._family, self.max_in_flight, self._max_answer)
 
-    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | None:
+    def _translate_error(self, error: Exception, progress: Progress) -> OutreachError | Response | None:
         library = import_module(self._family)
         if not isinstance(error, (*_CONNECTION_ERRORS, library.HTTPError, library.InvalidURL)):
             return None
@@ -166,6 +166,8 @@ class HttpxTransport(BaseTransport):
             # The error quotes the invalid value, which may be a header of the client with a secret in it.
             text = "the request is not valid HTTP; correct its method, its target or the client's own headers"
             return InvalidRequest(text)
-        is_answer = isinstance(error, library.ProxyError) and str(error)[:1].isdigit()
+        is_answer = isinstance(error, library.ProxyError) and str(error)[:1].isdigit()  # a status and its reason, to CONNECT
+        if is_answer and (refusal := refuse_credentials(str(error))):
+            return refusal
         detail = f"the proxy answered {to_one_line(str(error))}" if is_answer else describe_cause(error)
         return self._build_failure(detail, progress, error)

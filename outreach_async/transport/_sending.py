@@ -16,7 +16,17 @@ from typing import Final
 from outreach_async.errors import InvalidRequest, TransportError, strip_invisible
 from outreach_async.transport._response_reader import ACCEPT_ENCODING
 from outreach_async.transport._secret import OWNER_KEY
-from outreach_async.transport._wire import HEADER_NAME, HEADER_VALUE, METHOD, PATH_CHARACTERS, Progress, Request, has_dot_segments
+from outreach_async.transport._wire import (
+    HEADER_NAME,
+    HEADER_VALUE,
+    METHOD,
+    PATH_CHARACTERS,
+    PROXY_AUTHENTICATION_REQUIRED,
+    Progress,
+    Request,
+    Response,
+    has_dot_segments,
+)
 
 _MAX_PROVABLE_HEAD: Final = 8 * 1024
 _TARGET: Final = re.compile(rf"/[{PATH_CHARACTERS}\[\]]*(?:\?[{PATH_CHARACTERS}?\[\]]+)?")
@@ -105,6 +115,14 @@ def is_recorded_by_vcrpy() -> bool:
     """Return whether a cassette of vcrpy is active, which replaces the classes of HTTP libraries while it is."""
     connection = getattr(sys.modules.get("http.client"), "HTTPConnection", None) if "vcr" in sys.modules else None
     return str(getattr(connection, "__module__", "")).startswith("vcr.")
+
+
+def refuse_credentials(answer: str) -> Response | None:
+    """Return a 407 if an answer to CONNECT, a status and a reason, refuses the user and password of the proxy."""
+    # tinyproxy answers 401 to wrong ones. The service has not seen the request, so this 401 is not about the owner key.
+    if answer[:4] not in {"401 ", "407 "}:
+        return None
+    return Response(PROXY_AUTHENTICATION_REQUIRED, body=b"" if answer.startswith("407") else answer.encode())
 
 
 def describe_cause(error: BaseException) -> str:

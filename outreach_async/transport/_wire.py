@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import attrs
 
+PROXY_AUTHENTICATION_REQUIRED: Final = 407
 METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")

@@ -171,13 +171,19 @@ async def test_a_receiver_that_does_not_listen_is_named_without_its_url() -> Non
 @pytest.mark.anyio
 async def test_a_proxy_that_refuses_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n"
+    forbids = asks.replace(b"407 Proxy Authentication Required", b"403 Forbidden")
     remedy = "check this proxy, or name the host in NO_PROXY to use none"
-    with Listener(serve(asks)) as proxy:
-        for port, name in ((refused_port(), "ConnectError"), (proxy.port, "ProxyError")):
+    with Listener(serve(asks)) as asking, Listener(serve(forbids)) as forbidding:
+        for port, told in (
+            (refused_port(), f"(ConnectError); {remedy}"),
+            (forbidding.port, f"(ProxyError); {remedy}"),
+            (asking.port, "(it answered 407); check the user and password of the proxy"),
+        ):
             monkeypatch.setenv("https_proxy", f"http://user:secret@localhost:{port}")
             with pytest.raises(PostError) as failed:
                 await post(Secret(f"https://hooks.example{PATH}"), "{}", (0, 0))
-            assert str(failed.value) == f"no connection through the proxy http://localhost:{port} ({name}); {remedy}"
+            assert str(failed.value) == f"no connection through the proxy http://localhost:{port} {told}"
+        assert [len(proxy.peers) for proxy in (forbidding, asking)] == [2, 1]
 
 
 @pytest.mark.anyio

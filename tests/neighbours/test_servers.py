@@ -204,12 +204,15 @@ async def test_a_proxy_with_a_password_passes_what_has_it(make: Make, tmp_path: 
     require_truth(fake, outcomes, 30)
 
 
-@pytest.mark.parametrize(("user", "status"), [("", 407), ("ann:wrong-s3cret@", 401)])  # the second status is tinyproxy's own
+@pytest.mark.parametrize("url", ["http://service.example", "https://service.example"])
+@pytest.mark.parametrize("user", ["", "ann:wrong-s3cret@"])
 @over(*PROXYING)
-async def test_a_refusal_of_a_proxy_shows_no_password(make: Make, tmp_path: Path, user: str, status: int) -> None:
-    with serve_in_thread(new_fake()) as url, password_proxy(tmp_path) as port:
+async def test_a_refusal_of_a_proxy_is_final_and_shows_no_password(make: Make, tmp_path: Path, user: str, url: str) -> None:
+    status = 401 if user and url.startswith("http:") else 407  # to wrong ones, tinyproxy answers 401, as the service does
+    with password_proxy(tmp_path) as port:
         transport = make(url, proxy=f"http://{user}127.0.0.1:{port}")
         async with OutreachClient(transport=transport, workspace=SPACE) as client:
             with pytest.raises(StatusError, match=str(status)) as caught:
                 await client.workspaces.fields()
+    assert (caught.value.attempts, caught.value.maybe_applied) == (1, False)
     assert "s3cret" not in f"{caught.value!r} {caught.value} {client!r}"

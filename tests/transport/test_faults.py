@@ -57,7 +57,6 @@ LONG: Final = b"HTTP/1.1 200 OK\r\nx-long: " + b"l" * 300_000
 FORBIDDEN: Final = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n"
 NOWHERE: Final = "nowhere." * 40 + "invalid"
 """A host name that fails to resolve at once, even without a network, because it is too long for DNS."""
-CREDENTIALS: Final = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
 
 PAGE: Final = b'{"status":"ok","headers":[],"data":[],"total_found":0,"current_page":1,"total_pages":1}'
 
@@ -194,7 +193,6 @@ FAULTS: Final[dict[str, Fault]] = {
     # a proxy on the way
     "proxy: refused": Fault(_U, absent=True, meets=service, then=service, url="http://service.example", proxy=_PROXY),
     "proxy: CONNECT forbidden": _proxied(_U, in_order(Peer.connect, FORBIDDEN)),
-    "proxy: CONNECT without credentials": _proxied(_U, in_order(Peer.connect, CREDENTIALS)),
     "proxy: CONNECT then closed": _proxied(_P, Peer.connect),
     "proxy: CONNECT then reset": _proxied(_P, in_order(Peer.connect, Peer.reset)),
     "proxy: CONNECT without answer": _proxied(_P, in_order(Peer.connect, Peer.outlast), clock=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aiohttp
+import anyio.to_thread
 import httpx
 import httpx2
 import pytest
@@ -13,7 +14,7 @@ from support.listener import Listener, refused_port, serve
 from support.transport import Script
 from support.transports import CLIENTS, NOWHERE, POST, PROXYING, Make, fail, over
 
-from outreach_async import AiohttpTransport, BulkStopped, HttpxTransport, OutreachError, Progress, Response, Unauthorized
+from outreach_async import AiohttpTransport, BulkStopped, HttpxTransport, Progress, Response, StatusError, Unauthorized
 
 
 @over(*PROXYING)
@@ -39,20 +40,27 @@ async def test_a_proxy_that_refuses_is_named_without_its_password(make: Make, sc
 
 
 @over(*PROXYING, *CLIENTS)
-@pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_the_407_of_a_proxy_is_its_own_and_not_of_the_service(make: Make, scheme: str) -> None:
-    asks = b"HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n"
+@pytest.mark.parametrize(("scheme", "status"), [("http", 407), ("https", 407), ("https", 401)])
+async def test_a_proxy_that_refuses_the_password_is_asked_once(make: Make, scheme: str, status: int) -> None:
+    asks = b"HTTP/1.1 %d Authentication Required\r\nproxy-authenticate: Basic\r\ncontent-length: 0\r\n\r\n" % status
+    reason = "no body" if status == 407 else "401 Authentication Required"
     with Listener(serve(asks)) as proxy:
         address = f"http://localhost:{proxy.port}"
+        told = f"the proxy {address} answered 407: {reason}; check the user and password of the proxy"
         transport = make(f"{scheme}://service.example", proxy=address.replace("//", "//user:secret@"))
         async with client_of(transport) as client:
-            with pytest.raises(OutreachError) as caught:
+            with pytest.raises(StatusError) as caught:
                 await client.contacts.create(email="ann@company.example")
+            with pytest.raises(BulkStopped) as stopped:
+                await client.contacts.create_many([{"email": "ann@company.example"}])
+        await anyio.to_thread.run_sync(proxy.wait_idle)
     error = caught.value
-    assert f"the proxy {address}" in str(error)
-    assert f"the proxy {address if scheme == 'http' else ''}".strip() + " answered 407" in str(error)
-    assert not error.maybe_applied
+    assert (str(error), error.attempts, error.status_code) == (f"create_contact: {told}", 1, 407)
+    assert (error.maybe_sent, error.maybe_applied) == (scheme == "http", False)  # CONNECT comes before the request
     assert not isinstance(error, Unauthorized)
+    assert told in str(stopped.value)
+    assert len(proxy.requests) == 2, "it was sent again"
+    assert "secret" not in f"{error!r} {stopped.value!r}"
 
 
 async def test_a_407_stops_a_run_and_names_any_proxy() -> None:
