@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from email.utils import formatdate
 from functools import lru_cache
 from typing import Final
 
@@ -65,6 +64,7 @@ DAY: Final = 24 * HOUR
 YEAR: Final = 365 * DAY
 
 _UNITS: Final = ((YEAR, "year"), (30 * DAY, "month"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"))
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -87,7 +87,10 @@ def _format_minutes(minutes: int) -> str:
 
 @lru_cache(maxsize=16)
 def format_http_date(second: int) -> str:
-    return formatdate(second, usegmt=True)
+    # `email.utils.formatdate` imports sockets, which a web page does not have; `strftime` depends on the locale.
+    date = time.gmtime(second)
+    day = f"{_WEEKDAYS[date.tm_wday]}, {date.tm_mday:02} {_MONTHS[date.tm_mon - 1]} {date.tm_year:04}"
+    return f"{day} {date.tm_hour:02}:{date.tm_min:02}:{date.tm_sec:02} GMT"
 
 
 def format_date(moment: float) -> str:

@@ -12,7 +12,6 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import date
-from email.utils import formatdate
 from fractions import Fraction
 from functools import cache, lru_cache, partial
 from typing import Any, Final, Literal
@@ -20,7 +19,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async.fake._arguments import check_id, read_table, suggest_similar
-from outreach_async.fake._clock import DAY, format_age, format_date
+from outreach_async.fake._clock import DAY, format_age, format_date, format_http_date
 from outreach_async.fake._messages import ParsedRequest, Query, Refusal, require_parameter, sanitize_name
 from outreach_async.fake._records import (
     CAMPAIGN_HEADERS,
@@ -81,7 +80,7 @@ class Limiter:
             self._counts.clear()  # every scope has the same windows, so old counts are no longer needed
         if self._counts.get(scope, 0) >= limit.limit:
             end = (window + 1) * limit.per
-            wait = formatdate(math.ceil(end), usegmt=True) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
+            wait = format_http_date(math.ceil(end)) if limit.retry_after == "date" else str(max(1, math.ceil(end - now)))
             message = "too many requests; retry after the time in the header retry-after"
             raise Refusal(429, "rate_limited", message, headers={"retry-after": wait})
         self._counts[scope] = self._counts.get(scope, 0) + 1

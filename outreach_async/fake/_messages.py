@@ -7,12 +7,13 @@ raised when the request is executed. A renderer turns a `Refusal`, which describ
 from __future__ import annotations
 
 import html
-import http.client
+import http
 import json
 import re
 import secrets
+import time
+import zlib
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -20,6 +21,7 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
+from outreach_async.fake._clock import format_http_date
 from outreach_async.transport._wire import Request, Response
 
 _MAX_NAME_LENGTH: Final = 60
@@ -93,19 +95,54 @@ def render_nested(refusal: Refusal) -> RenderedError:
 
 
 BODILESS: Final = (204, 304)
+_PHRASES: Final = {status.value: status.phrase for status in http.HTTPStatus}
 
 
 def error_response(code: int, message: str = "") -> Response:
     """Return an error response in the service's default format. Its code, and by default its message, is the reason phrase."""
     if code in BODILESS:
         return Response(code)
-    phrase = http.client.responses.get(code, "Error")
+    phrase = _PHRASES.get(code, "Error")
     return Response(*render_nested(Refusal(code, phrase.lower().replace(" ", "_"), message or phrase)))
 
 
 def identify_server() -> dict[str, str]:
     """Return the header fields that identify a response that the service has not made."""
-    return {"date": formatdate(usegmt=True), "x-request-id": f"server_{secrets.token_hex(8)}"}
+    return {"date": format_http_date(int(time.time())), "x-request-id": f"server_{secrets.token_hex(8)}"}
+
+
+def refuse(status: int, message: str = "", **headers: str) -> Response:
+    """Return an error response for a request that never reaches the service."""
+    refusal = error_response(status, message)
+    return attrs.evolve(refusal, headers={**refusal.headers, **identify_server(), **headers})
+
+
+MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024  # a larger body gets 413; the limit of `FakeService` is far lower (rule W8)
+
+
+def decode_body(request: Request) -> Request | Response:
+    """Return the request with its body decompressed, or an error response."""
+    coding, body, is_whole = request.headers.get("content-encoding", "identity").strip().lower(), request.body, True
+    if coding in {"gzip", "x-gzip"}:
+        unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            body = unpacking.decompress(body, MAX_REQUEST_BYTES + 1)
+        except zlib.error:
+            body = b""
+        is_whole = unpacking.eof
+    elif coding != "identity":
+        return refuse(415, "expected a body in gzip or without content-encoding; send it without", **{"accept-encoding": "gzip"})
+    if len(body) > MAX_REQUEST_BYTES:
+        return refuse(413)
+    if not is_whole:
+        return refuse(400, "the body is not in gzip, as its content-encoding says")
+    return request if body is request.body else attrs.evolve(request, body=body)
+
+
+def frame(response: Response) -> dict[str, str]:
+    """Return the header fields with which a response is sent: its length is that of its body."""
+    fields = {name: value for name, value in response.headers.items() if name not in {"content-length", "transfer-encoding"}}
+    return fields if response.status in BODILESS else fields | {"content-length": str(len(response.body))}
 
 
 def without_body(response: Response) -> Response:

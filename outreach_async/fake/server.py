@@ -13,7 +13,6 @@ import re
 import socket
 import struct
 import traceback
-import zlib
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import Any
@@ -25,17 +24,15 @@ import attrs
 import h11
 
 from outreach_async.fake._cross_origin import CrossOriginService
-from outreach_async.fake._messages import BODILESS, error_response, identify_server
-from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep, announce_end
+from outreach_async.fake._damage import SERVER_STEPS, ConnectionEnd, ServerStep, announce_end
+from outreach_async.fake._messages import BODILESS, MAX_REQUEST_BYTES, decode_body, frame, refuse
 from outreach_async.fake.faults import Exchange, Service, SlicedService, exchange_in_slices
 from outreach_async.transport._wire import Request, Response
 
 MAX_HEAD_BYTES = 64 * 1024  # of the request line and header fields; a longer head gets 431
-MAX_REQUEST_BYTES = 16 * 1024 * 1024  # a larger body gets 413; the limit of `FakeService` is far lower (rule W8)
 LINGER_SECONDS = 1.0  # for the client to close the connection; closing a socket with unread data would send RST, not FIN
 
 _READ_SIZE = 16 * 1024  # h11 copies all unread bytes for each chunk of a body and each pipelined request
-_FRAMING = ("content-length", "transfer-encoding")
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +96,7 @@ async def _handle_request(
         request = await _read_request(line, conversation)
     except h11.RemoteProtocolError as error:
         # Close the connection, because the start of the next request is unknown.
-        refusal = _refuse(error.error_status_hint, connection="close")
+        refusal = refuse(error.error_status_hint, connection="close")
         await line.write(b"".join(_serialize_response(conversation, refusal, "")))
         await line.close_gracefully()
         return False
@@ -117,12 +114,6 @@ async def _handle_request(
     elif end is not ConnectionEnd.HANG:
         await line.close_gracefully()
     return False
-
-
-def _refuse(status: int, message: str = "", **headers: str) -> Response:
-    """Return an error response for a request that never reaches the service."""
-    refusal = error_response(status, message)
-    return attrs.evolve(refusal, headers={**refusal.headers, **identify_server(), **headers})
 
 
 async def _read_request(line: RawConnection, conversation: h11.Connection) -> Request | None:
@@ -164,7 +155,7 @@ async def _execute(
     """Execute a request. Return the exchange, and the response's head and body, which are empty if there is no response."""
     exchange = Exchange(None, None)
     try:
-        decoded = _decode_body(request)
+        decoded = decode_body(request)
         if isinstance(decoded, Response):
             return exchange, *_serialize_response(conversation, decoded, request.method)
         exchange = await _take_turns(exchange_in_slices(service, decoded), turns)
@@ -174,26 +165,7 @@ async def _execute(
     except Exception as error:  # noqa: BLE001 - the failure of one request, logged here, must not end other connections
         # Log the traceback without the message, which may contain data that the client sent.
         _log.error("the service raised %s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
-        return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, _refuse(500), request.method)
-
-
-def _decode_body(request: Request) -> Request | Response:
-    """Return the request with its body decompressed, or an error response."""
-    coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if coding == "identity":
-        return request
-    if coding not in {"gzip", "x-gzip"}:
-        return _refuse(415, "expected a body in gzip or without content-encoding; send it without", **{"accept-encoding": "gzip"})
-    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        body = unpacking.decompress(request.body, MAX_REQUEST_BYTES + 1)
-    except zlib.error:
-        body = b""
-    if len(body) > MAX_REQUEST_BYTES:
-        return _refuse(413)
-    if not unpacking.eof:
-        return _refuse(400, "the body is not in gzip, as its content-encoding says")
-    return attrs.evolve(request, body=body)
+        return attrs.evolve(exchange, fault=None), *_serialize_response(conversation, refuse(500), request.method)
 
 
 async def _take_turns(slices: Generator[None, None, Exchange], turns: anyio.Lock) -> Exchange:
@@ -210,15 +182,10 @@ async def _take_turns(slices: Generator[None, None, Exchange], turns: anyio.Lock
 
 
 def _serialize_response(conversation: h11.Connection, response: Response, method: str) -> tuple[bytes, bytes]:
-    headers = [
-        (name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items() if name not in _FRAMING
-    ]
-    bodiless = response.status in BODILESS
-    if not bodiless:
-        headers.append((b"content-length", b"%d" % len(response.body)))
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in frame(response).items()]
     reason = http.client.responses.get(response.status, "")
     head = conversation.send(h11.Response(status_code=response.status, headers=headers, reason=reason))
-    body = conversation.send(h11.Data(data=b"" if bodiless or method == "HEAD" else response.body))
+    body = conversation.send(h11.Data(data=b"" if response.status in BODILESS or method == "HEAD" else response.body))
     conversation.send(h11.EndOfMessage())
     return head or b"", body or b""
 

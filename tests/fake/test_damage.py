@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outreach_async import Response
 from outreach_async.fake import faults as f
-from outreach_async.fake._transport import SERVER_STEPS, ConnectionEnd, ServerStep, receive
+from outreach_async.fake._damage import SERVER_STEPS, ConnectionEnd, ServerStep, receive
 from outreach_async.fake.faults import WireFault, WireFaultKind
 
 Broken = str

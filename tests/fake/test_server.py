@@ -20,16 +20,9 @@ from support.raw_http import CLOSED, connect_to, encode_request, exchange_bytes,
 
 from outreach_async import Request, Response
 from outreach_async.fake import faults as f
+from outreach_async.fake._messages import MAX_REQUEST_BYTES
 from outreach_async.fake.faults import execute_with_faults
-from outreach_async.fake.server import (
-    MAX_HEAD_BYTES,
-    MAX_REQUEST_BYTES,
-    RawConnection,
-    _accept_connections,
-    _build_url,
-    _listen_on_loopback,
-    serve,
-)
+from outreach_async.fake.server import MAX_HEAD_BYTES, RawConnection, _accept_connections, _build_url, _listen_on_loopback, serve
 
 POST = encode_request("POST", "/contacts", CREATE.body)
 LAST = "connection: close"

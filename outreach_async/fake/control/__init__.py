@@ -86,6 +86,23 @@ semantic versioning: operations and members are removed or changed only with a n
 `tests/examples/service.test.ts` in the repository is a complete test file for Node.js: each test creates a sandbox, advances its
 time and scripts faults. For Java, pass `-g java --library native` to `openapi-generator-cli generate`.
 
+Without Python
+--------------
+`tests/examples/javascript_fake` in the repository makes an npm package that runs the fake in a web page, or in Node.js, by
+Pyodide. Neither Python nor a port is needed. Each `createFake` returns a fake of its own, with its control plane. Its `fetch`
+answers as a served fake does, faults included, and `install` does so for the global `fetch`, for requests to its `url` only:
+
+```typescript
+import { createFake } from "outreach-async-fake"
+const fake = await createFake({ url: "https://api.example", world: { owner_keys: { key_1: [] } } })
+fake.install() // until fake.restore()
+await fetch("https://api.example/_fake/time/advance", { method: "POST", body: '{"days": 1}' })
+```
+
+A test file that reads `OUTREACH_BASE_URL` needs no change: `node --import outreach-async-fake/global --test service.test.ts`.
+The first fake of a process or page takes 3 to 4 s of CPU time, each further one 2 ms. A page loads 14.8 MB, or 7.6 MB with
+gzip. The README of the package says more.
+
 Clients that retry by themselves
 --------------------------------
 Many HTTP clients send a request again if the connection ends before the response starts, and tell nobody. A scripted `reset`,

@@ -158,10 +158,13 @@ class RequestsQuery(RequestBody):
     last: Annotated[int, msgspec.Meta(ge=1, le=CAPACITY)] = 100
 
 
-class SandboxBody(RequestBody):
+class FakeBody(RequestBody):
     seed: int | None = None
     world: dict[str, Any] | None = None
     behaviour: dict[str, Any] = {}
+
+
+class SandboxBody(FakeBody):
     expires_after: Annotated[float, msgspec.Meta(gt=0)] = 3600.0
 
 
@@ -427,12 +430,17 @@ def describe(call: ControlCall, _: Any) -> dict[str, Any]:
     return {**document, "servers": [{"url": call.base_url}], "tags": [*document["tags"], {"name": "control plane"}]}
 
 
-def create_sandbox(call: ControlCall, body: SandboxBody) -> Generator[None, None, dict[str, Any]]:
-    fake = copy_service(call.fake, call.instance.start, call.instance.behaviour, body.seed)
+def create_fake(origin: Instance, body: FakeBody) -> Generator[None, None, FakeService]:
+    """Create a fake that starts as another one did, except for what the body says."""
+    fake = copy_service(origin.fake, origin.start, origin.behaviour, body.seed)
     fake.behaviour = _set_knobs(fake.behaviour, body.behaviour, "behaviour.")
     if body.world is not None:
         yield from _load_world(fake, body.world, "world")
-    instance = call.sandboxes.add(fake, body.expires_after)
+    return fake
+
+
+def create_sandbox(call: ControlCall, body: SandboxBody) -> Generator[None, None, dict[str, Any]]:
+    instance = call.sandboxes.add((yield from create_fake(call.instance, body)), body.expires_after)
     return {"url": f"{call.base_url}{PREFIX}{SANDBOXES}/{instance.id}", "expires_after": instance.lifetime}
 
 
@@ -516,6 +524,7 @@ class ControlPlane:
         hosts: Host names that the control plane accepts, besides `localhost` and IP addresses.
         clock: Function that returns seconds; it decides when unused sandboxes are deleted.
         origins: Origins of web pages from which the control plane accepts requests; `*` for all.
+        base_url: URL by which clients reach the fake, for the URLs in responses; by default that of the `Host` header.
 
     Attributes:
         service: The fake.
@@ -527,8 +536,10 @@ class ControlPlane:
         hosts: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
         origins: Iterable[str] = (),
+        base_url: str | None = None,
     ) -> None:
         self.service = service
+        self._base_url = base_url
         self._origins = frozenset(origins)
         self._numbers = itertools.count()
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -566,7 +577,8 @@ class ControlPlane:
             return self._refuse(problem, self.service)
 
     def _route(self, request: Request) -> _Route:
-        instance, target, base_url = self._instance, request.target, f"http://{request.headers.get('host', '')}"
+        instance, target = self._instance, request.target
+        base_url = self._base_url or f"http://{request.headers.get('host', '')}"
         inner = _IN_SANDBOX.fullmatch(target)
         if inner:
             instance, target, base_url = self._sandboxes.use(inner["id"]), inner["target"], base_url + inner["base"]
