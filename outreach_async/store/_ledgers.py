@@ -381,17 +381,6 @@ class Effect(Enum):
     """An attempt may have had an effect."""
 
 
-class SentRow(NamedTuple):
-    """A row that a run sent or may have sent."""
-
-    key: int
-    digest: int
-    target: int
-    domain: int
-    effect: Effect
-    id_: records.StoredId
-
-
 class LedgerEntry(NamedTuple):
     """A row of the table of entries, without its checksum."""
 
@@ -403,6 +392,18 @@ class LedgerEntry(NamedTuple):
     id_2: int | None
     domain: int
     gone: int = 0
+
+    @property
+    def contact(self) -> int:
+        return self.key >> CAMPAIGN_BITS
+
+    @property
+    def id_(self) -> records.StoredId:
+        return self.id_1, self.id_2
+
+
+SentRow: TypeAlias = tuple[LedgerEntry, Effect]
+"""A row that a run sent or may have sent: the entry that it leaves if it is applied, and its effect."""
 
 
 def merge(
@@ -464,16 +465,17 @@ def require_rows(db: sqlite3.Connection, metadata: Mapping[str, Any]) -> None:
 
 def _merge_groups(db: sqlite3.Connection, possibly_sent: PossiblySent, run: int, *, is_early: bool) -> bool:
     """Merge the rows that are not alone into the table of changed entries. Return whether one of them is unsettled."""
-    rows = groupby((_read_row(row, possibly_sent) for row in db.execute(_SELECT_ROWS)), lambda row: row.key >> SIMILAR_BITS)
+    sent_rows = (_read_row(row, possibly_sent, run) for row in db.execute(_SELECT_ROWS))
+    rows = groupby(sent_rows, lambda row: row[0].key >> SIMILAR_BITS)
     entries = groupby((LedgerEntry(*row) for row in db.execute(_SELECT_ENTRIES)), lambda entry: entry.key >> SIMILAR_BITS)
     known, changed, accepted, is_unsettled = next(entries, None), list[LedgerEntry](), list[tuple[int]](), False
     for number, members in rows:
-        group = _SimilarContacts(run, [] if known is None or known[0] != number else [*known[1]], is_early=is_early)
+        group = _SimilarContacts([] if known is None or known[0] != number else [*known[1]], is_early=is_early)
         if known is not None and known[0] == number:
             known = next(entries, None)
         sent = [*members]
         changed += group.merge(sent)
-        accepted += [(row.key,) for row in sent if row.effect in {Effect.APPLIED, Effect.RETRIED}]
+        accepted += [(entry.key,) for entry, effect in sent if effect in {Effect.APPLIED, Effect.RETRIED}]
         is_unsettled |= group.is_unsettled
         if len(changed) > _BATCH_SIZE:
             _keep(db, changed, accepted)
@@ -488,11 +490,11 @@ def _keep(db: sqlite3.Connection, changed: list[LedgerEntry], accepted: list[tup
     accepted.clear()
 
 
-def _read_row(row: Sequence[Any], possibly_sent: PossiblySent) -> SentRow:
+def _read_row(row: Sequence[Any], possibly_sent: PossiblySent, run: int) -> SentRow:
     key, digest, target, domain, seq, status, id_1, id_2, attempts, possible = row
     unanswered = Effect.POSSIBLE if seq in possibly_sent else Effect.NONE
     effect = unanswered if status is None else _effect_of(seq, status, attempts, possible)
-    return SentRow(key, digest, target, domain, effect, (id_1, id_2))
+    return LedgerEntry(key, digest, target, run, id_1, id_2, domain), effect
 
 
 def _effect_of(seq: int, status: object, attempts: int, possible: object) -> Effect:
@@ -511,13 +513,10 @@ def _effect_of(seq: int, status: object, attempts: int, possible: object) -> Eff
 class _SimilarContacts:
     """The entries of contacts whose e-mails a service may treat as equal, in all campaigns. Nearly always, it is one contact."""
 
-    def __init__(self, run: int, entries: Iterable[LedgerEntry], *, is_early: bool) -> None:
-        self._run = run
+    def __init__(self, entries: Iterable[LedgerEntry], *, is_early: bool) -> None:
         self._entries = {entry.key: entry for entry in entries}
         # A request of an earlier run may still arrive at the service, after the answers of this one.
-        self._doubtful = {
-            entry.key >> CAMPAIGN_BITS for entry in self._entries.values() if is_early and entry.digest == UNCERTAIN
-        }
+        self._doubtful = {entry.contact for entry in self._entries.values() if is_early and entry.digest == UNCERTAIN}
         self.is_unsettled = False
         """Whether an attempt of this run may have had an effect, or may still have one."""
 
@@ -525,53 +524,50 @@ class _SimilarContacts:
         """Merge rows, in the order in which they were sent. Yield the entries that change."""
         before = {**self._entries}
         # Rows of campaigns that have no number are sent every time.
-        rows = [row for row in rows if row.effect is not Effect.NONE and row.target <= MAX_TARGET]
+        rows = [row for row in rows if row[1] is not Effect.NONE and row[0].target <= MAX_TARGET]
         doubtful = set[int]()
-        for row in rows:
-            self._apply(row, doubtful)
+        for sent, effect in rows:
+            self._apply(sent, effect, doubtful)
         for contact in self._find_replaced(rows, before):
             for key, entry in self._entries.items():
-                if key >> CAMPAIGN_BITS == contact and entry.digest != UNCERTAIN:
+                if entry.contact == contact and entry.digest != UNCERTAIN:
                     self._entries[key] = entry._replace(digest=OUT_OF_DATE)
         for key, entry in self._entries.items():
             if entry != before.get(key):
                 yield entry
 
-    def _apply(self, row: SentRow, doubtful: set[int]) -> None:
-        contact, digest = row.key >> CAMPAIGN_BITS, row.digest
+    def _apply(self, sent: LedgerEntry, effect: Effect, doubtful: set[int]) -> None:
+        contact, digest = sent.contact, sent.digest
         # A request without an answer may still arrive at the service, after a later row of this run for the same contact.
-        if row.effect is Effect.POSSIBLE or contact in doubtful:
+        if effect is Effect.POSSIBLE or contact in doubtful:
             digest, self.is_unsettled = UNCERTAIN, True
         elif contact in self._doubtful:
             digest = UNCERTAIN
-        if row.effect is not Effect.APPLIED:
+        if effect is not Effect.APPLIED:
             doubtful.add(contact)
-        id_, earlier = row.id_, self._entries.get(row.key)
-        if id_ == (None, None) and earlier is not None:
-            id_ = earlier.id_1, earlier.id_2
-        self._entries[row.key] = LedgerEntry(row.key, digest, row.target, self._run, *id_, row.domain)
+        id_1, id_2 = self._entries.get(sent.key, sent).id_ if sent.id_ == (None, None) else sent.id_
+        self._entries[sent.key] = sent._replace(digest=digest, id_1=id_1, id_2=id_2)
         for key, other in self._entries.items():
             # This row has replaced the values of another campaign's.
-            if key != row.key and key >> CAMPAIGN_BITS == contact and other.digest != UNCERTAIN:
-                self._entries[key] = other._replace(digest=OUT_OF_DATE if digest == UNCERTAIN else row.digest)
+            if key != sent.key and other.contact == contact and other.digest != UNCERTAIN:
+                self._entries[key] = other._replace(digest=OUT_OF_DATE if digest == UNCERTAIN else sent.digest)
 
     def _find_replaced(self, rows: Sequence[SentRow], before: Mapping[int, LedgerEntry]) -> Iterator[int]:
         """Yield the contacts whose values a row of a similar e-mail may have replaced."""
-        contacts = {key >> CAMPAIGN_BITS for key in self._entries}
+        contacts = {entry.contact for entry in self._entries.values()}
         if len(contacts) == 1:  # nearly always
             return
         # Contacts with similar e-mails may be one at the service. They are two if the ids of both are known, and differ.
         ids = dict[int, records.StoredId]()
         for entry in sorted(before.values()):
-            ids.setdefault(entry.key >> CAMPAIGN_BITS, (entry.id_1, entry.id_2))
+            ids.setdefault(entry.contact, entry.id_)
         applied, effective = dict[int, int](), dict[int, float]()
-        for at, row in enumerate(rows):
-            contact = row.key >> CAMPAIGN_BITS
-            applied[contact] = at
+        for at, (sent, effect) in enumerate(rows):
+            applied[sent.contact] = at
             # A request without an answer may still arrive after all others.
-            effective[contact] = max(effective.get(contact, 0), at if row.effect is Effect.APPLIED else inf)
-            if row.id_ != (None, None):
-                ids[contact] = row.id_
+            effective[sent.contact] = max(effective.get(sent.contact, 0), at if effect is Effect.APPLIED else inf)
+            if sent.id_ != (None, None):
+                ids[sent.contact] = sent.id_
         effective |= dict.fromkeys(self._doubtful, inf)
         known = {contact: ids.get(contact, (None, None)) for contact in contacts}
         yield from _find_overtaken(known, applied, effective)
