@@ -68,7 +68,9 @@ class OpenEnum(StrEnum):
 
 
 class CampaignStatus(OpenEnum):
-    """The status of a campaign. The service may add values, which become members too.
+    """The status of a campaign.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -83,7 +85,9 @@ class CampaignStatus(OpenEnum):
 
 
 class MailboxStatus(OpenEnum):
-    """The status of a mailbox. The service may add values, which become members too.
+    """The status of a mailbox.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -96,7 +100,9 @@ class MailboxStatus(OpenEnum):
 
 
 class MailboxType(OpenEnum):
-    """The kind of a mailbox. The service may add values, which become members too.
+    """The kind of a mailbox.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -110,7 +116,9 @@ class MailboxType(OpenEnum):
 
 
 class StepStatus(OpenEnum):
-    """The status of a step. The service may add values, which become members too.
+    """The status of a step.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -123,7 +131,9 @@ class StepStatus(OpenEnum):
 
 
 class StepType(OpenEnum):
-    """The kind of a step. The service may add values, which become members too.
+    """The kind of a step.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -136,7 +146,9 @@ class StepType(OpenEnum):
 
 
 class TemplateStatus(OpenEnum):
-    """The status of a template of a step. The service may add values, which become members too.
+    """The status of a template of a step.
+
+    The service may add values, which become members too.
 
     Example:
         ```python
@@ -149,7 +161,10 @@ class TemplateStatus(OpenEnum):
 
 
 class Outcome(OpenEnum):
-    """The outcome of creating a contact. The service reports the first four values; a bulk run determines the others.
+    """The outcome of creating a contact.
+
+    The service reports the first four values; a bulk run determines the
+    others.
 
     Example:
         ```python

@@ -259,7 +259,9 @@ class OutreachClient:
             return await self._engine.run(operation, self._settings.call_options(timeout, deadline))
 
     async def aclose(self) -> None:
-        """Close the connections. Closing twice is allowed. On a copy made by `with_options`, this does nothing.
+        """Close the connections. Closing twice is allowed.
+
+        On a copy made by `with_options`, this does nothing.
 
         Example:
             ```python

@@ -151,7 +151,9 @@ def drop_tracebacks(error: BaseException) -> None:
 
 
 class InvalidRequest(OutreachError, ValueError):
-    """The arguments are invalid. Nothing was sent. The message names the field, the type of the value and the remedy.
+    """The arguments are invalid. Nothing was sent.
+
+    The message names the field, the type of the value and the remedy.
 
     Example:
         ```python
@@ -164,12 +166,12 @@ class InvalidRequest(OutreachError, ValueError):
 
 
 class Excluded(OutreachError):
-    """A row may not be sent, for example because the person has unsubscribed. The message is the reason.
+    """A row may not be sent, for example because the person has unsubscribed.
 
-    Raise it when `items()` of a mapping is iterated: `create_many` then
-    sends nothing of the row, and reports it as `excluded`, which is no
-    failure. Other rows of the person are sent unless they raise it, too;
-    `File.rows` excludes all rows of a person.
+    The message is the reason. Raise it when `items()` of a mapping is
+    iterated: `create_many` then sends nothing of the row, and reports it
+    as `excluded`, which is no failure. Other rows of the person are sent
+    unless they raise it, too; `File.rows` excludes all rows of a person.
 
     Example:
         ```python
@@ -205,7 +207,9 @@ class TransportError(OutreachError):
 
 
 class DeadlineExceeded(OutreachError, TimeoutError):
-    """The call did not end within its `deadline`. `__cause__` is the last attempt's error, if there was one.
+    """The call did not end within its `deadline`.
+
+    `__cause__` is the last attempt's error, if there was one.
 
     Example:
         ```python
@@ -242,7 +246,9 @@ class UnexpectedResponse(OutreachError):
 
 
 class StatusError(OutreachError):
-    """The service returned an error status: 300 or more. Redirects count as errors, because they are never followed.
+    """The service returned an error status: 300 or more.
+
+    Redirects count as errors, because they are never followed.
 
     Example:
         ```python
@@ -253,7 +259,9 @@ class StatusError(OutreachError):
 
 
 class ContactRejected(StatusError):
-    """The service refused the data of a new contact, with status 400 or 422. Nothing was stored.
+    """The service refused the data of a new contact, with status 400 or 422.
+
+    Nothing was stored.
 
     Example:
         ```python

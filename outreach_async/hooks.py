@@ -141,7 +141,9 @@ class AttemptStarted(_CallEvent):
 
 @attrs.frozen(kw_only=True)
 class AttemptEnded(_CallResult):
-    """An attempt received a response, failed or was cancelled. `error` can be `timeout` or `cancelled`.
+    """An attempt received a response, failed or was cancelled.
+
+    `error` can be `timeout` or `cancelled`.
 
     Attributes:
         attempt: Number of the attempt.
@@ -182,7 +184,9 @@ class RetryScheduled(_CallEvent):
 
 @attrs.frozen(kw_only=True)
 class CallEnded(_CallResult):
-    """A call returned, raised or was cancelled. `status_code` and `request_id` are those of the last response.
+    """A call returned, raised or was cancelled.
+
+    `status_code` and `request_id` are those of the last response.
 
     Attributes:
         attempts: Number of attempts.
@@ -245,10 +249,10 @@ class BulkRateChanged:
 
 @attrs.frozen(kw_only=True)
 class RowEnded(_RunResult):
-    """A row of a bulk run received its outcome. With a journal, the outcome is already saved.
+    """A row of a bulk run received its outcome.
 
-    A row that is excluded, which is no failure, has the `error`
-    `Excluded`.
+    With a journal, the outcome is already saved. A row that is excluded,
+    which is no failure, has the `error` `Excluded`.
 
     Attributes:
         index: The row's index in the input, from 0.

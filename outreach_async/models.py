@@ -474,7 +474,9 @@ class Undecodable:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Page(ResponseWithInfo, Tabular, Generic[T]):
-    """One page of a list (sections "List campaigns" and "List mailboxes"). Iterate over it for its items, which `len` counts.
+    """One page of a list (sections "List campaigns" and "List mailboxes").
+
+    Iterate over it for its items, which `len` counts.
 
     Attributes:
         status: Always `ok`.
@@ -521,7 +523,9 @@ class Page(ResponseWithInfo, Tabular, Generic[T]):
         return has_next
 
     async def next_page(self) -> Page[T] | None:
-        """Fetch the page after this one; `None` at the end of the list. A page that was fetched once is kept.
+        """Fetch the page after this one; `None` at the end of the list.
+
+        A page that was fetched once is kept.
 
         Example:
             ```python

@@ -179,7 +179,10 @@ class PageCursor(Generic[T]):
 
 @attrs.frozen
 class Pager(Generic[T]):
-    """A list that is fetched on demand. Await the pager for one page, or iterate over it for every item of every page.
+    """A list that is fetched on demand.
+
+    Await the pager for one page, or iterate over it for every item of
+    every page.
 
     Attributes:
         fetch: Fetches a page by its number.
@@ -225,11 +228,12 @@ class Pager(Generic[T]):
         return await anext(aiter(self), None)
 
     def pages(self) -> AsyncIterator[Page[T]]:
-        """Iterate over the pages. A page that only marks the end of the list is left out.
+        """Iterate over the pages.
 
-        Each page contains the items that the service returned. With
-        `max_items`, the last page may be shortened, so that all pages
-        together contain at most `max_items` items.
+        A page that only marks the end of the list is left out. Each page
+        contains the items that the service returned. With `max_items`, the
+        last page may be shortened, so that all pages together contain at
+        most `max_items` items.
 
         Example:
             ```python

@@ -283,7 +283,10 @@ def _sync_page(page: Page[Item], loop: ClientLoop) -> SyncPage[Item]:
 
 
 class SyncPager(Generic[Item]):
-    """A list that is fetched on demand. Iterate over it to get all items of all pages, or fetch one page with `page()`.
+    """A list that is fetched on demand.
+
+    Iterate over it to get all items of all pages, or fetch one page with
+    `page()`.
 
     Example:
         ```python
@@ -400,7 +403,10 @@ class SyncContacts(_SyncResource):
 
 
 class SyncRun:
-    """A bulk run that has not started. Use it in a `with` block to iterate over the outcomes, or call `wait()` for the report.
+    """A bulk run that has not started.
+
+    Use it in a `with` block to iterate over the outcomes, or call `wait()`
+    for the report.
 
     Example:
         ```python
@@ -596,10 +602,11 @@ class CallerRows(ReadRows):
 
 
 class SyncClient:
-    """A synchronous client of the outreach service, for scripts. Use it as a context manager.
+    """A synchronous client of the outreach service, for scripts.
 
-    It has the arguments of `OutreachClient`, and `campaigns`, `mailboxes`,
-    `contacts` and `workspaces` with the same methods.
+    Use it as a context manager. It has the arguments of `OutreachClient`,
+    and `campaigns`, `mailboxes`, `contacts` and `workspaces` with the same
+    methods.
 
     Example:
         ```python

@@ -114,12 +114,13 @@ def _create_trio_clock() -> Clock:
 
 
 class VirtualTime:
-    """A clock driven by an event loop. Pass the clock to `FakeService(clock=...)`, and its `options()` to `anyio.run`.
+    """A clock driven by an event loop.
 
-    The `FakeService` then uses this clock for rate limits, `Retry-After`
-    and relative times. The clock advances when the client waits. It can be
-    used for several calls of `anyio.run`, one after another: each starts
-    when the last one ended.
+    Pass the clock to `FakeService(clock=...)`, and its `options()` to
+    `anyio.run`. The `FakeService` then uses this clock for rate limits,
+    `Retry-After` and relative times. The clock advances when the client
+    waits. It can be used for several calls of `anyio.run`, one after
+    another: each starts when the last one ended.
 
     Args:
         start: Start time as an ISO 8601 string, by default in UTC.
@@ -216,10 +217,10 @@ def cover_pairs(levels: Sequence[int]) -> list[tuple[int, ...]]:
 
 @cache
 def pairwise() -> tuple[Behaviour, ...]:
-    """Return behaviours that cover every pair of values of any two knobs. The first behaviour is `Behaviour()`.
+    """Return behaviours that cover every pair of values of any two knobs.
 
-    The knobs `auth` and `rate_limit` have no predefined values, and keep
-    their defaults.
+    The first behaviour is `Behaviour()`. The knobs `auth` and `rate_limit`
+    have no predefined values, and keep their defaults.
 
     Example:
         ```python

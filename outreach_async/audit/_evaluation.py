@@ -61,7 +61,9 @@ def check(
     workspace: str = "",
     domain_limit: Number | None = None,
 ) -> list[Finding]:
-    """Check one mailbox against every rule about single mailboxes. For rules about several mailboxes, use `audit`.
+    """Check one mailbox against every rule about single mailboxes.
+
+    For rules about several mailboxes, use `audit`.
 
     Args:
         mailbox: The mailbox (section "Mailbox" of the API documentation).
@@ -301,13 +303,14 @@ class Score:
 
 @attrs.frozen(kw_only=True)
 class Scores:
-    """The scores of an audit. Workspaces and domains without checked mailboxes have no score.
+    """The scores of an audit.
 
-    A score is the mean of the mailboxes' scores, in which the findings
-    about a mailbox's domain and server count as its own. The weight of a
-    mailbox is the number of e-mails that it sent in 30 days, plus 30, so
-    that one that has sent nothing counts too. Means are rounded down to
-    one decimal: 100 means that there is no warning or worse.
+    Workspaces and domains without checked mailboxes have no score. A score
+    is the mean of the mailboxes' scores, in which the findings about a
+    mailbox's domain and server count as its own. The weight of a mailbox
+    is the number of e-mails that it sent in 30 days, plus 30, so that one
+    that has sent nothing counts too. Means are rounded down to one
+    decimal: 100 means that there is no warning or worse.
 
     Each further finding lowers the score, and each resolved one raises it:
     with 1 critical mailbox of 201 that send equally, the score is 99.5;

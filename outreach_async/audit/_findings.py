@@ -38,7 +38,9 @@ ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 class Severity(StrEnum):
-    """Severity of a finding. The members are ordered from the worst to the mildest.
+    """Severity of a finding.
+
+    The members are ordered from the worst to the mildest.
 
     Example:
         ```python
@@ -274,7 +276,9 @@ def decide(findings: Iterable[Finding]) -> Action | None:
 @table_row
 @attrs.frozen(kw_only=True)
 class MailboxAction:
-    """What to do with a mailbox. The worst finding about it, its domain or its server decides.
+    """What to do with a mailbox.
+
+    The worst finding about it, its domain or its server decides.
 
     Attributes:
         action: `stop` (critical), `fix` (error) or `watch` (warning).

@@ -325,7 +325,9 @@ class Report(TabularReport):
 
     @classmethod
     def from_dict(cls, values: object) -> Self:
-        """Create a report from JSON values. Optional keys may be missing, as in early reports of version 1.
+        """Create a report from JSON values.
+
+        Optional keys may be missing, as in early reports of version 1.
 
         Raises:
             InvalidRequest: The values are not a report, or have an unknown

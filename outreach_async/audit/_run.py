@@ -533,10 +533,12 @@ _Batch: TypeAlias = tuple[deque[Finding], anyio.Event]  # the findings of a page
 
 
 class AuditRun(AsyncIterator[Finding]):
-    """An audit that is ready to start. Enter it with `async with` to iterate over its findings, or await it for the report.
+    """An audit that is ready to start.
 
-    The iteration ends when every mailbox has been read and checked. If the
-    audit fails, it raises the error after the last finding.
+    Enter it with `async with` to iterate over its findings, or await it
+    for the report. The iteration ends when every mailbox has been read and
+    checked. If the audit fails, it raises the error after the last
+    finding.
 
     Example:
         ```python

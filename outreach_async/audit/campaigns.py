@@ -31,7 +31,10 @@ LIVE: Final = CampaignStatus.LIVE.value
 @table_row
 @attrs.frozen(kw_only=True)
 class CampaignRow:
-    """A campaign in a report. A number is `None` if it is invalid, or if it is a total over steps and the steps were not read.
+    """A campaign in a report.
+
+    A number is `None` if it is invalid, or if it is a total over steps and
+    the steps were not read.
 
     Attributes:
         id, name, status: As the service returned them.
@@ -82,7 +85,9 @@ class CampaignRow:
 
 @attrs.frozen(kw_only=True)
 class CampaignTotals:
-    """The sums over the campaigns of a workspace. Missing and invalid numbers count as 0.
+    """The sums over the campaigns of a workspace.
+
+    Missing and invalid numbers count as 0.
 
     Attributes:
         campaigns, live: Number of campaigns, and of those with the status

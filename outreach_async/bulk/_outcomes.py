@@ -242,7 +242,9 @@ def is_final_answer(error: OutreachError) -> bool:
 
 @attrs.define
 class LedgerCounts:
-    """The number of rows of a run by what its ledger knew about them. Rows that are rejected before sending are not counted.
+    """The number of rows of a run by what its ledger knew about them.
+
+    Rows that are rejected before sending are not counted.
 
     Attributes:
         new: Rows without an entry.
@@ -297,7 +299,9 @@ Example:
 
 @attrs.frozen(repr=False)
 class BulkReport(TabularReport):
-    """The report of a run: the number of rows with each outcome. These numbers add up to `rows`.
+    """The report of a run: the number of rows with each outcome.
+
+    These numbers add up to `rows`.
 
     Attributes:
         rows: Number of rows whose outcome was returned.

@@ -108,12 +108,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
         return self._pipeline.progress
 
     def drain(self) -> None:
-        """Stop pulling rows, and let the requests in flight finish. Then the iteration ends.
+        """Stop pulling rows, and let the requests in flight finish.
 
-        With a journal, rows that wait for a retry or for the end of a
-        pause are left to a resumed run. Without a journal, the outcome of
-        such a row is `not_applied`, or `unknown` if the row may have been
-        sent.
+        Then the iteration ends. With a journal, rows that wait for a retry
+        or for the end of a pause are left to a resumed run. Without a
+        journal, the outcome of such a row is `not_applied`, or `unknown`
+        if the row may have been sent.
 
         Example:
             ```python
@@ -135,12 +135,13 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
 
 class BulkRun(Coroutine[Any, Any, BulkReport]):
-    """A bulk run. Start it with `async with` to iterate over the outcomes, or with `await` for the report.
+    """A bulk run that `create_many` has prepared.
 
-    A run is a coroutine, so `asyncio.create_task`, the task groups of
-    asyncio and anyio, and the nurseries of trio accept it. One that is
-    never started sends nothing, and warns of it as any other coroutine
-    does.
+    Start it with `async with` to iterate over the outcomes, or with
+    `await` for the report. A run is a coroutine, so `asyncio.create_task`,
+    the task groups of asyncio and anyio, and the nurseries of trio accept
+    it. One that is never started sends nothing, and warns of it as any
+    other coroutine does.
 
     Example:
         ```python

@@ -286,7 +286,9 @@ class Config:
 
     @drop_frames
     def client(self, workspace: str | None = None, *, read_only: bool = False, **options: Any) -> outreach_async.OutreachClient:
-        r"""Create a client for one workspace, with its key and rate. No request is sent.
+        r"""Create a client for one workspace, with its key and rate.
+
+        No request is sent.
 
         Args:
             workspace: Name or id of the workspace, or a group of one;

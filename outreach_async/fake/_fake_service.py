@@ -96,7 +96,9 @@ def respond(call: ParsedRequest, context: Context, number: int) -> Response:
 
 @attrs.frozen(repr=False)
 class Snapshot:
-    """The state of a fake at one moment, from `FakeService.snapshot`. `restore` accepts it any number of times.
+    """The state of a fake at one moment, from `FakeService.snapshot`.
+
+    `restore` accepts it any number of times.
 
     Example:
         ```python
@@ -293,7 +295,10 @@ class FakeService:
             return [mailbox.id for mailbox in mailboxes]
 
     def add_campaign(self, workspace: str, **fields: Unpack[CampaignFields]) -> str:
-        """Add a campaign, and return its id. Counts and percentages in responses are computed from the counts of its templates.
+        """Add a campaign, and return its id.
+
+        Counts and percentages in responses are computed from the counts of
+        its templates.
 
         Args:
             workspace: The workspace's id.
@@ -433,7 +438,9 @@ class FakeService:
         mailboxes: Iterable[str] | None = None,
         rates: Mapping[str, float] | None = None,
     ) -> None:
-        """Change a campaign, from the next `advance` on. Omitted values stay unchanged.
+        """Change a campaign, from the next `advance` on.
+
+        Omitted values stay unchanged.
 
         Args:
             campaign: The campaign's id.

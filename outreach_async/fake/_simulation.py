@@ -664,7 +664,9 @@ _SPAN_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)", re.ASCII)
 
 
 class SimulationControl:
-    """Scripts the reactions of contacts, and calls listeners with events. Each fake has an instance, `fake.sim`.
+    """Scripts the reactions of contacts, and calls listeners with events.
+
+    Each fake has an instance, `fake.sim`.
 
     Attributes:
         listeners: Functions to call with each event when it happens.

@@ -85,7 +85,9 @@ def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class HeaderAuth:
-    """A setting that requires a credential in a header (rule A3). A request without the credential gets 401.
+    """A setting that requires a credential in a header (rule A3).
+
+    A request without the credential gets 401.
 
     Attributes:
         header: Name of the header, in lower case.

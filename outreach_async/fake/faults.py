@@ -68,7 +68,9 @@ WireFaultKind = Literal[
 
 @attrs.frozen
 class Fault:
-    """A fault to inject, created by a function of this module. The instance `ok` injects nothing.
+    """A fault to inject, created by a function of this module.
+
+    The instance `ok` injects nothing.
 
     Attributes:
         label: The fault as it is written in code, such as `status(503)`.
@@ -251,7 +253,10 @@ def hang() -> Fault:
 
 
 def refuse() -> Fault:
-    """Refuse the connection. Over a socket, reset it instead: the server has already read the request, which is possibly sent.
+    """Refuse the connection.
+
+    Over a socket, reset it instead: the server has already read the
+    request, which is possibly sent.
 
     Example:
         ```python

@@ -158,7 +158,9 @@ class RequestLog(Sequence[Recorded]):
         return held
 
     def recent(self, count: int = 20) -> list[Recorded]:
-        """Return the last `count` requests, or fewer if the log holds fewer. Never raises `LookupError`.
+        """Return the last `count` requests, or fewer if the log holds fewer.
+
+        Never raises `LookupError`.
 
         Example:
             ```python

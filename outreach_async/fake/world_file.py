@@ -180,7 +180,9 @@ _KINDS: Final[Mapping[str, Any]] = {
 
 
 class WorldError(ValueError):
-    """Raised when a world file is invalid. The message names the path to the invalid value, and the reason.
+    """Raised when a world file is invalid.
+
+    The message names the path to the invalid value, and the reason.
 
     Example:
         ```python

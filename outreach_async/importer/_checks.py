@@ -410,7 +410,9 @@ REQUIRED_MODULES: Final[Mapping[str, str]] = {"email": "email_validator", "phone
 
 @attrs.frozen
 class CheckPolicy:
-    """The level of each check: `error`, `drop`, `warn` or `off`. With `error`, the check `consent` excludes rows.
+    """The level of each check: `error`, `drop`, `warn` or `off`.
+
+    With `error`, the check `consent` excludes rows.
 
     Attributes:
         levels: The levels by the names of all checks.

@@ -312,7 +312,10 @@ class ColumnMapper:
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
-    """Parse `Column=code` strings. The last `=` separates the column from the code, because codes contain no `=`.
+    """Parse `Column=code` strings.
+
+    The last `=` separates the column from the code, because codes contain
+    no `=`.
 
     Raises:
         InvalidRequest: A string contains no `=`, or a column is given

@@ -245,7 +245,9 @@ class MappedFile:
         return map(Row.clear_blanks, rows) if clear_blanks else rows
 
     async def check(self, found: Preflight | None = None) -> Preflight:
-        r"""Read the whole file, and return the counts and the findings. Nothing is sent.
+        r"""Read the whole file, and return the counts and the findings.
+
+        Nothing is sent.
 
         A file with columns that say who must not be written to is read
         twice: a later row of a person may exclude an earlier one. `found`

@@ -107,7 +107,9 @@ class RowOutcome:
 
     @classmethod
     def of(cls, file: File, outcome: ContactOutcome, find_place: FindPlace = lambda _index: None) -> RowOutcome:
-        r"""Return an outcome whose contact is a `Row` of a file. `find_place` tells where the row with an index is, as `line 7`.
+        r"""Return an outcome whose contact is a `Row` of a file.
+
+        `find_place` tells where the row with an index is, as `line 7`.
 
         Example:
             ```python
@@ -323,7 +325,9 @@ class _OutputFile(ABC):
 
 
 class RejectsFile(_OutputFile):
-    r"""A CSV file of failed rows, in UTF-8. The file appears when the `with` block ends, even after an exception.
+    r"""A CSV file of failed rows, in UTF-8.
+
+    The file appears when the `with` block ends, even after an exception.
 
     Only its owner can read a new file; an existing file keeps its
     permissions. Cells that a spreadsheet would run as a formula start with

@@ -51,7 +51,10 @@ FILE_COLUMN: Final = "_file"  # column before `REASONS` with the location of the
 
 @attrs.frozen(kw_only=True)
 class File(ABC):
-    r"""A file of rows, in any format. The file can be read any number of times, and is never fully loaded into memory.
+    r"""A file of rows, in any format.
+
+    The file can be read any number of times, and is never fully loaded
+    into memory.
 
     Every method, and every iterator that it returns, raises
     `InvalidRequest` if the file can no longer be read.
@@ -134,7 +137,9 @@ class File(ABC):
     def rows(
         self, columns: Columns, *, checks: Iterable[str] | CheckPolicy = (), people: Mapping[int, str] | None = None
     ) -> Iterator[Row]:
-        r"""Yield the rows in order, reading at most 250 rows ahead. Empty lines are skipped.
+        r"""Yield the rows in order, reading at most 250 rows ahead.
+
+        Empty lines are skipped.
 
         If a column says who must not be written to, all rows with the
         e-mails of these people are excluded. To find them, the whole file

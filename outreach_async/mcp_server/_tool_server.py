@@ -252,7 +252,9 @@ def _read_lines(source: Iterable[bytes], portal: BlockingPortal, sender: MemoryO
 
 
 def build_app(server: MCPServer[Any], host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
-    """Return the ASGI application that serves at `/mcp`. Requests of web pages of other hosts are refused, as MCP demands.
+    """Return the ASGI application that serves at `/mcp`.
+
+    Requests of web pages of other hosts are refused, as MCP demands.
 
     Args:
         server: The server that `create_server` returned.

@@ -158,7 +158,9 @@ class Part:
         return sum(piece.repeated if self.repeated else piece.rows - piece.repeated for piece in self.pieces)
 
     def fingerprint(self) -> str:
-        r"""Return a digest of everything that determines the part's requests. A journal is resumed only if it is unchanged.
+        r"""Return a digest of everything that determines the part's requests.
+
+        A journal is resumed only if it is unchanged.
 
         Example:
             ```python
@@ -261,7 +263,9 @@ def _read_piece(planned: PlannedFile, rows: Iterable[Row], expected: int) -> Ite
 
 @attrs.frozen
 class ImportPlan:
-    r"""A plan of an import in parts. It contains no secrets, and can be pickled and stored as JSON.
+    r"""A plan of an import in parts.
+
+    It contains no secrets, and can be pickled and stored as JSON.
 
     Attributes:
         files: The files, in the order of the input.

@@ -213,8 +213,9 @@ _COUNTS: Final = frozenset(field.name for field in attrs.fields(BulkReport))
 
 @attrs.frozen(kw_only=True)
 class Connection:
-    """Settings for a worker's connection to the service. Each worker creates its own client, because clients cannot be pickled.
+    """Settings for a worker's connection to the service.
 
+    Each worker creates its own client, because clients cannot be pickled.
     The settings contain no secret: the owner key, the proxy and the
     certificates come from the worker's environment. Invalid values raise
     `InvalidRequest`.
@@ -320,7 +321,9 @@ class FailedRow:
 
 @attrs.frozen(kw_only=True, repr=False)
 class ImportReport(BulkReport):
-    """The report of parts of an import. Importing a finished part again returns the same report.
+    """The report of parts of an import.
+
+    Importing a finished part again returns the same report.
 
     Attributes:
         parts: The ids of the parts, sorted. The rows are in this order.
@@ -365,7 +368,10 @@ def import_part(
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], object] | None = None,
 ) -> ImportReport:
-    r"""Create the contacts of a part. If a call raises, or its process or machine dies, call the function again to resume.
+    r"""Create the contacts of a part.
+
+    If a call raises, or its process or machine dies, call the function
+    again to resume.
 
     Any engine can run this function as a task, any number of times: it is
     synchronous, its arguments and result can be pickled, and its only

@@ -302,7 +302,10 @@ class DaskImport:
                 yield report
 
     def cancel(self) -> None:
-        r"""Cancel the unfinished parts. Their workers stop sending within a second, and record the outcomes of rows in flight.
+        r"""Cancel the unfinished parts.
+
+        Their workers stop sending within a second, and record the outcomes
+        of rows in flight.
 
         Example:
             ```python

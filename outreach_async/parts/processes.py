@@ -257,7 +257,10 @@ class ProcessImport:
             raise self._error
 
     def cancel(self) -> None:
-        r"""Stop the unfinished parts. Their processes stop sending within a second, and record the outcomes of rows in flight.
+        r"""Stop the unfinished parts.
+
+        Their processes stop sending within a second, and record the
+        outcomes of rows in flight.
 
         Example:
             ```python

@@ -63,7 +63,10 @@ END_STATES: Final = ("finished", "suspended", "stopped", "interrupted")
 
 @attrs.frozen
 class Identity:
-    """The identity of a run. A run can be resumed only with a matching identity; see `require_resumable`.
+    """The identity of a run.
+
+    A run can be resumed only with a matching identity; see
+    `require_resumable`.
 
     Attributes:
         workspace: Workspace id.

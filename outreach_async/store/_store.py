@@ -264,13 +264,13 @@ class Store:
             yield database.query
 
     def outcomes(self) -> Iterator[ContactOutcome]:
-        """Iterate over the recorded outcomes in the order of the rows. Memory use is bounded.
+        """Iterate over the recorded outcomes in the order of the rows.
 
-        An outcome's `contact` is the spooled mapping, or `None` if the
-        rows were not spooled. Its `error` has the original class, message,
-        status and attempts; headers and body are not recorded. Of a
-        ledger, these are the rows that the last run has sent, numbered in
-        the order in which they were marked.
+        Memory use is bounded. An outcome's `contact` is the spooled
+        mapping, or `None` if the rows were not spooled. Its `error` has
+        the original class, message, status and attempts; headers and body
+        are not recorded. Of a ledger, these are the rows that the last run
+        has sent, numbered in the order in which they were marked.
 
         Raises:
             InvalidRequest: There is no store.
@@ -307,7 +307,10 @@ class Store:
         yield from events
 
     def report(self) -> records.JournalReport:
-        """Return the report of the last run. Its counts are stored, so the outcomes are not read; errors as for `outcomes`.
+        """Return the report of the last run.
+
+        Its counts are stored, so the outcomes are not read; errors as for
+        `outcomes`.
 
         Example:
             ```python
@@ -340,7 +343,9 @@ class Store:
         return ObjectLedger(self._name, self.clock) if is_url(self.location) else FileLedger(self.path)
 
     def contacts(self) -> LedgerReport:
-        """Return what a ledger knows of its contacts. A run that is under way, or that was killed, is not included.
+        """Return what a ledger knows of its contacts.
+
+        A run that is under way, or that was killed, is not included.
 
         Raises:
             InvalidRequest: The ledger does not exist, or the file is not a

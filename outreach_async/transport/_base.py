@@ -140,10 +140,10 @@ class BaseTransport(ABC):
         raise failure
 
     def drop_idle(self) -> None:
-        """Use no idle connection of the running event loop again. The client calls this when it has received a copy.
+        """Use no idle connection of the running event loop again.
 
-        Connections of a client or session that you have passed may be used
-        again.
+        The client calls this when it has received a copy. Connections of a
+        client or session that you have passed may be used again.
 
         Example:
             ```python

@@ -103,7 +103,9 @@ class Response:
 
 
 class Progress:
-    """Records whether a request was sent. The record remains readable after `Transport.send` was cancelled.
+    """Records whether a request was sent.
+
+    The record remains readable after `Transport.send` was cancelled.
 
     Attributes:
         sent: `False`: no byte was sent. `True`: a byte may have been sent.
@@ -125,12 +127,13 @@ class Progress:
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends requests to the service. Many tasks may use a transport at the same time.
+    """Sends requests to the service.
 
-    A transport never retries, follows no redirects, stores no cookies and
-    has no timeout of its own: the client cancels `send`. A transport can
-    have these attributes. `Middleware`, the base class of transports that
-    wrap another, forwards them.
+    Many tasks may use a transport at the same time. A transport never
+    retries, follows no redirects, stores no cookies and has no timeout of
+    its own: the client cancels `send`. A transport can have these
+    attributes. `Middleware`, the base class of transports that wrap
+    another, forwards them.
 
     - `max_in_flight: int` limits the client's concurrency.
     - `secrets: tuple[str, ...]` contains strings to mask in errors, such

@@ -239,7 +239,10 @@ def test_the_text_of_a_public_docstring_fits_pydoc_on_a_terminal_of_80_columns()
 
 
 def wide_lines(text: str, width: int) -> Iterator[str]:
-    """Yield the lines that are wider, and can be wrapped. Summaries, programs, commands and names of attributes cannot."""
+    """Yield the lines that are wider, and can be wrapped. Programs, commands and names of attributes cannot."""
+    summary = text.partition("\n")[0]
+    if len(summary) > width and re.match(rf".{{1,{width - 1}}}[.!?] [A-Z`*]", summary):
+        yield summary  # its first sentence would fit alone
     section = ""
     for line in re.sub(r"^ *```\w*\n.*?```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()[1:]:
         if line and not line.startswith(" "):

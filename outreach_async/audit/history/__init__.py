@@ -172,7 +172,9 @@ class HistoryError(OutreachError):
 
 @attrs.frozen(kw_only=True)
 class DayFigures:
-    """The figures of one workspace, campaign, domain or mailbox on one day. A figure is `None` if it is not known.
+    """The figures of one workspace, campaign, domain or mailbox on one day.
+
+    A figure is `None` if it is not known.
 
     Attributes:
         date: The day in UTC, as `YYYY-MM-DD`.
@@ -230,7 +232,9 @@ _COLUMNS: Final[dict[str, str]] = {
 
 
 class History:
-    """A file with the figures of all audits. Each method opens the file, and closes it at its end.
+    """A file with the figures of all audits.
+
+    Each method opens the file, and closes it at its end.
 
     Args:
         path: Path of the file; `append` creates it.
@@ -443,7 +447,9 @@ class History:
             raise foreign
 
     def prune(self, keep: float | None = None, *, after: float | None = None) -> int:
-        """Delete snapshots, and free their space. Return their number. `opened` does not change.
+        """Delete snapshots, and free their space. Return their number.
+
+        `opened` does not change.
 
         Args:
             keep: Delete the snapshots that are older than this number of

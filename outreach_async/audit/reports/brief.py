@@ -487,7 +487,9 @@ class CampaignBrief:
 
 @attrs.frozen(kw_only=True)
 class Brief(Summary):
-    """A one-page summary of changes and open tasks. An audit of the same workspaces has the same verdict, counts and tasks.
+    """A one-page summary of changes and open tasks.
+
+    An audit of the same workspaces has the same verdict, counts and tasks.
 
     Attributes:
         tasks: As in `Summary`, but notes only if some are new.
@@ -542,7 +544,9 @@ class Brief(Summary):
 
 
 def build_brief(report: Report, earlier: Report | None = None) -> Brief:
-    """Summarize a report, and compare it with an earlier report. This function performs no I/O.
+    """Summarize a report, and compare it with an earlier report.
+
+    This function performs no I/O.
 
     Args:
         report: The report of an audit.
