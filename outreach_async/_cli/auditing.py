@@ -211,7 +211,7 @@ class AuditTask:
             summary = view if isinstance(view, Brief) else summarize(view)
             screen.print_line(summary.headline, "bold")
             changes = [summary.changed] if summary.changes or isinstance(view, Brief) else []
-            for line in (summary.verdict, f"Findings: {summary.counted}.", *changes):
+            for line in (summary.verdict, summary.to_do, f"Findings: {summary.counted}.", *changes):
                 screen.print_line(line)
             for path in self.outputs:
                 screen.print_line(f"Written: {path}")

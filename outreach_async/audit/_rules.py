@@ -727,7 +727,7 @@ def rule_title(name: str) -> str:
 
 UNKNOWABLE: Final[tuple[str, ...]] = (
     "complaint rates (Gmail's limit is 0.3 %): see Google Postmaster Tools",
-    "the DMARC policy itself (p=): look up the TXT record at `_dmarc.<domain>`",
+    "the DMARC policy itself (p=): look up the TXT record `_dmarc` of each domain",
     "the names of the blacklists that list a mailbox (the service shows only their number)",
     "the number of DNS lookups of an SPF record (the limit is 10)",
 )

@@ -54,7 +54,7 @@ BIG = reading(
 
 
 @given(SHARED_FLEETS)
-@settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
+@settings(max_examples=scaled(30), phases=WITHOUT_SHRINKING)
 def test_a_mailbox_is_paused_by_a_remedy_if_and_only_if_it_is_to_stop(fleet: list[Shown]) -> None:
     found = report(*fleet, BIG)
     for shown in (*fleet, BIG):
@@ -126,7 +126,7 @@ def test_every_format_states_the_same_numbers_and_names_the_clients() -> None:
 
 
 @given(SHARED_FLEETS)
-@settings(max_examples=scaled(60), phases=WITHOUT_SHRINKING)
+@settings(max_examples=scaled(30), phases=WITHOUT_SHRINKING)
 def test_the_page_of_a_client_has_the_findings_actions_and_score_of_the_index(fleet: list[Shown]) -> None:
     whole = report(*fleet)
     for part in separated(*fleet):

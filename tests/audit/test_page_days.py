@@ -104,12 +104,12 @@ def test_a_workspace_shows_its_last_seven_days_and_its_trend() -> None:
 
 
 def test_without_days_a_workspace_shows_the_totals_of_its_campaigns() -> None:
-    totals = {"space_1": CampaignTotals(campaigns=1, sent=1000, replies_num=20, interested_num=7, bounces_num=10)}
-    campaigns = CampaignResults(checked=1, totals=totals, rows=[])
-    text = Page(shown([], audited(campaigns=campaigns))).text
+    known = CampaignTotals(campaigns=1, sent=1000, replies_num=20, interested_num=7, bounces_num=10)
+    campaigns = CampaignResults(checked=1, totals={"space_1": known, "space_2": CampaignTotals()}, rows=[])
+    text = Page(shown([], audited(campaigns=campaigns, unreadable=["space_2"]))).text
     assert "Sent, 30 days Sent in campaigns Replied Interested Bounced" in text
     assert "1 error 1,000 1,000 2.0 % 7 1.0 %" in text
-    assert "1 error 1,000 - - - -" in text
+    assert "not read completely, 1 error 1,000 - - - -" in text
 
 
 def test_a_campaign_has_its_days_on_demand() -> None:

@@ -127,6 +127,15 @@ async def test_an_audit_says_what_to_do_most_urgent_first(assistant: Assistant) 
     assert blacklists["remedy"].endswith(".")
 
 
+async def test_what_to_stop_is_named_by_workspace(service: FakeService, assistant: Assistant) -> None:
+    for number in range(30):
+        service.add_mailbox("space_2", email=f"m{number:02}@south.example", blacklists=3)
+    for tool in ("audit", "brief"):
+        answer = await assistant.ask(tool)
+        assert "Mailboxes: 30 to stop, " in answer["summary"]
+        assert answer["stop"] == {"space_2": [f"m{number:02}@south.example" for number in range(20)]}
+
+
 async def test_the_findings_of_a_rule_come_from_the_last_audit(service: FakeService, assistant: Assistant) -> None:
     await assistant.ask("audit")
     sent = len(service.requests)

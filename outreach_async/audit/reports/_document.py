@@ -706,6 +706,7 @@ def _workspace_volume(report: Report, days: Days) -> tuple[Sequence[str], Callab
         amounts = {
             key: [each.sent, each.replies_num, each.interested_num, each.bounces_num]
             for key, each in report.campaigns.totals.items()
+            if each.campaigns or key not in report.unreadable
         }
 
     def volume(workspace: str) -> Line:
