@@ -219,10 +219,9 @@ def _mark(row: CampaignRow, findings: Sequence[Finding]) -> CampaignRow:
 class WorkspaceUse:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._mailboxes = self._campaigns = 0
+        self._mailboxes = 0
         self._daily_limit: Number = 0
         self._sent: Number = 0
-        self._left: Number = 0
 
     def add_mailboxes(self, mailboxes: Iterable[Mailbox]) -> None:
         now = self._now()

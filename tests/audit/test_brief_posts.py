@@ -99,6 +99,8 @@ def test_the_message_names_what_to_stop_the_tasks_and_the_changes() -> None:
     assert head == "Outreach brief: Stop sending from 40 mailboxes on 1 domain until the problem is fixed."
     assert "*Stop now: 40 mailboxes*\n• `m0@one.example`, `m1@one.example`, " in shown
     assert all(f"`m{at}@one.example`" in shown for at in range(40))
+    named = "\n".join(texts(build_brief(make_report(found[:1], names={"space_1": "Acme"}))))
+    assert "*Stop now: 1 mailbox*\n• *Acme*: `m0@one.example`" in named
     assert ":red_circle: *No sender authentication*: 40 mailboxes on `one.example` (*new*)" in shown
     assert "*Resolved*\n:large_orange_circle: *No DKIM*" in shown
 

@@ -42,9 +42,7 @@ def test_a_dns_record_can_be_copied_from_code() -> None:
     text = write(make_report([finding("OA103"), finding("OA101")]), "markdown")
 
     spans = [token.content for token in tokens(text) if token.type == "code_inline"]
-    assert {"v=DMARC1; p=none; rua=mailto:dmarc@one.example", "_dmarc.one.example", "_dmarc", "v=spf1", "~all"} <= set(
-        spans
-    )
+    assert {"v=DMARC1; p=none; rua=mailto:dmarc@one.example", "_dmarc.one.example", "_dmarc", "v=spf1", "~all"} <= set(spans)
     assert "`v=DMARC1; p=none; rua=mailto:dmarc@one.example`" in text
 
 

@@ -358,7 +358,7 @@ class Grid:
 
 @attrs.frozen
 class Names:
-    """Names of mailboxes and campaigns to copy from a page, by workspace; with one workspace, its name is left out."""
+    """Names of mailboxes and campaigns to copy from a page, by workspace; the id of a single workspace is left out."""
 
     groups: Sequence[tuple[str, Sequence[str]]]
 
@@ -472,7 +472,7 @@ def _list_names(summary: Summary, action: Action, workspaces: Sequence[str]) -> 
     boxes, campaigns = summary.actions[action], summary.campaign_actions[action]
     named = {space: [f"campaign {name}" for name in names] for space, names in campaigns.items()}
     groups = [
-        (summary.names.get(space, space) if len(workspaces) > 1 else "", boxes.get(space, []) + named.get(space, []))
+        (summary.names.get(space, space if len(workspaces) > 1 else ""), boxes.get(space, []) + named.get(space, []))
         for space in workspaces
         if space in boxes or space in named
     ]
