@@ -1,6 +1,6 @@
 """The effects of wire faults: what a server sends, and what a client then gets.
 
-`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket, and `receive` what a client gets
+`SERVER_STEPS` defines the steps with which a server sends each faulty response over a socket, and `deliver` what a client gets
 without one. They match what was measured with real HTTP libraries: `FakeTransport` gives a test the same result as a socket.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -121,24 +120,18 @@ class Delivery:
     lost: str = ""
 
 
-def deliver(fault: WireFault | None, response: Response) -> Delivery:
-    """Return what arrives of a response, which may be damaged."""
+def deliver(fault: WireFault | None, response: Response, method: str) -> Delivery:
+    """Return what arrives of a response, which may be damaged. A fault cannot damage the body that HEAD does not get."""
     if fault is None:
-        return Delivery(response, parts=[(0.0, response.body)])
-    if fault.kind == "slow_drip":
-        return Delivery(response, parts=[(fault.seconds, piece) for piece in _cut_pieces(fault, response.body)])
-    wait, received = receive(fault, response)
-    if received is not None:
-        return Delivery(received, wait, [(0.0, received.body)])
-    if fault.kind in _ARRIVED:
-        return Delivery(response, wait, [(0.0, _ARRIVED[fault.kind](fault, response.body))], LOST_RESPONSES[fault.kind])
-    return Delivery(None, wait, lost=LOST_RESPONSES[fault.kind])
-
-
-def receive(fault: WireFault, response: Response) -> tuple[float, Response | None]:
-    """Return the seconds that a client waits, and the response that it then gets, which may be damaged; `None` for none."""
-    if fault.kind == "slow_drip":
-        return fault.seconds * math.ceil(len(response.body) / fault.size), response
-    if fault.kind == "wrong_length":
-        response = attrs.evolve(response, body=response.body[: max(0, len(response.body) - fault.size)])
-    return fault.seconds, None if fault.kind in LOST_RESPONSES else response
+        delivery = Delivery(response, parts=[(0.0, response.body)])
+    elif fault.kind in LOST_RESPONSES and fault.kind not in _ARRIVED:
+        return Delivery(None, fault.seconds, lost=LOST_RESPONSES[fault.kind])
+    elif fault.kind == "slow_drip":
+        delivery = Delivery(response, parts=[(fault.seconds, piece) for piece in _cut_pieces(fault, response.body)])
+    elif fault.kind in _ARRIVED:
+        delivery = Delivery(response, 0.0, [(0.0, _ARRIVED[fault.kind](fault, response.body))], LOST_RESPONSES[fault.kind])
+    else:
+        missing = fault.size if fault.kind == "wrong_length" else 0
+        response = attrs.evolve(response, body=response.body[: max(0, len(response.body) - missing)])
+        delivery = Delivery(response, fault.seconds, [(0.0, response.body)])
+    return attrs.evolve(delivery, parts=(), lost="") if method == "HEAD" else delivery

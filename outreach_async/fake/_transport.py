@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import anyio
 import anyio.lowlevel
+import attrs
 
 from outreach_async.errors import InvalidRequest, TransportError
-from outreach_async.fake._damage import LOST_RESPONSES, receive
+from outreach_async.fake._damage import deliver
 from outreach_async.fake._messages import without_body
 from outreach_async.fake.faults import Service
 from outreach_async.transport._wire import Progress, Request, Response
@@ -56,18 +57,16 @@ class FakeTransport:
         progress.sent = True
         exchange = self.service.exchange(request)
         response, fault = exchange.response or Response(200), exchange.fault  # without a response, a fault decides
-        if request.method == "HEAD":
-            response = without_body(response)
         if fault is None:
-            return response
-        wait, received = receive(fault, response)
+            return without_body(response) if request.method == "HEAD" else response
+        delivery = deliver(fault, response, request.method)
         # Set before the wait: a caller that times out or is cancelled during the wait reads `progress.sent`.
         progress.sent = sent_before or fault.kind != "refuse"
-        if wait:
+        if wait := delivery.wait + sum(seconds for seconds, _ in delivery.parts):
             await anyio.sleep(wait)
-        if received is None:
-            raise TransportError(LOST_RESPONSES[fault.kind], maybe_sent=progress.sent)
-        return received
+        if delivery.response is None or delivery.lost:
+            raise TransportError(delivery.lost, maybe_sent=progress.sent)
+        return attrs.evolve(delivery.response, body=b"".join(part for _, part in delivery.parts))
 
     async def aclose(self) -> None:
         """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outreach_async import Response
 from outreach_async.fake import faults as f
-from outreach_async.fake._damage import SERVER_STEPS, ConnectionEnd, ServerStep, receive
+from outreach_async.fake._damage import SERVER_STEPS, ConnectionEnd, ServerStep, deliver
 from outreach_async.fake.faults import WireFault, WireFaultKind
 
 Broken = str
@@ -84,11 +84,12 @@ def server_steps(fault: f.Fault, body: bytes) -> list[ServerStep]:
 
 @given(FAULTS, BODIES)
 def test_the_bytes_of_a_fault_are_read_as_the_client_result_predicts(fault: f.Fault, body: bytes) -> None:
-    (wait, response), sequence = receive(wire(fault), Response(201, {}, body)), server_steps(fault, body)
+    delivery, sequence = deliver(wire(fault), Response(201, {}, body), "POST"), server_steps(fault, body)
+    arrives = b"".join(part for _, part in delivery.parts)
     found = read(sequence)
     if body or fault != f.malformed("wrong_encoding"):  # an empty body is empty, compressed or not
-        assert found == response.body if response else isinstance(found, Broken)
-    assert wait == (
+        assert isinstance(found, Broken) if delivery.lost else found == arrives
+    assert delivery.wait + sum(seconds for seconds, _ in delivery.parts) == (
         math.inf if ConnectionEnd.HANG in sequence else pytest.approx(sum(act for act in sequence if isinstance(act, float)))
     )
 

@@ -33,11 +33,16 @@ async def test_a_request_sent_once_counts_as_sent_whatever_happens_next() -> Non
 
 
 @virtual_time
-@pytest.mark.parametrize("fault", [f.ok, f.status(503)], ids=lambda fault: fault.label)
-async def test_head_gets_no_body_in_memory_either(fault: f.Fault) -> None:
+@pytest.mark.parametrize(
+    "fault",
+    [f.ok, f.status(503), f.latency(9), f.slow_drip(every=9), f.wrong_length(3), f.truncate(2), f.malformed("bad_chunk")],
+    ids=lambda fault: fault.label,
+)
+async def test_head_gets_a_head_whatever_happens_to_the_body(fault: f.Fault) -> None:
     service = TinyService()
     service.faults.script("create_contact", fault)
-    assert (await FakeTransport(service).send(Request("HEAD", "/contacts"), Progress())).body == b""
+    got = await FakeTransport(service).send(Request("HEAD", "/contacts"), Progress())
+    assert (got.status, got.body) == (503 if fault == f.status(503) else 201, b"")
 
 
 @pytest.mark.parametrize("fault", [f.latency(0.02), f.slow_drip(bytes=100, every=0.01)], ids=lambda fault: fault.label)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from outreach_async.fake._cross_origin import ANY
 from outreach_async.fake._damage import deliver
 from outreach_async.fake._fake_service import FakeService
-from outreach_async.fake._messages import BODILESS, decode_body, frame
+from outreach_async.fake._messages import decode_body, frame
 from outreach_async.fake.control._control_plane import (
     UNCHANGED,
     ControlPlane,
@@ -49,10 +49,8 @@ def answer(plane: ControlPlane, method: str, target: str, headers: Mapping[str, 
     """Answer a request as a server does. `body` is any buffer of bytes."""
     request = decode_body(Request(method, target, dict(headers), bytes(body)))
     exchange = Exchange(request, None) if isinstance(request, Response) else plane.exchange(request)
-    delivery = deliver(exchange.fault, exchange.response or Response(200))  # without a response, the fault decides
+    delivery = deliver(exchange.fault, exchange.response or Response(200), method)  # without a response, the fault decides
     if delivery.response is None:
         return Answer(None, (), delivery.wait, (), delivery.lost)
-    status, fields = delivery.response.status, tuple(frame(delivery.response).items())
-    if method == "HEAD" or status in BODILESS:  # whatever a fault does to a body
-        return Answer(status, fields, delivery.wait, (), "")
-    return Answer(status, fields, delivery.wait, delivery.parts, delivery.lost)
+    fields = tuple(frame(delivery.response).items())
+    return Answer(delivery.response.status, fields, delivery.wait, delivery.parts, delivery.lost)
