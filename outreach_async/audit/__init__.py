@@ -45,8 +45,8 @@ finding, 0.5 for each error and 0.9 for each warning; see `Scores`.
 `report.exit_code("warning")` returns 77 if access was denied, 3 if the
 audit is incomplete, 1 if any finding is a warning or worse, and 0
 otherwise. `pandas.DataFrame(report.findings)` is a table of the findings;
-the same works for `rows`, `groups` and `campaigns.rows`, and with
-`polars.DataFrame`.
+the same works for `actions`, `rows`, `groups` and `campaigns.rows`, and
+with `polars.DataFrame`.
 
 Policies
 --------

@@ -123,6 +123,10 @@ def test_every_format_states_the_same_numbers_and_names_the_clients() -> None:
     }
     assert "`Client 0` (2), `Client 1` (1)" in slack
     assert "`Client 2` (1)" in slack
+    later = build_brief(attrs.evolve(report(*TROUBLED[1:]), names=NAMES, workspaces=list(NAMES)), found)
+    assert "On blacklists*: 2 mailboxes on `a.example`\n      `Client 0` (2)" in write(later, "slack").encode().decode(
+        "unicode_escape"
+    )
 
 
 @given(SHARED_FLEETS)

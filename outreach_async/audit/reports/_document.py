@@ -435,7 +435,7 @@ def _report_blocks(report: Report, extra: Extra) -> Iterator[Block]:
         yield Section("What to do, most urgent first", [Entries(entries, numbered=True)])
     yield from _list_names(summary, "fix", report.workspaces)
     if summary.resolved:
-        yield Section("Resolved", [Entries([_task_entry(task) for task in summary.resolved])])
+        yield Section("Resolved", [Entries([_task_entry(task, report.workspaces) for task in summary.resolved])])
     yield from _change_blocks(report)
     yield from _history_blocks(report)
     if report.campaigns is not None:
@@ -549,24 +549,18 @@ def _problems(row: Row | CampaignRow, place_of: Callable[[str], str]) -> str:
     return " · ".join(filter(None, (place_of(row.workspace), ", ".join(map(rule_title, row.rules)))))
 
 
-def _task_entry(task: Task, *, detailed: bool = False, example: bool = False, by_workspace: bool = False) -> Entry:
-    line = [Styled(task.title, STRONG), Styled(": ")]
-    if len(task.groups) == 1:
-        line += [
-            Styled(f"{format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ""),
-            Styled(task.where, CODE),
-        ]
-    else:
-        line.append(Styled(task.extent))
+def _task_entry(task: Task, workspaces: Sequence[str], *, detailed: bool = False, example: bool = False) -> Entry:
+    extent = f": {format_count(task.mailboxes, 'mailbox')} on " if task.mailboxes else ": "
+    line = [Styled(task.title, STRONG), Styled(extent), Styled(task.where, CODE if len(task.groups) == 1 else "")]
     if task.news:
         line += [Styled(" ("), Styled(task.news, STRONG), Styled(")")]
     details = [_prose(task.remedy)] if detailed else []
     if example:
         details.append([Styled(f"{'For example ' if task.findings > 1 else ''}{task.example}")])
-    if by_workspace or (detailed and len(task.groups) > 1):
-        places, new, most = task.groups, task.new_groups, _MAX_PLACES
-        if by_workspace:
-            places, new, most = task.workspaces, task.new_workspaces, _MAX_WORKSPACES
+    places, new, most = task.groups, task.new_groups, _MAX_PLACES
+    if several := len(workspaces) > 1:
+        places, new, most = task.workspaces, task.new_workspaces, _MAX_WORKSPACES
+    if several or (detailed and len(places) > 1):
         details.append(list(_places(places, most)))
         if detailed and task.new not in {0, task.findings}:
             details.append([Styled("New: ", STRONG), *_places(new, most)])
@@ -609,7 +603,7 @@ def _task_writer(
         elif summary.since is not None and not task.news:
             since = f"open since before {format_day(day_of(summary.since))}"
         return attrs.evolve(
-            _task_entry(task, detailed=detailed, example=example, by_workspace=len(workspaces) > 1),
+            _task_entry(task, workspaces, detailed=detailed, example=example),
             anchor=f"{task.rule}-{task.severity.value}",
             note=since,
             more=Aside(f"{what}, rule and source", details(task, detailed=detailed), folded=True),
@@ -887,7 +881,7 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
     if brief.campaigns:
         yield Section("Campaigns", _active_blocks(brief))
     if brief.resolved or brief.resolved_notes:
-        resolved = [_task_entry(task) for task in brief.resolved]
+        resolved = [_task_entry(task, workspaces) for task in brief.resolved]
         notes = _more(brief.resolved_notes, "note")
         yield Section("Resolved", [Entries(resolved, most=_MAX_TASKS, noun="more task", last=notes)])
     if count := brief.counts[Severity.INFO]:
