@@ -16,7 +16,7 @@ from outreach_async.audit import CATALOGUE, Finding, Report, audit, explain
 from outreach_async.audit.history import History, Kind
 from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import Summary, Task, format_time, summarize
-from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief
+from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief, index_actions
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import CheckPolicy, UnmappedColumns, columns_for, open_file
@@ -238,14 +238,14 @@ class ReadTools:
         return {self._workspaces.label_of(space): names[:PAGE_SIZE] for space, names in summary.actions["stop"].items()}
 
     def _write_findings(self, report: Report, name: str, page: int) -> str:
-        actions = {(each.workspace, each.mailbox): each.action for each in report.actions}
+        action_of = index_actions(report)
 
         def describe(finding: Finding) -> dict[str, Any]:
             about = {"subject": report.subject_of(finding), "severity": finding.severity.value, "message": finding.message}
             return {
                 **self._workspaces.describe(finding.workspace),
                 **about,
-                "action": actions.get((finding.workspace, finding.mailbox or "")),
+                "action": action_of(finding),
             }
 
         found = [finding for finding in report.findings if finding.rule == name]

@@ -30,7 +30,11 @@ def test_there_is_one_line_per_finding_in_report_order() -> None:
 def test_the_columns_are_the_fields_of_a_finding_its_title_and_the_name() -> None:
     fields = [field.name for field in attrs.fields(Finding)]
     assert write(make_report(), "csv") == ",".join([*fields, "title", "workspace_name", "action"]) + "\r\n"
-    assert [(row["title"], row["action"]) for row in rows(make_report([finding("OA110")]))] == [("On blacklists", "fix")]
+    found = make_report(
+        [finding("OA110"), finding("OA170", mailbox=None, email=None), finding("OA901", mailbox=None, email=None)]
+    )
+    shown = [("On blacklists", "fix"), ("Too many mailboxes on a domain", "watch"), ("Workspace not read", "")]
+    assert [(row["title"], row["action"]) for row in rows(found)] == shown
 
 
 @pytest.mark.thorough

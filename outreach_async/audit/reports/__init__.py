@@ -45,7 +45,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async._plumbing import escape_formula, require_module
-from outreach_async.audit._findings import Finding, decide
+from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
@@ -54,7 +54,7 @@ from outreach_async.audit.history import DayFigures
 from outreach_async.audit.reports._document import Extra, Opened
 from outreach_async.audit.reports._html_page import iterate_html, load_templates
 from outreach_async.audit.reports._text_formats import StyledReport, render_brief_slack, render_markdown, render_text
-from outreach_async.audit.reports.brief import Brief, Summary, Task, summarize
+from outreach_async.audit.reports.brief import Brief, Summary, Task, index_actions, summarize
 from outreach_async.errors import InvalidRequest
 
 
@@ -64,12 +64,11 @@ def render_csv(report: Report) -> Iterator[str]:
     # `\x1b`. `spreadsheets.unescape_formula` reverses both changes.
     writer: Any = csv.writer(SimpleNamespace(write=str))  # `writerow` returns what `write` returns
     yield writer.writerow([*(field.name for field in attrs.fields(Finding)), "title", "workspace_name", "action"])
-    actions = {(each.workspace, each.mailbox): each.action for each in report.actions}
+    action_of = index_actions(report)
     for finding in report.findings:
         figures = json.dumps(finding.figures) if finding.figures else None
         added = {"figures": figures, "title": rule_title(finding.rule), "name": report.names.get(finding.workspace)}
-        action = decide([finding]) if finding.campaign else actions.get((finding.workspace, finding.mailbox or ""))
-        cells = (finding.to_dict() | added | {"action": action}).values()
+        cells = (finding.to_dict() | added | {"action": action_of(finding)}).values()
         yield writer.writerow([escape_formula(cell) if isinstance(cell, str) else cell for cell in cells])
 
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -301,6 +301,18 @@ def _other_subjects(report: Report) -> list[Finding]:
     found = [each for each in reversed(report.findings) if each.rule not in INCOMPLETE]  # the worst last
     alone = (each for each in found if each.campaign or not (each.mailbox or each.email or each.domain or each.server_ip))
     return list({(each.workspace, each.campaign): each for each in alone}.values())
+
+
+def index_actions(report: Report) -> Callable[[Finding], Action | None]:
+    """Return a function that says what to do with what a finding is about. The worst finding about a mailbox decides."""
+    known = {(each.workspace, each.mailbox): each.action for each in report.actions}
+
+    def action_of(finding: Finding) -> Action | None:
+        if finding.mailbox:
+            return known.get((finding.workspace, finding.mailbox))
+        return None if finding.rule in INCOMPLETE else decide([finding])
+
+    return action_of
 
 
 def _group_names(named: Iterable[tuple[Action | None, str, str]]) -> dict[Action, dict[str, list[str]]]:
