@@ -63,7 +63,7 @@ def assert_same(lines: list[Any], expected: list[Any]) -> None:
 @pytest.mark.nightly
 def test_the_package_answers_in_node_as_the_served_fake_does(package: Path, served: tuple[str, list[Any]]) -> None:
     url, expected = served
-    result = json.loads(run_node("test/run.js", "package", url, cwd=package))
+    result = json.loads(run_node("--enable-source-maps", "test/run.js", "package", url, cwd=package))
     assert {"status", "failed", "broken"} <= {name for line in expected for name in line}
     assert_same(result["lines"], expected)
 

@@ -25,8 +25,23 @@ async function read(url) {
   return new Uint8Array(await response.arrayBuffer());
 }
 
+/** Returns the folder of Pyodide. Pyodide itself looks for it in a stack trace, which source maps change. */
+async function findPyodide() {
+  let module;
+  try {
+    module = import.meta.resolve("pyodide");
+  } catch {
+    return {}; // in a bundle, modules have no names
+  }
+  const folder = new URL(".", module).href;
+  if (!folder.startsWith("file:")) return { indexURL: folder };
+  const { fileURLToPath } = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:url");
+  return { indexURL: fileURLToPath(folder) };
+}
+
 async function start(indexURL) {
-  const [pyodide, ...wheels] = await Promise.all([loadPyodide(indexURL === undefined ? {} : { indexURL }), ...WHEELS.map(read)]);
+  const options = indexURL === undefined ? await findPyodide() : { indexURL };
+  const [pyodide, ...wheels] = await Promise.all([loadPyodide(options), ...WHEELS.map(read)]);
   for (const wheel of wheels) pyodide.unpackArchive(wheel, "wheel");
   return { pyodide, module: pyodide.pyimport("outreach_async.fake.control._fetch") };
 }
