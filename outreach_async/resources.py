@@ -152,7 +152,7 @@ class Campaigns(_Resource):
         Example:
             ```python
             steps = await client.campaigns.steps("camp_1")
-            print([step.order for step in steps.data], steps.days_left_display)  # -> [1, 2] 5 days
+            print([step.order for step in steps.data], steps.days_left_display)  # -> [1, 2] 4 days
             ```
         """
         with drop_frames:
