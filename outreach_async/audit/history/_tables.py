@@ -233,12 +233,14 @@ FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign,
   both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels),
   last_of_day AS (
     SELECT workspace, day, max(snapshot) AS snapshot FROM workspaces JOIN snapshots USING (snapshot)
-    WHERE reading <> 'none' GROUP BY workspace, day)
+    WHERE reading <> 'none' GROUP BY workspace, day),
+  advice AS (
+    SELECT mailbox, day, action FROM actions a JOIN current USING (mailbox)
+      JOIN last_of_day r USING (workspace) WHERE r.snapshot BETWEEN a.first AND a.last)
 SELECT b.date, c.workspace, c.id, c.email, c.domain, d.sent, d.bounced, {_LEVELS}, coalesce(d.spread_over, 1) AS spread_over,
   l.day IS NOT NULL AS was_read, a.action
 FROM both b JOIN current c USING (mailbox) LEFT JOIN diffs d USING (mailbox, day) LEFT JOIN levels l USING (mailbox, day)
-  LEFT JOIN last_of_day r ON r.workspace = c.workspace AND r.day = b.day
-  LEFT JOIN actions a ON a.mailbox = b.mailbox AND r.snapshot BETWEEN a.first AND a.last""",  # noqa: S608 - no text
+  LEFT JOIN advice a USING (mailbox, day)""",  # noqa: S608 - no text
     "domain_days": f"""WITH scores AS (
     SELECT domain, d.day, d.date, max(f.first) AS newest, f.score FROM domains JOIN domain_figures f USING (number)
       JOIN snapshots a ON a.snapshot = f.first JOIN snapshots z ON z.snapshot = f.last
