@@ -562,7 +562,7 @@ class CampaignSteps(ResponseWithInfo, Tabular):
     Example:
         ```python
         steps = await client.campaigns.steps("camp_1")
-        print(len(steps.data), steps.days_left, steps.days_left_display)  # -> 2 5 5 days
+        print(len(steps.data), steps.days_left, steps.days_left_display)  # -> 2 4 4 days
         ```
     """
 
