@@ -27,6 +27,7 @@ from outreach_async._cli.process import NOT_DELIVERED, OK
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Secret, atomic_write
 from outreach_async.audit.history import History, HistoryError, Readings
+from outreach_async.audit.plan import WorkspacePlan, build_plan
 from outreach_async.audit.policy import require_rule
 from outreach_async.audit.reports import (
     BRIEF_FORMATS,
@@ -104,7 +105,7 @@ class AuditTask:
         if self.settings["since"] and self.settings["history"] is None:
             raise click.UsageError("--since: needs the audits of a history; pass --history FILE.")
         self.store = open_history(self.options, self.settings["history"])
-        self.readings = Readings() if self.store else None
+        self.readings = Readings() if self.store or self.is_brief else None
 
     def print_schema(self, schema: dict[str, Any]) -> int:
         self.screen.print_lines(json.dumps(schema, indent=2))
@@ -144,11 +145,11 @@ class AuditTask:
     ) -> int:
         about = {"campaigns": campaigns, "deadline": self.settings["deadline"], "readings": self.readings}
         parts: list[auditing.Report] = []
-        read = await _audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
+        read = await run_audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
         baseline = None if earlier else self._read_baseline(read)
         before = [baseline] if baseline else earlier
         report = read.since(*before) if before else read
-        view = build_brief(read, baseline) if self.is_brief else report
+        view = build_brief(read, baseline, self._plan(read)) if self.is_brief else report
         past = self._read_past(read, shown=bool(folder))
         self._output(view, past, _render_folder(folder, report, parts, past) if folder else {})
         if webhook:
@@ -182,6 +183,11 @@ class AuditTask:
             text = f"{self.store.path} has no audit of these workspaces up to {format_time(until)}; nothing is compared"
             self.screen.warn(f"--since: {text}")
         return found
+
+    def _plan(self, report: auditing.Report) -> list[WorkspacePlan]:
+        past, readings = past_readings(self.store, report), self.readings or Readings()
+        spaces = (space for space in report.workspaces if space not in report.unreadable)
+        return [build_plan(readings, space, at=report.at, past=past) for space in spaces]
 
     def _read_past(self, report: auditing.Report, *, shown: bool = False) -> dict[str, Any]:
         """Return what pages show of the history, as it will be when this audit is appended, which happens after the output."""
@@ -233,6 +239,11 @@ def open_history(options: Options, path: Path | None) -> History | None:
         return History(path, address=options.base_url)
     except InvalidRequest as error:
         raise click.UsageError(f"--{error}") from error
+
+
+def past_readings(store: History | None, report: auditing.Report) -> list[tuple[float, Readings]]:
+    """Return what the audits of the last week have read, and of the day before, whose plan is scored."""
+    return store.readings(report.at - 8 * 86_400) if store and store.exists else []
 
 
 def create_folder(folder: Path | None, options: Options) -> list[files.FileUse]:
@@ -297,7 +308,7 @@ def _require_formats(paths: Sequence[Path], form: str | None, known: Collection[
             raise click.UsageError(f"--output {path}: expected a name ending in one of {suffixes}; rename it, or pass --format.")
 
 
-async def _audit(options: Options, screen: Screen, parts: list[auditing.Report] | None, **about: Any) -> auditing.Report:
+async def run_audit(options: Options, screen: Screen, parts: list[auditing.Report] | None, **about: Any) -> auditing.Report:
     """Audit the workspaces, show the progress on stderr, and return the report. `parts` receives one for each workspace."""
     workspaces = workspaces_of(options)
     async with open_each(options) as clients:

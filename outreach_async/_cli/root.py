@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "import": ("imports.import_", "Create a contact for each row of a file."),
     "mailboxes": ("lists.mailboxes", "List the mailboxes of one or more workspaces."),
     "mcp": ("services.mcp", "Run an MCP server for assistants over stdin and stdout."),
+    "plan": ("audits.plan", "Show when campaigns end, and what of the daily limits stays unused."),
     "report": ("imports.report", "Show the progress and results of the run in JOURNAL."),
     "serve": ("services.serve", "Serve the embedded service over HTTP until interrupted."),
     "steps": ("lists.steps", "List the steps of a campaign with their statistics."),

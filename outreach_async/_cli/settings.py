@@ -73,6 +73,17 @@ class AuditSettings(TypedDict):
     force: bool
 
 
+class PlanSettings(TypedDict):
+    """The options of `plan`."""
+
+    days: str | None
+    add_mailboxes: int
+    pauses: tuple[str, ...]
+    contacts: tuple[str, ...]
+    history: Path | None
+    deadline: float | None
+
+
 class ListSettings(TypedDict):
     """What a list shows, and where it goes."""
 

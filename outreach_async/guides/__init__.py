@@ -18,6 +18,7 @@ words. Then read the guide of your task:
     audit, and keep daily figures    outreach_async.audit,
                                      outreach_async.audit.campaigns,
                                      outreach_async.audit.history
+    plan when campaigns end          outreach_async.audit.plan
     connect an assistant             outreach_async.mcp_server
     test your code                   outreach_async.pytest_plugin,
                                      outreach_async.fake,

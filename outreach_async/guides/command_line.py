@@ -112,6 +112,13 @@ changes since the last brief on one page. With `--history history.db`,
 reading of each workspace, and `history show` prints the figures of each
 day. See `outreach_async.audit.history`.
 
+`plan` shows when campaigns end, as ranges of days, with what limits each,
+and what of the daily limits stays unused; a brief has the same.
+`plan --add-mailboxes 3`, `--pause ID` and `--contacts +2000` show the ends
+with and without the change. State the days on which the service sends if
+you know them, as in `plan --days mon-fri`: the ranges are then narrower.
+See `outreach_async.audit.plan`.
+
 Every morning
 -------------
 `brief --post URL` posts the brief to an incoming webhook of Slack;

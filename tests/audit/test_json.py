@@ -34,6 +34,7 @@ from outreach_async.audit import (
     Scores,
     Severity,
 )
+from outreach_async.audit.plan import CampaignPlan, WorkspacePlan
 from outreach_async.audit.reports import schema, write
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, Task, WorkspaceBrief
 from outreach_async.errors import StatusError
@@ -88,6 +89,8 @@ BRIEF_MODELS: dict[str, type[attrs.AttrsInstance]] = {
     "workspace": WorkspaceBrief,
     "campaign": CampaignBrief,
     "change_counts": ChangeCounts,
+    "plan": WorkspacePlan,
+    "campaign_plan": CampaignPlan,
 }
 
 

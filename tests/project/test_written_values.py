@@ -19,6 +19,8 @@ from support.wire import CONVERTER, KINDS, build_model, names, unhurried, wire
 import outreach_async
 from outreach_async import CreatedContact, NewContact, Outcome, OutreachClient, ResponseInfo, Store
 from outreach_async.audit import audit
+from outreach_async.audit.history import Readings
+from outreach_async.audit.plan import build_plan
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeTransport
 from outreach_async.parts import ImportReport, merge_reports
@@ -44,7 +46,7 @@ async def reports(folder: Path) -> list[Any]:
     async with OutreachClient(transport=FakeTransport(fake), workspace="space_1", owner_key="key_1") as client:
         ledger = await client.contacts.create_many(rows, ledger=folder / "all.ledger", changed="ignore", stop_after_rejects=None)
         bulk = [ledger, await client.contacts.create_many(rows[:1], journal=folder / "run.db")]
-        checked = await audit(client, ["space_1"], campaigns=True)
+        checked = await audit(client, ["space_1"], campaigns=True, readings=(readings := Readings()))
     counts: dict[str, Any] = {
         "rows": 3,
         "outcomes": dict.fromkeys(Outcome, 0) | {Outcome.ADDED: 3},
@@ -59,7 +61,8 @@ async def reports(folder: Path) -> list[Any]:
         checked,
         *checked.findings,
         build_brief(checked),
-        build_brief(checked, checked),
+        build_brief(checked, checked, [planned := build_plan(readings, "space_1", at=checked.at)]),
+        planned,
         part,
         merge_reports([part]),
     ]

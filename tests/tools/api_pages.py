@@ -39,8 +39,8 @@ PARTS: Final = {
     "Every night": ("outreach_async.bulk", "outreach_async.guides.nightly", "outreach_async.store"),
     "Audit and brief": (
         *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns"),
-        *("outreach_async.audit.history", "outreach_async.audit.reports", "outreach_async.audit.reports.brief"),
-        "outreach_async.mcp_server",
+        *("outreach_async.audit.history", "outreach_async.audit.plan", "outreach_async.audit.reports"),
+        *("outreach_async.audit.reports.brief", "outreach_async.mcp_server"),
     ),
     "Test your code": (
         *("outreach_async.pytest_plugin", "outreach_async.testing", "outreach_async.fake", "outreach_async.fake.behaviour"),
@@ -87,6 +87,7 @@ TASKS: Final = {
         "Post a brief to Slack, every morning": "outreach_async/guides/command_line.html#every-morning",
         "Check campaigns, steps and placeholders": "outreach_async/audit/campaigns.html",
         "Keep the figures of each day, and see trends": "outreach_async/audit/history.html",
+        "Know when campaigns end, and what if": "outreach_async/audit/plan.html",
         "Turn rules off, and change thresholds": "outreach_async/audit.html#policies",
         "Connect an assistant (MCP)": "outreach_async/mcp_server.html",
     },

@@ -1,4 +1,4 @@
-"""The commands `audit` and `brief`: audit workspaces, and print a full report or the changes since the last brief."""
+"""The commands `audit`, `brief` and `plan`: a full report, the changes since the last brief, and when campaigns end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Final
 import click
 from click import Choice
 
-from outreach_async._cli.options import FILE, FOLDER, OUTPUT, Command, all_of, earlier, force, option, reading
+from outreach_async._cli.options import ANY_ID, EXISTING, FILE, FOLDER, OUTPUT, Command, all_of, earlier, force, option, reading
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from outreach_async._cli.settings import AuditSettings
+    from outreach_async._cli.settings import AuditSettings, PlanSettings
     from outreach_async._cli.values import Options
 
 
+_deadline: Final = option(
+    "--deadline",
+    type=float,
+    metavar="SECONDS",
+    help=(
+        "Time limit of the audit, which waits this long for a service that is down; workspaces not read by then are "
+        "reported as unreadable.  [default: none]"
+    ),
+)
 _audit_options: Final = all_of(
     option(
         "--history",
@@ -41,15 +50,7 @@ _audit_options: Final = all_of(
         help="Lowest severity that makes the exit code 1.",
     ),
     option("--policy", type=FILE, help="TOML file that turns rules off or changes thresholds."),
-    option(
-        "--deadline",
-        type=float,
-        metavar="SECONDS",
-        help=(
-            "Time limit of the audit, which waits this long for a service that is down; workspaces not read by then are "
-            "reported as unreadable.  [default: none]"
-        ),
-    ),
+    _deadline,
 )
 
 
@@ -191,3 +192,29 @@ def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpa
         return task.print_schema(schema(Brief))
     task.require_writable()
     return run_async(partial(task.run, webhook=webhook))
+
+
+@click.command(cls=Command)
+@option("--days", metavar="DAYS", help="Days on which the service sends, such as mon-fri.  [default: 5 to 7 days a week]")
+@option(
+    "--add-mailboxes", type=click.IntRange(0), metavar="N", default=0, help="What if N more mailboxes sent for all campaigns?"
+)
+@option(
+    "--pause", "pauses", type=ANY_ID, metavar="ID", multiple=True, help="What if this campaign or mailbox paused? Repeatable."
+)
+@option("--contacts", metavar="[ID=]+N", multiple=True, help="What if a campaign got N more contacts? Repeatable.")
+@option("--history", type=EXISTING, help="Say how the plan of last week has held, by the audits in this file.")
+@_deadline
+@reading
+def plan(options: Options, **settings: Unpack[PlanSettings]) -> int:
+    """Show when campaigns end, and what of the daily limits stays unused.
+
+    The command reads mailboxes and campaigns, and sends nothing. Ends are ranges of days, because the service does not show which
+    mailbox serves which campaign. The options --add-mailboxes, --pause and --contacts show both ends, with and without a change:
+
+        outreach-async plan --workspace acme --add-mailboxes 3
+    """
+    from outreach_async._cli import planning
+    from outreach_async._cli.process import run_async
+
+    return run_async(partial(planning.plan, options, settings))

@@ -132,6 +132,7 @@ from outreach_async.audit.history._snapshot import (
     prune_later,
     prune_older,
     read_baseline,
+    read_readings,
     write_snapshot,
 )
 from outreach_async.audit.history._tables import (
@@ -359,6 +360,20 @@ class History:
                 db.backup(copy)
                 prune_later(copy, until)
             return read_baseline(db if until is None else copy, [trim(workspace) for workspace in workspaces])
+
+    def readings(self, since: float) -> list[tuple[float, Readings]]:
+        """Return the times of audits and what they have read, oldest first, for `outreach_async.audit.plan.build_plan`.
+
+        Args:
+            since: Time in Unix seconds; earlier audits are left out.
+
+        Example:
+            ```python
+            print([readings for at, readings in history.readings(0)])  # -> [<Readings mailboxes=2 campaigns=1>]
+            ```
+        """
+        with self._reading() as db:
+            return read_readings(db, since)
 
     def daily(
         self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30

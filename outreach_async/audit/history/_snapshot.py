@@ -304,6 +304,23 @@ def read_baseline(db: sqlite3.Connection, workspaces: Iterable[str]) -> Report |
     return attrs.evolve(report, mailboxes=same.mailboxes, scores=attrs.evolve(report.scores, overall=same.score))
 
 
+def read_readings(db: sqlite3.Connection, since: float) -> list[tuple[float, Readings]]:
+    found = []
+    for snapshot, at in db.execute("SELECT snapshot, at FROM snapshots WHERE at >= ? ORDER BY at", (since,)).fetchall():
+        found.append((at, readings := Readings()))
+        for entity in (MAILBOX, CAMPAIGN, STEP):
+            names = ", ".join([*(f"a.{name}" for name in entity.labels), *(f"b.{name}" for name in entity.figures)])
+            query = f"""SELECT {names} FROM {entity.table} a JOIN {entity.figure_table} b USING ({entity.key})
+              JOIN workspaces w ON w.workspace = a.workspace AND w.snapshot = :at AND w.reading = 'complete'
+              WHERE :at BETWEEN a.first AND a.last AND :at BETWEEN b.first AND b.last"""  # noqa: S608 - names of this package
+            for row in db.execute(query, {"at": snapshot}):
+                labels, figures = row[: len(entity.labels)], row[len(entity.labels) :]
+                records_of(readings, labels[0], entity).append((labels, figures))
+                if entity is CAMPAIGN and (ends := figures[entity.figures.index("ends")]):
+                    readings.days_left[labels[:2]] = max(0.0, ends - at) / DAY
+    return found
+
+
 def _read_scores(db: sqlite3.Connection, workspaces: Collection[str]) -> Scores:
     spaces = db.execute("""SELECT workspace, score, mailboxes, sent_30days, max(snapshot) FROM workspaces
       WHERE score IS NOT NULL GROUP BY workspace""")  # fmt: skip

@@ -16,7 +16,7 @@ from outreach_async.audit._findings import ACTIONS
 from outreach_async.audit._rules import email_domain
 from outreach_async.audit._values import figure_or_none, sum_or_none
 from outreach_async.audit.campaigns import CampaignRow
-from outreach_async.models import Campaign, Mailbox, Number, Step
+from outreach_async.models import Campaign, Mailbox, Number, Step, StepStatus, TemplateStatus
 
 APPLICATION_ID: Final = 0x4F414849  # "OAHI": outreach_async, history
 FORMAT_VERSION: Final = 3
@@ -289,6 +289,9 @@ class Readings:
 
     def __init__(self) -> None:
         self._records: defaultdict[tuple[str, Entity], list[Record]] = defaultdict(list)
+        # What a plan needs, and no history keeps: the wait of a step in days, and whether it sends; and `days_left`.
+        self.settings: dict[tuple[str, str, str], tuple[float, bool]] = {}
+        self.days_left: dict[tuple[str, str], float] = {}
 
     def __repr__(self) -> str:
         mailboxes, campaigns = (
@@ -323,12 +326,15 @@ def record_campaign(readings: Readings, row: CampaignRow, campaign: Campaign, st
     # The last label is the planned end, which depends on earlier readings.
     labels = storable(row.workspace), storable(row.id), storable(row.name), storable(row.status), row.created, None
     records_of(readings, row.workspace, CAMPAIGN).append((labels, tuple(map(figure_or_none, given.values()))))
+    readings.days_left[labels[:2]] = figure_or_none(campaign.days_left) or 0.0
     for step in steps or ():
         ids = storable(row.workspace), storable(row.id), storable(step.id), figure_or_none(step.order), storable(step.status)
         names = ("sent", "opened_num", "replied_num", "unsubscribed_num")
         sums = [figure_or_none(sum_or_none(getattr(each, name) for each in step.templates)) for name in names]
         own = (figure_or_none(getattr(step, name)) for name in ("left_to_send", "already_sent", "out_of"))
         records_of(readings, row.workspace, STEP).append((ids, (*sums, *own)))
+        sends = step.status == StepStatus.LIVE.value and any(each.status == TemplateStatus.LIVE.value for each in step.templates)
+        readings.settings[ids[:3]] = (figure_or_none(step.wait_time) or 0) / 86_400_000, sends
 
 
 def storable(value: object) -> str:

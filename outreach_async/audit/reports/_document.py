@@ -29,6 +29,7 @@ from outreach_async.audit._values import (
 )
 from outreach_async.audit.campaigns import LIVE, CampaignResults, CampaignRow
 from outreach_async.audit.history import DayFigures
+from outreach_async.audit.plan import describe_held, describe_unused
 from outreach_async.audit.reports._days import (
     TONES,
     Chart,
@@ -880,6 +881,8 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
         yield Section("Less urgent", [Entries(entries, most=_MAX_OTHERS, noun="more task")])
     if brief.campaigns:
         yield Section("Campaigns", _active_blocks(brief))
+    if any(plan.campaigns for plan in brief.plans):
+        yield Section("What will happen", _plan_blocks(brief))
     if brief.resolved or brief.resolved_notes:
         resolved = [_task_entry(task, workspaces) for task in brief.resolved]
         notes = _more(brief.resolved_notes, "note")
@@ -888,6 +891,18 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
         yield _text(f"{count_severity(Severity.INFO, count)}. The audit lists every finding.", SOFT)
     if more := list_active(brief)[_MAX_ACTIVE:_MAX_ROWS]:
         yield Aside("More campaigns", _campaign_lists(brief, more), folded=True)
+
+
+def _plan_blocks(brief: Brief) -> Iterator[Block]:
+    planned = [(each, plan.workspace) for plan in brief.plans for each in plan.campaigns]
+    entries = []
+    for each, workspace in sorted(planned, key=lambda pair: pair[0].last or pair[0].first or ""):  # first those that never end
+        place = f" ({replace_unprintable(brief.names.get(workspace, workspace))})" if len(brief.workspaces) > 1 else ""
+        text = each.ends if each.reason else f"ends {each.ends}, limited by {each.limit}"
+        entries.append(_named(campaign_label(each.name, each.id), f"{text}{place}", STRONG))
+    yield Entries(entries, most=_MAX_ACTIVE, noun="more campaign")
+    yield _text(" ".join(filter(None, (describe_unused(brief.plans), describe_held(brief.plans)))))
+    yield _text(brief.plans[0].assumptions, SOFT)
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:

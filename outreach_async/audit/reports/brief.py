@@ -51,6 +51,7 @@ from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
 from outreach_async.audit._values import format_span, format_time, replace_unprintable, to_json_values
 from outreach_async.audit.campaigns import CampaignRow
+from outreach_async.audit.plan import WorkspacePlan
 from outreach_async.errors import format_count
 from outreach_async.models import Number
 
@@ -510,6 +511,7 @@ class Brief(Summary):
         dropped: Ids of workspaces that only the earlier report covers.
         campaigns: The campaigns, grouped by workspace, those that sent
             most since the earlier report first; `None` if not read.
+        plans: The plans that were passed to `build_brief`.
 
     All other attributes are those of `Summary`.
 
@@ -526,6 +528,7 @@ class Brief(Summary):
     workspaces: list[WorkspaceBrief]
     dropped: list[str]
     campaigns: list[CampaignBrief] | None
+    plans: list[WorkspacePlan]
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
@@ -555,7 +558,7 @@ class Brief(Summary):
         return {"version": BRIEF_VERSION, **to_json_values(self)}
 
 
-def build_brief(report: Report, earlier: Report | None = None) -> Brief:
+def build_brief(report: Report, earlier: Report | None = None, plans: Iterable[WorkspacePlan] = ()) -> Brief:
     """Summarize a report, and compare it with an earlier report.
 
     This function performs no I/O.
@@ -564,6 +567,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         report: The report of an audit.
         earlier: The baseline in a history, or any earlier report; `None`
             for the first brief.
+        plans: When campaigns end, from `outreach_async.audit.plan`.
 
     Example:
         ```python
@@ -584,6 +588,7 @@ def build_brief(report: Report, earlier: Report | None = None) -> Brief:
         workspaces=[_build_workspace(workspace, report, earlier, errors) for workspace in report.workspaces],
         dropped=compared.diff.removed_workspaces if compared.diff else [],
         campaigns=_build_campaigns(report, earlier),
+        plans=list(plans),
         **about,
     )
 
