@@ -242,21 +242,22 @@ class Store:
     @contextmanager
     def _snapshot(self) -> Iterator[records.RunQuery]:
         """Provide a function that runs queries on the last run."""
+        name = str(self.path.resolve()) if self.objects is None else self._name
         if self.objects is None:
             is_ledger = self.is_ledger()
         else:
-            with records.translate_errors(self._name):
-                is_ledger = any(name.partition("/")[0] == "entries" for name in self.objects.names())
+            with records.translate_errors(name):
+                is_ledger = any(each.partition("/")[0] == "entries" for each in self.objects.names())
         with ExitStack() as stack:
-            stack.enter_context(translate_ledger_errors(self._name) if is_ledger else records.translate_errors(self._name))
+            stack.enter_context(translate_ledger_errors(name) if is_ledger else records.translate_errors(name))
             if self.objects is None:
-                yield lambda query: query_journal(self.path.resolve(), query, "ledger" if is_ledger else "journal")[0]
+                yield lambda query: query_journal(Path(name), query, "ledger" if is_ledger else "journal")[0]
                 return
             if is_ledger:
-                medium = stack.enter_context(closing(ObjectLedger(self._name, self.clock)))
+                medium = stack.enter_context(closing(ObjectLedger(name, self.clock)))
                 database = medium.open_log(medium.last_run())
             else:
-                database = ObjectDatabase(self.objects, self._name, self.clock)
+                database = ObjectDatabase(self.objects, name, self.clock)
             stack.callback(database.close)
             if not database.find():
                 raise InvalidRequest(f"journal: {database.name} does not exist; pass the URL of a journal")

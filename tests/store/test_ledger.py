@@ -998,10 +998,13 @@ async def test_a_damaged_object_is_named(fake: FakeService, tmp_path: Path, dama
 
 
 @pytest.mark.parametrize("place", ["contacts.ledger", "contacts"])
-async def test_who_reads_a_damaged_ledger_gets_the_remedy_of_ledgers(fake: FakeService, tmp_path: Path, place: str) -> None:
+async def test_who_reads_a_damaged_ledger_gets_the_remedy_of_ledgers(
+    fake: FakeService, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / place
     if is_file := path.suffix == ".ledger":
-        await run(fake, ledger := Store(path, inline=True), [ANN])
+        await run(fake, ledger := Store(place, inline=True), [ANN])
         execute(path, "DELETE FROM window")
     else:
         await run(fake, ledger := Store(path.as_uri(), inline=True), [ANN])
@@ -1011,7 +1014,7 @@ async def test_who_reads_a_damaged_ledger_gets_the_remedy_of_ledgers(fake: FakeS
     )
     with pytest.raises(JournalError, match=rf"^ledger .*{place} is damaged: .*; {remedy}") as caught:
         ledger.report()
-    assert not re.search("resume|earlier", str(caught.value))
+    assert not re.search("resume|earlier|journal" if is_file else "resume|earlier", str(caught.value))
     if not is_file:
         again = await run(fake, Store((tmp_path / "another").as_uri(), inline=True), [ANN])
         assert statuses(again) == ["overwriten"]
