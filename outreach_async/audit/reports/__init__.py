@@ -75,16 +75,20 @@ def render_csv(report: Report) -> Iterator[str]:
 def render_json(report: Report) -> Iterator[str]:
     """Render a report as one JSON object, which `Report.from_dict` can read for comparison with a later audit."""
     counts = {severity.value: count for severity, count in report.counts.items()}
-    values = attrs.evolve(report, findings=[]).to_dict() | {"counts": counts}
-    # Quotes in strings are escaped, so that this is the list of findings, which is the first one of this name.
-    head, mark, rest = json.dumps(values, indent=1, allow_nan=False).partition('"findings": []')
-    yield head
-    before, after = '"findings": [', mark
-    for finding in report.findings:
-        text = json.dumps(finding.to_dict(), allow_nan=False, separators=(",\n   ", ": "))  # `indent` is ten times slower
-        yield f"{before}\n  {{\n   {text[1:-1]}\n  }}"
-        before, after = ",", "\n ]"
-    yield f"{after}{rest}\n"
+    values = attrs.evolve(report, findings=[], actions=[]).to_dict() | {"counts": counts}
+    rest = json.dumps(values, indent=1, allow_nan=False)
+    for name, items in (("findings", report.findings), ("actions", report.actions)):
+        # Quotes in strings are escaped, so that this is the list, which is the first one of this name.
+        head, mark, rest = rest.partition(f'"{name}": []')
+        yield head
+        before, after = f'"{name}": [', mark
+        for item in items:
+            row = item.to_dict() if isinstance(item, Finding) else attrs.asdict(item)
+            text = json.dumps(row, allow_nan=False, separators=(",\n   ", ": "))  # `indent` is ten times slower
+            yield f"{before}\n  {{\n   {text[1:-1]}\n  }}"
+            before, after = ",", "\n ]"
+        yield after
+    yield f"{rest}\n"
 
 
 def schema(model: type[Report | Brief] = Report) -> dict[str, Any]:
