@@ -31,7 +31,7 @@ from benchmarks.groups.posts import creates, posts
 from benchmarks.groups.rates import rates
 from benchmarks.groups.rounds import Bench
 from benchmarks.groups.scale import cores, million
-from benchmarks.groups.startup import checks, clients, commands, imports
+from benchmarks.groups.startup import checks, clients, commands, fixtures, imports
 from benchmarks.groups.sync import sync
 from benchmarks.groups.tail import tail
 from benchmarks.machine import described
@@ -57,6 +57,7 @@ GROUPS: Final[Mapping[str, Callable[[Bench], list[Table]]]] = {
     "own": own,
     "linear": linear,
     "fake": fake,
+    "fixtures": fixtures,
     "imports": imports,
     "commands": commands,
     "checks": checks,

@@ -26,6 +26,7 @@ _ROWS: Final[Mapping[str, Sequence[str]]] = {
     "httpx (default)": ("HttpxTransport", "create_many", "OutreachClient", "OutreachClient, prefetch=4"),
     "httpx2": ("HttpxTransport, httpx2", "create_many, httpx2", "OutreachClient, httpx2", "OutreachClient, httpx2, prefetch=4"),
     "aiohttp": ("AiohttpTransport", "create_many, aiohttp", "OutreachClient, aiohttp", "OutreachClient, aiohttp, prefetch=4"),
+    "sockets": ("SocketTransport", "create_many, sockets", "", ""),
     "sockets, httptools": (
         "SocketTransport, httptools",
         "create_many, httptools",

@@ -16,9 +16,6 @@ from benchmarks.results import Table
 MIN_RUNS: Final = 3
 """Number of runs from which a range may be published."""
 
-_RENAMED: Final = ('"HttptoolsTransport"', '"SocketTransport, httptools"')
-"""The name of a row in the runs before 2026-11-29, and its name since."""
-
 Cell = tuple[str, str]
 """A row and a column of a table."""
 
@@ -73,7 +70,7 @@ def load_runs(folder: Path) -> list[Run]:
     """Return the runs in a folder, the oldest first."""
     runs = []
     for path in sorted(folder.glob("*.json")):
-        values = json.loads(path.read_text(encoding="utf-8").replace(*_RENAMED))
+        values = json.loads(path.read_text(encoding="utf-8"))
         tables = {name: [Table(**table) for table in each] for name, each in values.pop("tables").items()}
         runs.append(Run(**values, tables=tables))
     return runs

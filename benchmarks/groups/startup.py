@@ -58,6 +58,40 @@ def _cpu_of(*arguments: str) -> float:
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
+_NO_FIXTURE: Final = "no fixture"
+RESPX: Final = "respx_mock, and a client of httpx without certificates, which take 20 ms"
+FIXTURE: Final = "outreach_client"
+_TESTS: Final = {
+    _NO_FIXTURE: "async def test(n):\n    pass",
+    RESPX: """async def test(n, respx_mock):
+    respx_mock.post("https://api.example/contacts").respond(201, json={"status": "added", "contact_id": "contact_1"})
+    async with httpx.AsyncClient(verify=False) as client:
+        assert (await client.post("https://api.example/contacts", json={"email": "ann@a.example"})).json()["status"] == "added"
+""",
+    FIXTURE: """async def test(n, outreach_client):
+    assert (await outreach_client.contacts.create(email="ann@a.example")).status == "added"
+""",
+}
+_TEST_COUNT: Final = 500
+
+
+def fixtures(bench: Bench) -> list[Table]:
+    """Measure tests of pytest that each create a contact, in a new process of pytest."""
+    table = Table("A test that creates a contact, with pytest", "CPU, ms a test over an empty one", (RESPX,))
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(bench.rounds):
+            found = {}
+            for row, test in _TESTS.items():
+                path = Path(folder, "test_it.py")
+                head = f'import httpx, pytest\n\n@pytest.mark.anyio\n@pytest.mark.parametrize("n", range({_TEST_COUNT}))\n'
+                path.write_text(head + test, encoding="utf-8")
+                options = ("-q", "-p", "no:cacheprovider", "--rootdir", folder, "-c", os.devnull)
+                found[row] = _cpu_of("-m", "pytest", *options, str(path)) / _TEST_COUNT
+            for row in (RESPX, FIXTURE):
+                table.add(row, "CPU", found[row] - found[_NO_FIXTURE])
+    return [table]
+
+
 def imports(bench: Bench) -> list[Table]:
     """Measure imports, each in a new interpreter."""
     table = Table("Importing", "CPU, ms over an empty interpreter", ("import httpx",))

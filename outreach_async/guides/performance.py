@@ -3,22 +3,23 @@
 The figures are CPU time of the client, divided by that of a hand-written
 loop on one `httpx.AsyncClient` (lower is better), with 64 requests in
 flight, or 4 for pages. The loop has default limits, a task per request, a
-semaphore and `asyncio.gather`. Each cell is the range of several runs,
-most of them on a machine that was busy with other work. The first four
-rows are this library.
+semaphore and `asyncio.gather`. Each cell is the range of three runs: one
+on an idle machine, and two on one that was busy with other work. The first
+five rows are this library.
 
     | | one POST | bulk creation | a typed page | 100 pages of 20 ms, wall time |
     |---|---|---|---|---|
-    | httpx (default) | 0.20 to 0.36 | 0.20 to 0.28 | 0.41 to 0.78 | 0.43 to 0.57 |
-    | httpx2 | 0.21 to 0.38 | 0.22 to 0.29 | 0.37 to 0.78 | 0.36 to 0.48 |
-    | aiohttp | 0.061 to 0.079 | 0.095 to 0.12 | 0.41 to 0.67 | 0.39 to 0.51 |
-    | sockets, httptools | 0.011 to 0.014 | 0.030 to 0.036 | 0.39 to 0.64 | 0.36 to 0.45 |
-    | a client each | 0.28 to 0.49 | 0.31 to 0.33 |  |  |
-    | aiohttp loop | 0.045 to 0.061 | 0.048 to 0.061 | 0.63 to 0.90 | 0.91 to 1.1 |
-    | openapi-python-client |  | 0.69 to 1.00 | 1.1 to 2.1 | 1.1 to 1.5 |
-    | typed loop by hand |  | 0.0068 to 0.0099 |  |  |
-    | raw asyncio, paced |  | 0.023 to 0.028 |  |  |
-    | raw asyncio | 0.0041 to 0.0084 | 0.0053 to 0.0069 |  |  |
+    | httpx (default) | 0.20 to 0.24 | 0.23 to 0.36 | 0.57 to 0.80 | 0.26 to 0.80 |
+    | httpx2 | 0.21 to 0.26 | 0.24 to 0.33 | 0.66 to 0.78 | 0.24 to 0.52 |
+    | aiohttp | 0.055 to 0.073 | 0.077 to 0.13 | 0.44 to 0.74 | 0.24 to 0.64 |
+    | sockets | 0.028 to 0.040 | 0.043 to 0.061 |  |  |
+    | sockets, httptools | 0.013 to 0.019 | 0.025 to 0.043 | 0.47 to 0.65 | 0.25 to 0.64 |
+    | a client each | 0.29 to 0.32 | 0.30 to 0.42 |  |  |
+    | aiohttp loop | 0.053 to 0.066 | 0.062 to 0.089 | 0.84 to 0.96 | 0.92 to 1.7 |
+    | openapi-python-client |  | 0.89 to 1.3 | 1.5 to 1.9 | 1.2 to 2.2 |
+    | typed loop by hand |  | 0.0086 to 0.012 |  |  |
+    | raw asyncio, paced |  | 0.021 to 0.024 |  |  |
+    | raw asyncio | 0.0070 to 0.0098 | 0.0064 to 0.0085 |  |  |
 
 "A client each" is the loop with one `httpx.AsyncClient` per request in
 flight, a common workaround for its pool. The typed loop is written by hand
@@ -29,31 +30,37 @@ up a server costs every client of this speed. `python -m benchmarks` (group
 `bench`) measures these ratios on your machine. The runs, their machines
 and versions are in `benchmarks/results` in the repository.
 
-"Sockets" is `SocketTransport`, here with the extra `httptools`. Without
-it, a POST takes about twice the CPU time, which is still a sixth of that
-of the default. With httptools and a journal, ten million contacts take 19
-minutes of CPU time, compared with almost 6 hours for the loop
-(extrapolated). Decoding a page into models takes at most 1.4 times as long
-as msgspec alone, and a mailbox takes less than 1 kB. In bulk runs, neither
-memory nor the cost per row grows with the number of rows.
+"Sockets" is `SocketTransport`, without an extra and with the extra
+`httptools`. With httptools and a journal, ten million contacts take 9
+minutes of CPU time, compared with two hours for the loop (extrapolated). A
+journal costs 1.05 to 1.2 times the CPU time of a run without one on httpx,
+and 1.3 to 1.5 times on sockets with httptools. Decoding a page into models
+takes 1.2 times as long as msgspec alone on an idle machine, at most 2.2
+times on a busy one, and a mailbox takes less than 1 kB. In bulk runs,
+neither memory nor the cost per row grows with the number of rows.
 
-A synchronous run (`outreach_async.sync`) takes 1.2 to 1.4 times the CPU
-time of an asynchronous one, on a transport that answers at once; with
-requests to a server, the difference is smaller.
+A synchronous run (`outreach_async.sync`) takes 1.0 to 1.2 times the CPU
+time of an asynchronous one with requests to a server, and 1.2 to 1.4 times
+on a transport that answers at once.
 
-A row that a ledger knows costs 1.1 to 1.4 times as much as a plain SQLite
-lookup if the run is awaited, and 2.1 to 2.6 times if its outcomes are
-iterated (a lookup takes 5 to 9 us of CPU). The file takes 52 bytes for
-each contact, and until the next run about 70 bytes more for each row that
-the last run has sent. A second night of two million rows, of which 1 %
-have changed, takes 15 s of CPU time, and the process 81 MiB.
+A test that creates a contact with the fixture `outreach_client` takes 0.6
+to 1.0 times the CPU time of one with respx and a client of httpx that
+loads no certificates, both above an empty test.
+
+A row that a ledger knows costs about as much as a plain SQLite lookup if
+the run is awaited, and 1.4 times as much if its outcomes are iterated (a
+lookup takes 5 to 9 us of CPU). The file takes 52 bytes for each contact,
+and until the next run about 70 bytes more for each row that the last run
+has sent. A second night of two million rows, of which 1 % have changed,
+takes 15 s of CPU time, and the process 81 MiB.
 
 At 1,000 rows a second, a journal does not delay the rows of a list, also
 on a disk whose commits take 50 ms: the 99th percentile of the time from
-the scheduled start of a row to its response stays at 25 ms, because rows
-are marked in the journal ahead. A row that arrives one by one (from an
-async generator) cannot be marked before it arrives, so it waits for these
-commits: 237 instead of 23 ms on the slow disk, and 33 ms on a quick one.
+the scheduled start of a row to its response stays at 23 ms on a quick disk
+and 35 ms on the slow one, because rows are marked in the journal ahead. A
+row that arrives one by one (from an async generator) cannot be marked
+before it arrives, so it waits for these commits: 256 instead of 25 ms on
+the slow disk, and 36 ms on a quick one.
 
 By default (`--backend auto`), the command uses `SocketTransport`, or httpx
 if the environment sets a proxy for the address; with `--verbose`, it says
