@@ -331,12 +331,14 @@ class _Sending:
     due: list[float] = attrs.field(init=False)
     exits: float = attrs.field(init=False)
     speed: float = attrs.field(init=False)
+    nobody: list[float] = attrs.field(init=False)
     waiting: defaultdict[int, list[float]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.due, self.exits = [0.0 for _ in self.flow.at], self.flow.exits[self.scene.exits]
         self.speed = self.flow.slow ** (1 - self.scene.fast) * self.flow.fast**self.scene.fast * self.scene.scale
-        self.waiting = defaultdict(lambda: [0.0 for _ in self.due])
+        self.nobody = [0.0 for _ in self.due]
+        self.waiting = defaultdict(self.nobody.copy)
         for step, count in enumerate(self.flow.at):
             # Some of those who wait will leave before they are due.
             wait, stay = math.ceil(self.flow.waits[step]) if step else 0, 1 - self.exits / 2 if step and self.scene.exits else 1
@@ -362,36 +364,50 @@ class _Sending:
         return total
 
 
-def _simulate(
-    found: _Situation, scene: _Scene, about: _Flow | None = None, others: _Scene | None = None, *, horizon: int = _HORIZON
-) -> tuple[dict[str, float], list[float]]:
-    """Return the day on which each campaign ends, by id, and the e-mails of each day.
+_Day: TypeAlias = dict[str, tuple[float, int]]
+"""What each campaign has sent within its own part of the limits, and 1 if it could send more, by id; the sums are those of ""."""
 
-    If the scene is that of one campaign, the `others` have another one: what ends late for them leaves more for it.
+
+def _simulate(
+    found: _Situation, flows: Sequence[_Flow], scene: _Scene, others: Sequence[tuple[float, int]] = (), *, horizon: int = _HORIZON
+) -> tuple[dict[str, int], list[_Day], list[float]]:
+    """Return the day on which each campaign ends, and what is sent on each day, by campaigns and as a sum.
+
+    `others` is what further campaigns send each day, and how many of them could send more.
     """
-    runs = [_Sending(flow, others if others and about is not flow else scene) for flow in found.flows if flow.sends]
-    ends, sums = dict[str, float](), list[float]()
-    for day in range(horizon):
+    runs, ends, sent, sums = (
+        [_Sending(flow, scene) for flow in flows if flow.sends],
+        dict[str, int](),
+        list[_Day](),
+        list[float](),
+    )
+    for day in range(horizon if runs else 0):
         part = (scene.today if day == 0 else 1.0) * ((found.weekday + day) % 7 in scene.days)
-        total, used = part * (found.today if day == 0 else found.total), 0.0
+        total, amounts = part * (found.today if day == 0 else found.total), _Day()
+        used, count = others[day] if day < len(others) else (0.0, 0)
+        taken = used
         for run in runs:
-            run.due = [*map(add, run.due, run.waiting[day])]
-            del run.waiting[day]
-            used += run.send(min(run.speed * part, max(0.0, total - used)), day)
+            run.due = [*map(add, run.due, run.waiting.pop(day, run.nobody))]
+            amount = run.send(min(run.speed * part, max(0.0, total - used)), day)
+            amounts[run.flow.about.id], used = (amount, int(any(run.due))), used + amount
         # Then campaigns use what others leave of the mailboxes that they share. The best case is to come first.
-        idle = max(min(part * found.common, total) - used, scene.spill * min(part * found.shared, max(0.0, total - used)))
         hungry = sorted((run for run in runs if any(run.due)), key=lambda run: sum(run.due))
-        hungry.sort(key=lambda run: scene.fast == 1 and run.flow is not about)
-        for place, run in enumerate(hungry):
-            favoured = scene.fast == 1 and run.flow is about
-            sent = run.send(max(0.0, idle if favoured else idle / (len(hungry) - place)), day)
-            idle, used = idle - sent, used + sent
-        sums.append(used)
+        sent.append({**amounts, "": (used - taken, len(hungry))})
+        idle = max(min(part * found.common, total) - used, scene.spill * min(part * found.shared, max(0.0, total - used)))
+        for place, run in enumerate(hungry, 0 if scene.fast == 1 else -count):
+            amount = run.send(max(0.0, idle / (len(hungry) - place)), day)
+            idle, used = idle - amount, used + amount
+        sums.append(used - taken)
         ends |= {run.flow.about.id: day for run in runs if run.is_over}
         runs = [run for run in runs if run.flow.about.id not in ends]
-        if not runs or (about and about.about.id in ends):
+        if not runs:
             break
-    return ends, sums
+    return ends, sent, sums
+
+
+def _without(sent: Sequence[_Day], id_: str) -> list[tuple[float, int]]:
+    known = ((day[""], day.get(id_, (0.0, 0))) for day in sent)
+    return [(total - amount, count - one) for (total, count), (amount, one) in known]
 
 
 _Ends: TypeAlias = dict[str, tuple[float, float, float]]
@@ -401,18 +417,20 @@ _Ends: TypeAlias = dict[str, tuple[float, float, float]]
 def _find_ends(found: _Situation, days: tuple[int, ...] | None) -> _Ends:
     early, likely = (attrs.evolve(scene, days=days or _WEEK) for scene in (_EARLY, _LIKELY))
     late = attrs.evolve(_LATE_STATED, days=days) if days else _LATE
-    middle, _ = _simulate(found, likely)
+    middle, *_ = _simulate(found, found.flows, likely)
+    # What is late for all other campaigns leaves more for one.
+    pairs = ((late, early), (early, late))
+    few, many = (_simulate(found, found.flows, attrs.evolve(scene, days=own.days))[1] for scene, own in pairs)
     ends: _Ends = {}
-    for flow in found.flows:
+    for flow in (flow for flow in found.flows if not flow.about.reason):
         id_ = flow.about.id
-        if not flow.about.reason:
-            # The service may know better, and a few contacts that leave make the end of a campaign earlier.
-            first = 0.88 * min(_simulate(found, early, flow, late)[0].get(id_, math.inf), 0.9 * flow.days_left)
-            last = _simulate(found, late, flow, early)[0].get(id_, math.inf) + 1
-            while last < math.inf and (found.weekday + last) % 7 not in late.days:
-                last += 1
-            first = math.floor(first) if first < _HORIZON else math.inf
-            ends[id_] = first, min(max(first, middle.get(id_, math.inf)), last), last
+        # The service may know better, and a few contacts that leave make the end of a campaign earlier.
+        first = 0.88 * min(_simulate(found, [flow], early, _without(few, id_))[0].get(id_, math.inf), 0.9 * flow.days_left)
+        last = _simulate(found, [flow], late, _without(many, id_))[0].get(id_, math.inf) + 1
+        while last < math.inf and (found.weekday + last) % 7 not in late.days:
+            last += 1
+        first = math.floor(first) if first < _HORIZON else math.inf
+        ends[id_] = first, min(max(first, middle.get(id_, math.inf)), last), last
     return ends
 
 
@@ -423,8 +441,8 @@ def _find_limits(found: _Situation, days: tuple[int, ...] | None) -> dict[str, s
         [attrs.evolve(each, slow=2 * each.slow, fast=2 * each.fast) for each in found.flows],
     )
     doubled = {name: 2 * getattr(found, name) for name in ("total", "today", "shared", "common")}
-    after, _ = _simulate(attrs.evolve(found, flows=flows, **doubled), scene)
-    gains = {id_: 1 - (after[id_] + 1) / (day + 1) for id_, day in _simulate(found, scene)[0].items()}
+    after, *_ = _simulate(attrs.evolve(found, **doubled), flows, scene)
+    gains = {id_: 1 - (after[id_] + 1) / (day + 1) for id_, day in _simulate(found, found.flows, scene)[0].items()}
     return {id_: _LIMITS[sum(gain > least for least in _GAINS)] for id_, gain in gains.items()}
 
 
@@ -520,7 +538,7 @@ def build_plan(
         campaigns.append(about)
     capacity = 7 * (found.total + found.idle)
     weeks = (attrs.evolve(scene, days=stated or scene.days) for scene in (_MOST, _LEAST))
-    most, least = (min(capacity, sum(_simulate(found, scene, horizon=8)[1][1:])) for scene in weeks)
+    most, least = (min(capacity, sum(_simulate(found, found.flows, scene, horizon=8)[2][1:])) for scene in weeks)
     return WorkspacePlan(
         workspace=workspace,
         at=at,

@@ -402,9 +402,9 @@ def test_a_brief_says_what_will_happen_those_that_never_end_first() -> None:
         write(build_brief(attrs.evolve(report, workspaces=spaces), None, [found]), "terminal")
         for spaces in ([SPACE], [SPACE, "space_2"])
     )
-    told = "C1: never: the campaign is paused{0} C0: ends 2026-03-02 to 2026-03-04, limited by waits between steps{0} Next week, "
+    never, soon = "C1: never ends, because the campaign is paused", "C0: ends 2026-03-02 to 2026-03-04, limited by waits between"
     for text, place in (one, ""), (two, f" ({SPACE})"):
-        assert f"WHAT WILL HAPPEN {told.format(place)}" in " ".join(text.split())
+        assert f"WHAT WILL HAPPEN {never}{place} {soon} steps{place} Next week, " in " ".join(text.split())
     assert "WHAT WILL HAPPEN" not in write(build_brief(report, None, [plan_of(ONE)]), "terminal")
 
 
@@ -420,6 +420,8 @@ def test_the_next_brief_says_how_the_plan_of_last_week_has_held(
     ended = shell("brief", *planned, "--history", history)
     text = " ".join(ended.out.split("WHAT WILL HAPPEN")[1].split())
 
-    assert text.startswith("New: never: the campaign is paused Old: never: the campaign is paused Next week, ")
+    assert text.startswith(
+        "New: never ends, because the campaign is paused Old: never ends, because the campaign is paused Next "
+    )
     assert "stay unused. The plan of last week held for 1 of 1 campaign. Ends are ranges: " in text
     assert "The plan of last week held for 1 of 1 campaign." in shell("plan", *planned, "--history", history).out

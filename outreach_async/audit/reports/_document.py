@@ -898,7 +898,7 @@ def _plan_blocks(brief: Brief) -> Iterator[Block]:
     entries = []
     for each, workspace in sorted(planned, key=lambda pair: pair[0].last or pair[0].first or ""):  # first those that never end
         place = f" ({replace_unprintable(brief.names.get(workspace, workspace))})" if len(brief.workspaces) > 1 else ""
-        text = each.ends if each.reason else f"ends {each.ends}, limited by {each.limit}"
+        text = f"never ends, because {each.reason}" if each.reason else f"ends {each.ends}, limited by {each.limit}"
         entries.append(_named(campaign_label(each.name, each.id), f"{text}{place}", STRONG))
     yield Entries(entries, most=_MAX_ACTIVE, noun="more campaign")
     yield _text(" ".join(filter(None, (describe_unused(brief.plans), describe_held(brief.plans)))))
