@@ -33,10 +33,10 @@ def test_the_figures_of_each_day_are_a_table(shell: Shell, path: str) -> None:
 
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == [
-        "date\tname\tsent\topened\treplied\tinterested\tbounced\tnote",
-        "2026-03-02\tSpring\t\t\t\t\t\t",
-        "2026-03-03\tSpring\t10\t0\t0\t0\t0\t",
-        "2026-03-04\tSpring\t10\t0\t0\t0\t0\t",
+        "date\tname\tsent\topened\treplied\tinterested\tbounced\tadded\tnote",
+        "2026-03-02\tSpring\t\t\t\t\t\t\t",
+        "2026-03-03\tSpring\t10\t0\t0\t0\t0\t0\t",
+        "2026-03-04\tSpring\t10\t0\t0\t0\t0\t0\t",
     ]
 
 

@@ -80,6 +80,9 @@ def test_what_the_command_writes_is_read(stored: Path) -> None:
     assert {day.action for day in History(stored / "history").daily("mailbox")} == {None, "fix"}
     (earlier,) = {day.action for day in History(stored / "history-2").daily("mailbox")}  # its format knew no actions
     assert earlier is None
+    for name in ("history", "history-2"):
+        last = History(stored / name).baseline(["space_1"])
+        assert History(stored / name).baseline(["space_1"], until=1e11) == last is not None
     assert read_mapping(stored / "mapping.toml") == {"E-mail": "email", "Town": "city"}
     assert Report.from_dict(json.loads((stored / "audit.json").read_text(encoding="utf-8"))).mailboxes == 2
     (fake := FakeService()).load((stored / "world.json").read_text(encoding="utf-8"))

@@ -44,6 +44,7 @@ class Sent:
     opened: int = 0
     replied: int = 0
     interested: int = 0
+    contacts: int = 1500
     bounced: int = 0
     name: str = "Spring"
     status: str = "live"
@@ -54,7 +55,7 @@ class Sent:
         """Return the campaign and its steps as the service returns them."""
         shown = campaign(
             id=id_, name=self.name, status=self.status, created=self.created, steps=steps, days_left=self.days_left,
-            opens_num=self.opened, replies_num=self.replied, interested_num=self.interested,
+            opens_num=self.opened, replies_num=self.replied, interested_num=self.interested, contacts=self.contacts,
             bounces_num=self.bounced,
         )  # fmt: skip
         parts = [self.sent // steps + (at < self.sent % steps) for at in range(steps)]

@@ -1,23 +1,27 @@
-"""A second opinion on histories: the figures of each day, computed from all readings one by one, without SQL."""
+"""A second opinion on drawn histories: the figures of each day, computed from all readings one by one, without SQL."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pytest
+from support.audit import mailbox
 from support.campaigns import DAY
-from support.histories import Sent
+from support.histories import START, DrawnWorld, Sent
 
 from outreach_async.audit.history import DayFigures, History
 from outreach_async.models import Mailbox
 
 Key = tuple[str, str]
 Figures = dict[str, Any]
-_CAMPAIGN: Final = ("sent", "opened", "replied", "interested", "bounced")
+_CAMPAIGN: Final = {name: name for name in ("sent", "opened", "replied", "interested", "bounced")} | {"added": "contacts"}
 _WINDOWS: Final = {"sent": ("sent_90days", 89), "bounced": ("bounced_30days", 29)}
 _LEVELS: Final = ("sent_today", "sent_30days", "bounced_30days")
 
@@ -142,8 +146,8 @@ def _campaign_days(seen: Sequence[Seen], key: Key) -> dict[int, Figures]:
     read = [each.campaigns.get(key) for each in seen]
     created = next(each.created for each in read if each is not None)
     found: defaultdict[int, Figures] = defaultdict(dict)
-    totals = {name: [each and getattr(each, name) for each in read] for name in _CAMPAIGN}
-    fallen = _fallen_days(seen, key, totals)
+    totals = {name: [each and getattr(each, total) for each in read] for name, total in _CAMPAIGN.items()}
+    fallen = _fallen_days(seen, key, {name: values for name, values in totals.items() if name != "added"})
     for name, values in totals.items():
         for day, value in _differences(seen, key, values, created, lambda _: True).items():
             found[day][name] = None if day in fallen else value
@@ -187,3 +191,114 @@ def _mailbox_days(seen: Sequence[Seen], key: Key) -> dict[int, Figures]:
         elif each.states.get(key[0], "none") != "none":
             before = None
     return found
+
+
+class Drawn:
+    """A world that is drawn day by day, its history, and all that was read of it."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.history = History(folder / "history.db", clock=lambda: self.now)
+        self.world = DrawnWorld(["space_1", "space_2"])
+        self.chance, self.now, self.number = chance, START, 0
+        self.adding = random.Random(1)  # noqa: S311 - a sample
+        self.seen: list[Seen] = []
+        self.opened: dict[tuple[str, str], float] = {}
+        self.away: dict[str, Any] = {}
+        for space in self.world.workspaces:
+            self.world.boxes[space] = [mailbox(id=f"fixed_{space}", email=f"f@{space}.example")]
+        for _ in range(4):
+            self.add()
+
+    def add(self) -> None:
+        self.number += 1
+        space, created = self.chance.choice(self.world.workspaces), self.chance.choice([self.now - 400 * DAY, self.now])
+        sent, days_left = self.chance.randint(0, 9), self.chance.choice([0, 10])
+        self.world.campaigns[f"camp_{self.number}"] = Sent(space, created, sent, days_left=days_left)
+        box = mailbox(
+            id=f"box_{self.number}", email=f"{self.number}@{self.chance.choice('ab')}.example", created_at=created, sent_90days=0,
+            bounced_30days=0,
+        )  # fmt: skip
+        self.world.boxes[space].append(box)
+
+    def move(self) -> None:
+        """Move something to the other workspace, put it away, or let it return."""
+        for each in self.chance.sample(sorted(self.world.campaigns), min(1, len(self.world.campaigns))):
+            sent = self.world.campaigns[each]
+            match self.chance.choice(["move", "put away", "reset", "rename"]):
+                case "move":
+                    sent.workspace = "space_2" if sent.workspace == "space_1" else "space_1"
+                case "put away":
+                    self.away[each] = self.world.campaigns.pop(each)
+                case "reset":
+                    sent.sent, sent.replied, sent.interested = 0, 0, 0
+                case "rename":
+                    sent.name += "!"
+        if self.away and self.chance.random() < 0.5:
+            self.world.campaigns |= dict([self.away.popitem()])
+        here, there = self.chance.sample(self.world.workspaces, 2)
+        if len(self.world.boxes[here]) > 1 and self.chance.random() < 0.5:
+            self.world.boxes[there].append(self.world.boxes[here].pop())
+        self.world.troubled ^= {self.chance.choice(["fixed_space_1", "fixed_space_2"])}
+
+    def pass_time(self) -> None:
+        self.now += self.chance.choice([0.1, 1, 1, 1, 3]) * DAY
+        for sent in self.world.campaigns.values():
+            if self.chance.random() < 0.6:
+                sent.sent += self.chance.randint(1, 9)
+                sent.replied += self.chance.randint(0, 2)
+                sent.interested += self.chance.randint(0, 1)
+                sent.contacts += self.adding.randint(-1, 9)
+        for boxes in self.world.boxes.values():
+            boxes[:] = [
+                box if box.id.startswith("fixed") and self.chance.random() < 0.6
+                else attrs.evolve(box, sent_90days=box.sent_90days + self.chance.randint(0, 9), sent_today=int(self.now))
+                for box in boxes
+            ]  # fmt: skip
+
+    def read(self) -> None:
+        world, chance = self.world, self.chance
+        spaces = chance.choice([world.workspaces, world.workspaces, ["space_1"]])
+        unread = {space for space in spaces if chance.random() < 0.15}
+        things = [*world.campaigns, *(box.id for boxes in world.boxes.values() for box in boxes)]
+        lost = {each for each in things if chance.random() < 0.05}
+        assert self.history.append(*world.read(self.now, unread, workspaces=spaces, lost=lost))
+        boxes = {(space, box.id): box for space in spaces for box in world.boxes[space]}
+        states: dict[str, str] = {}
+        for space in spaces:
+            own = {*world.campaigns_of(space), *(box.id for box in world.boxes[space])}
+            states[space] = "none" if space in unread or own <= lost else "partial" if own & lost else "complete"
+        read = {space for space in spaces if space not in unread}
+        campaigns = {(sent.workspace, id_): attrs.evolve(sent) for id_, sent in world.campaigns.items()}
+        shown = {key: box for key, box in boxes.items() if key[0] in read and key[1] not in lost}
+        self.seen.append(
+            Seen(
+                self.now,
+                states,
+                {key: sent for key, sent in campaigns.items() if key[0] in read and key[1] not in lost},
+                shown,
+                frozenset(key for key in shown if key[1] in world.troubled),
+            )
+        )
+        self.opened = opened_by(self.seen, self.opened)
+
+    def prune(self) -> None:
+        keep = self.chance.choice([1.5, 4, 9]) * DAY
+        self.seen = [each for each in self.seen if each.at >= self.seen[-1].at - keep]
+        self.history.prune(keep)
+
+    def be_ahead(self) -> None:
+        """Append what a clock that is ahead by years reads, find that it blocks the next audit, and delete it."""
+        report, readings = self.world.read(self.now + 2000 * DAY, lost=set(list(self.world.campaigns)[:1]))
+        assert self.history.append(report, readings)
+        with pytest.warns(RuntimeWarning, match=r"is later than now; nothing was appended: .* history prune .* --after 2026-"):
+            assert not self.history.append(*self.world.read(self.now))
+        assert self.history.prune(after=self.now) == 1
+
+    def check(self) -> None:
+        assert shown_by(self.history) == figures_of(self.seen)
+        found = self.history.opened(self.world.workspaces)
+        known = {space: at for (space, rule, _), at in found.items() if rule == "OA101"}
+        assert known == {space: at for (space, _), at in self.opened.items()}
+        for each in self.history.daily("campaign", days=3):
+            key = each.workspace or "", each.id
+            assert each.name == next(seen.campaigns[key].name for seen in reversed(self.seen) if key in seen.campaigns)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _DAY: Final = 86_400.0  # seconds
 _COLUMNS: Final = (
-    *("date", "name", "sent", "opened", "replied", "interested", "bounced", "sent_30days", "bounced_30days", "score"),
+    *("date", "name", "sent", "opened", "replied", "interested", "bounced", "added", "sent_30days", "bounced_30days", "score"),
     *("stop", "fix", "watch", "action", "note"),
 )
 

@@ -76,7 +76,7 @@ while they cannot be read. `crc` is a checksum.
 | `findings` | `resolved` (a snapshot, or `NULL` while open), `rule`; `severity`, `message`, ... of the last reading |
 | `openings` | `finding`, `at`: when a finding began whose first snapshot was deleted |
 | `workspace_days` | each day: `sent`, `opened`, `replied`, `interested`, `bounced`, `score`, `stop`, `fix`, `watch`, ... |
-| `campaign_days` | each day: `sent`, `opened`, `replied`, `interested`, `bounced`, `contacts`, `left_to_send`, ... |
+| `campaign_days` | each day: `sent`, `opened`, `replied`, `interested`, `bounced`, `added`, `contacts`, ... |
 | `domain_days`, `mailbox_days` | each day: `sent`, `bounced`, `sent_today`, `sent_30days`, `bounced_30days`, ... |
 
 pandas, Datasette and Metabase read the file; open it read-only. DuckDB
@@ -186,6 +186,7 @@ class DayFigures:
         sent, bounced: E-mails sent and bounced.
         opened, replied, interested: E-mails opened, replies, and those of
             interested contacts, for campaigns and workspaces.
+        added: Contacts added to campaigns, for the same.
         sent_today: E-mails that a mailbox or domain had sent on this day
             when it was read.
         sent_30days, bounced_30days: E-mails sent and bounced in 30 days,
@@ -212,6 +213,7 @@ class DayFigures:
     replied: Number | None = None
     interested: Number | None = None
     bounced: Number | None = None
+    added: Number | None = None
     sent_today: Number | None = None
     sent_30days: Number | None = None
     bounced_30days: Number | None = None
@@ -225,8 +227,8 @@ class DayFigures:
 
 _SHARED: Final = "date, sent, bounced, sent_30days, spread_over"
 _COLUMNS: Final[dict[str, str]] = {
-    "workspace": f"{_SHARED}, workspace, workspace AS id, name, opened, replied, interested, score, stop, fix, watch",
-    "campaign": f"{_SHARED.replace('sent_30days, ', '')}, workspace, id, name, opened, replied, interested",
+    "workspace": f"{_SHARED}, workspace, workspace AS id, name, opened, replied, interested, added, score, stop, fix, watch",
+    "campaign": f"{_SHARED.replace('sent_30days, ', '')}, workspace, id, name, opened, replied, interested, added",
     "domain": f"{_SHARED}, NULL AS workspace, domain AS id, domain AS name, sent_today, bounced_30days, score",
     "mailbox": f"{_SHARED}, workspace, id, email AS name, sent_today, bounced_30days, action",
 }
@@ -358,6 +360,7 @@ class History:
         with self._reading() as db, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             if until is not None:
                 db.backup(copy)
+                define(copy, *copy.execute("PRAGMA user_version").fetchone())  # a copy lacks the temporary tables
                 prune_later(copy, until)
             return read_baseline(db if until is None else copy, [trim(workspace) for workspace in workspaces])
 

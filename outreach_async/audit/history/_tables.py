@@ -69,6 +69,7 @@ CAMPAIGN_COUNTERS: Final = {
     "replied": "replies_num",
     "interested": "interested_num",
     "bounced": "bounces_num",
+    "added": "contacts",
 }
 _MAILBOX_COUNTERS: Final = {"sent": "sent_90days", "bounced": "bounced_30days"}
 _NEVER: Final = 1 << 62  # a snapshot that comes after all others
@@ -140,8 +141,11 @@ def _difference_terms(counters: Mapping[str, str]) -> tuple[str, ...]:
     )
     lags = ", ".join(f"f.{total} - lag(f.{total}, 1, CASE WHEN born IS NOT NULL THEN 0 END) OVER w AS d_{name}"
                      for name, total in counters.items())  # fmt: skip
-    fell = " OR ".join(f"({known_first[name]} AND d_{name} < 0)" for name in counters)
-    given = ", ".join(f"CASE WHEN NOT coalesce({fell}, 0) AND {known_first[name]} THEN d_{name} END" for name in counters)
+    # Contacts can be removed, which resets no total.
+    fell = " OR ".join(f"({known_first[name]} AND d_{name} < 0)" for name in counters if name != "added")
+    given = ", ".join(
+        f"CASE WHEN NOT coalesce({fell}, 0) AND {known_first[name]} AND d_{name} >= 0 THEN d_{name} END" for name in counters
+    )
     none, zero = ", ".join("NULL" for _ in counters), ", ".join(f"CASE WHEN {each} THEN 0 END" for each in known_last.values())
     names = ", ".join(f"d_{name}" for name in counters)
     # A sum ignores NULL, and would then be too low.
@@ -226,8 +230,8 @@ def domain_sums(condition: str) -> str:
 _LEVELS: Final = "sent_today, sent_30days, bounced_30days, daily_limit, blacklists, opened_14days"
 VIEWS: Final = {
     "campaign_days": f"""WITH {_days_of(CAMPAIGN, CAMPAIGN_COUNTERS, "w.campaigns IS NOT NULL")}
-SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.interested, d.bounced, l.contacts,
-  l.left_to_send, d.spread_over, d.gap
+SELECT d.date, c.workspace, c.id, c.name, c.status, d.sent, d.opened, d.replied, d.interested, d.bounced, d.added,
+  l.contacts, l.left_to_send, d.spread_over, d.gap
 FROM diffs d JOIN current c USING (campaign) LEFT JOIN levels l USING (campaign, day)""",  # noqa: S608 - names of this module
     "mailbox_days": f"""WITH {_days_of(MAILBOX, _MAILBOX_COUNTERS, "w.reading <> 'none'")},
   both AS (SELECT mailbox, day, date FROM diffs UNION SELECT mailbox, day, date FROM levels),
