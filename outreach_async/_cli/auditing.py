@@ -246,15 +246,19 @@ def past_readings(store: History | None, report: auditing.Report) -> list[tuple[
     return store.readings(report.at - 8 * 86_400) if store and store.exists else []
 
 
-def create_folder(folder: Path | None, options: Options) -> list[files.FileUse]:
-    """Create the folder of `--output-folder`, and return the files to write into it."""
-    if folder is None:
-        return []
+def make_folder(folder: Path) -> None:
     require_extra("html")
     if not folder.parent.is_dir():
         raise click.UsageError(f"--output-folder {folder}: the folder {str(folder.parent)!r} does not exist; create it first.")
     with files.explain_write_errors("--output-folder", folder):
         folder.mkdir(exist_ok=True)
+
+
+def create_folder(folder: Path | None, options: Options) -> list[files.FileUse]:
+    """Create the folder of `--output-folder`, and return the files to write into it."""
+    if folder is None:
+        return []
+    make_folder(folder)
     stems = name_pages(workspaces_of(options), options.config.names).values()
     names = [("index.html", "html"), *((f"{stem}.{form}", form) for stem in stems for form in ("html", "json"))]
     return [use for name, form in names for use in files.FileUse.of("--output-folder", folder / name, partial(has_format, form))]

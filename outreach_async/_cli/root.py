@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "audit": ("audits.audit", "Check every mailbox of the workspaces for problems."),
     "brief": ("audits.brief", "Show open tasks and the changes since the last brief."),
     "campaigns": ("lists.campaigns", "List the campaigns of one or more workspaces."),
+    "client-report": ("history.client_report", "Write a page for each client, from a history."),
     "completion": ("configs.completion", "Print the completion script for a shell."),
     "config": ("configs.config", "Write, check and show the configuration file."),
     "contacts": ("contacts.contacts", "Create a contact."),

@@ -164,6 +164,25 @@ without `export`, as two units in `/etc/systemd/system`, started by
     [Install]
     WantedBy=timers.target
 
+Reports for clients
+-------------------
+Each Monday, or on the first of a month, from the history that `brief`
+fills every morning, without any request:
+
+    outreach-async client-report history.db --output-folder reports --logo logo.svg --note "Thank you!"
+    outreach-async client-report history.db --output-folder reports --until month --since month
+
+Each workspace gets a page with its name, such as `müller-gmbh.html`, and
+nothing of the others: what was sent, replies, interested replies, bounces
+and new contacts, beside those of as many days before; each day; the
+campaigns with their expected ends; and deliverability. It prints on one or
+two sheets of A4 or Letter, also to PDF. `--since 7d`, the default, counts
+from the last audit, or from `--until`. A day is what happened from the
+reading of the day before to its own. A figure is `at least` what is known
+if a part is missing, and `about` if a total was spread over days without a
+reading; the page says why. `--workspace NAME` writes the page of one
+client.
+
 Exit codes
 ----------
     0    success; rows that are skipped, unchanged or excluded are no

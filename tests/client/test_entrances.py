@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -26,6 +27,7 @@ from outreach_async._cli.values import Options
 from outreach_async._plumbing import Targets
 from outreach_async.audit import audit, stream
 from outreach_async.audit.history import History, Readings
+from outreach_async.audit.reports import render_clients
 from outreach_async.config import KeyReference, load_config
 from outreach_async.conformance import Access
 from outreach_async.conformance._calibration import build_access
@@ -242,6 +244,9 @@ PYTHON: Final[dict[str, Callable[[str], object]]] = {
     "History.baseline.workspaces": in_history(lambda history, value: history.baseline([value])),
     "History.daily.workspaces": in_history(lambda history, value: history.daily("workspace", workspaces=[value])),
     "History.opened.workspaces": in_history(lambda history, value: history.opened([value])),
+    "render_clients.workspaces": in_history(
+        lambda history, value: render_clients(history, [value], first=date(2026, 1, 1), last=date(2026, 1, 2))
+    ),
     "create_server.workspaces": lambda value: in_server([value], []),
     "create_server.allow_writes": lambda value: in_server(["space_2"], [value]),
     "plan.campaign": lambda value: planned(campaign=value),

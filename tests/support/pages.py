@@ -36,7 +36,7 @@ def tokens(text: str) -> Iterator[Token]:
         yield from token.children or ()
 
 
-EMPTY = {"meta", "link", "input", "rect", "circle", "line", "path"}
+EMPTY = {"img", "meta", "link", "input", "rect", "circle", "line", "path"}
 
 
 class Page(HTMLParser):

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from functools import cache, partial
@@ -35,13 +35,15 @@ import anyio
 import attrs
 from support.audit import mailbox, mailboxes, reading, report
 from support.audit_reports import AT, HOSTILE, finding, fleet, group, make_report, row
+from support.campaigns import DAY
 from support.campaigns import row as campaign_row
+from support.histories import START, DrawnWorld, Sent, pass_day
 
 from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_world
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.campaigns import add_up
-from outreach_async.audit.history import DayFigures
-from outreach_async.audit.reports import write
+from outreach_async.audit.history import DayFigures, History
+from outreach_async.audit.reports import render_clients, write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeTransport
@@ -60,6 +62,8 @@ PAPER: Final = 718
 """Width of a printed page within its margins, in CSS pixels."""
 MOST_SHEETS: Final = 4
 """Maximum number of printed pages, for 340 mailboxes in 60 workspaces and for every other page."""
+MOST_OF_CLIENT: Final = 2
+"""Maximum number of printed pages of a client."""
 SOON: Final = 3.0
 """Maximum seconds until the largest page is loaded and its script has run, on a slow machine."""
 
@@ -245,6 +249,27 @@ REPORTS: Final[dict[str, Callable[[], Report]]] = {
 }
 
 
+LOGO: Final = b"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>document.title = "x"</script></svg>"""
+
+
+def client_page(campaigns: int, texts: Sequence[str] = ("Müller GmbH", "Spring launch"), *, days: int = 62) -> str:
+    """Return the page of a client on the second of two periods of `days`, with a gap and an estimate."""
+    chance, world = random.Random(1), DrawnWorld(["space_1"])  # noqa: S311 - a sample, not a secret
+    with tempfile.TemporaryDirectory() as folder:
+        history = History(Path(folder) / "history.db")
+        for at in range(campaigns):
+            world.campaigns[f"camp_{at}"] = Sent("space_1", START - DAY, name=f"{texts[at % len(texts)]} {at}")
+        for day in range(2 * days):
+            pass_day(world, chance)
+            if day not in {days + 3, days + 12} and (day == 0 or day > days - 3):
+                found, readings = world.read(START + day * DAY, ["space_1"] if day == days + 9 else [])
+                history.append(attrs.evolve(found, names={"space_1": texts[0]}), readings)
+        first = date(2026, 3, 2) + timedelta(days)
+        about: dict[str, Any] = {"title": texts[-1], "note": "\n".join([*texts, "word " * 150]), "logo": LOGO}
+        (page,) = render_clients(history, first=first, last=first + timedelta(days - 1), **about).values()
+        return page
+
+
 def audit_page(make: Callable[[], Report]) -> str:
     return write(make(), "html")
 
@@ -274,6 +299,9 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
         f"brief-agency-{clients}": partial(lambda clients: write(build_brief(agency(clients)), "html"), clients)
         for clients in (1, 8, 60)
     },
+    **{f"client-{campaigns}": partial(client_page, campaigns) for campaigns in (1, 8, 60)},
+    "client-year": partial(client_page, 2, days=366),
+    "hostile-client": partial(client_page, 30, HOSTILE),
 }
 
 
@@ -351,7 +379,8 @@ def prints(browser: Browser, path: Path, pictures: Path) -> Iterator[str]:
         about = {"printBackground": True, "paperWidth": width, "paperHeight": height}
         pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", about)["data"])
         (pictures / f"{path.stem}-{paper}.pdf").write_bytes(pdf)
-        if not 1 <= (sheets := len(re.findall(rb"/Type\s*/Page\b", pdf))) <= MOST_SHEETS:
+        most = MOST_OF_CLIENT if path.stem.startswith("client-") else MOST_SHEETS
+        if not 1 <= (sheets := len(re.findall(rb"/Type\s*/Page\b", pdf))) <= most:
             yield f"prints {sheets} pages of {paper}"
 
 
@@ -359,7 +388,9 @@ def stays_quiet(browser: Browser, path: Path, _pictures: Path) -> Iterator[str]:
     """Check that a page contains no injected elements, requested no URL and logged no message during all checks."""
     browser.open(path)
     strangers = browser.ask(
-        "return document.querySelectorAll('script:not(:last-of-type), img, iframe, object, a[href^=javascript]').length"
+        "const logo = document.querySelector('header > img:first-child');"
+        "return [...document.querySelectorAll('script:not(:last-of-type), img, iframe, object, a[href^=javascript]')]"
+        ".filter((node) => node !== logo).length"
     )
     if strangers or browser.ask("return document.scripts.length") != 1:
         yield "contains elements that a name has injected"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,16 +19,18 @@ from outreach_async._cli.options import (
     Command,
     SuggestingGroup,
     age,
-    date,
+    earlier,
     force,
     option,
     with_options,
 )
+from outreach_async._cli.options import date as time_of
 
 if TYPE_CHECKING:
     from outreach_async._cli.values import Options
 
 _DAY: Final = 86_400.0  # seconds
+_ALL_DAYS: Final = 100_000
 _COLUMNS: Final = (
     *("date", "name", "sent", "opened", "replied", "interested", "bounced", "added", "sent_30days", "bounced_30days", "score"),
     *("stop", "fix", "watch", "action", "note"),
@@ -133,7 +138,7 @@ def _kind_of(column: str, cells: Sequence[Any]) -> type:
 @click.argument("file", type=EXISTING)
 @option("--keep", type=age, help="Age up to which snapshots are kept, such as 400d.")
 @option(
-    "--after", type=date, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
+    "--after", type=time_of, help="Day or time in UTC up to which snapshots are kept, such as 2026-03-31 or 2026-03-31T08:00:00Z."
 )
 @option("--dry-run", is_flag=True, help="Only show what --after would delete.")
 @with_options("as_json")
@@ -168,3 +173,83 @@ def prune(options: Options, *, file: Path, keep: float | None, after: float | No
         note_applied(text)
         screen.print_line(text)
     screen.print_result({"deleted": 0 if dry_run else deleted, "bytes": size})
+
+
+@click.command("client-report", cls=Command)
+@click.argument("file", type=EXISTING, required=False)
+@option("--output-folder", type=FOLDER, required=True, metavar="FOLDER", help="Folder of the pages, one for each workspace.")
+@option(
+    "--since",
+    type=earlier,
+    metavar="WHEN",
+    default="7d",
+    help="Day before the period, in UTC: 7d, last-monday, month for the end of the month before, or a day such as 2026-03-31.",
+)
+@option(
+    "--until", type=earlier, metavar="WHEN", help="Last day, in the same words; 7d counts from it.  [default: the last audit]"
+)
+@option("--title", default="", help="Title of the pages.  [default: the name of the workspace]")
+@option("--note", default="", help="Comment on the pages; each line is a paragraph.")
+@option("--logo", type=EXISTING, help="PNG, JPEG, SVG or WebP image of at most 200 kB, which becomes a part of the pages.")
+@with_options("config", "profile", "workspaces", "as_json")
+@force
+def client_report(
+    options: Options,
+    /,
+    *,
+    file: Path | None,
+    output_folder: Path,
+    since: Callable[[float], float],
+    until: Callable[[float], float] | None,
+    logo: Path | None,
+    force: bool,
+    **texts: str,
+) -> None:
+    """Write a page for each client, from a history.
+
+    A page has what was sent, replied and bounced in a period and in as many days before it, and nothing of other clients. It
+    prints on one or two sheets. On the first day of a month, the following command reports on the month before:
+
+        outreach-async client-report history.db --output-folder reports --until month --since month
+    """
+    from outreach_async._cli import auditing, files
+    from outreach_async._cli.messages import note_applied
+    from outreach_async._plumbing import atomic_write
+    from outreach_async.audit.history import History
+    from outreach_async.audit.reports import has_format, render_clients
+    from outreach_async.errors import InvalidRequest
+
+    screen, remedy = options.screen(), "run 'outreach-async brief --history history.db' each day, which writes it"
+    if file is None:
+        raise click.UsageError(f"FILE: missing; a client report needs a history: {remedy}.")
+    history = History(file)
+    if not history.daily("campaign", days=_ALL_DAYS):
+        raise click.UsageError(f"FILE {file}: has no figures of campaigns; {remedy}.")
+    newest = history.daily("workspace", days=1)[0].date
+    at = int(time_of(newest))  # the last second of the day
+    end = int(until(at)) if until else at
+    if end > at:
+        raise click.UsageError(
+            f"--until: expected a day up to {newest}, the last one of {file}; pass an earlier day, or omit it."
+        )
+    if until is None and time.time() > at + _DAY:
+        screen.warn(f"FILE {file}: the last audit is of {newest}, with which the pages end; {remedy}")
+    begin = min(max(0, int(since(end)) + _DAY), end + _DAY)  # as far as calendars go
+    first, last = (datetime.fromtimestamp(each, UTC).date() for each in (begin, end))
+    with files.explain_read_errors("--logo", logo or ""):
+        image = logo.read_bytes() if logo else b""
+    try:
+        pages = render_clients(history, options.workspaces or None, first=first, last=last, logo=image, **texts)
+    except InvalidRequest as error:
+        name, _, text = str(error).partition(": ")
+        raise click.UsageError(f"--{ {'first': 'since', 'workspaces': 'workspace'}.get(name, name) }: {text}") from error
+    auditing.make_folder(output_folder)
+    paths = {output_folder / name: text for name, text in pages.items()}
+    outputs = [use for path in paths for use in files.FileUse.of("--output-folder", path, partial(has_format, "client"))]
+    files.require_writable(outputs, files.FileUse.of("FILE", file), files.FileUse.of("--logo", logo), force=force)
+    for path, text in paths.items():
+        with files.explain_write_errors("--output-folder", path):
+            atomic_write(path, text)
+        note_applied(f"Written: {path}")
+        screen.print_line(f"Written: {path}")
+    screen.print_result({"pages": list(map(str, paths))})

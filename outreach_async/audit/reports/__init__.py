@@ -26,7 +26,8 @@ anyio.run(main)
 of the others, and an index of all. An agency can send a page to its
 client: it is the report of an audit of this client's workspace alone.
 Beside each page is its JSON report, with which `outreach-async audit
---output-folder reports` compares the next page.
+--output-folder reports` compares the next page. `render_clients` renders
+pages on a period, from a history.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path, PurePath
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
+from unicodedata import category, normalize
 
 import attrs
 
@@ -50,9 +53,10 @@ from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
 from outreach_async.audit._rules import rule_title
 from outreach_async.audit._values import format_time
-from outreach_async.audit.history import DayFigures
+from outreach_async.audit.history import DayFigures, History
+from outreach_async.audit.reports._client import embed_logo, read_clients
 from outreach_async.audit.reports._document import Extra, Opened
-from outreach_async.audit.reports._html_page import iterate_html, load_templates
+from outreach_async.audit.reports._html_page import iterate_html, load_templates, render_client
 from outreach_async.audit.reports._text_formats import StyledReport, render_brief_slack, render_markdown, render_text
 from outreach_async.audit.reports.brief import Brief, Summary, Task, index_actions, summarize
 from outreach_async.errors import InvalidRequest
@@ -117,6 +121,7 @@ __all__ = [
     "has_format",
     "iterate",
     "name_pages",
+    "render_clients",
     "render_folder",
     "require_extra",
     "schema",
@@ -145,6 +150,7 @@ _FORMATS: Final[dict[type[Report | Brief], dict[str, tuple[Callable[..., Iterabl
     },
 }
 """For each format, what renders it, and a pattern of the first bytes of a file."""
+_CLIENT: Final = rb'<!doctype html>.*?<meta name="description" content="Client report">'
 _HEAD_SIZE: Final = 4096
 
 
@@ -244,6 +250,8 @@ Example:
 def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
     """Return whether a file begins like a report, or a brief, in a format, and may therefore be replaced by one.
 
+    The format `client` is that of the pages of `render_clients`.
+
     Example:
         ```python
         Path("audit.md").write_text(write(report, "markdown"))
@@ -251,7 +259,7 @@ def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> b
         ```
     """
     with path.open("rb") as file:
-        return re.match(_FORMATS[model][form][1], file.read(_HEAD_SIZE), re.DOTALL) is not None
+        return re.match(_CLIENT if form == "client" else _FORMATS[model][form][1], file.read(_HEAD_SIZE), re.DOTALL) is not None
 
 
 def format_of(name: str) -> str:
@@ -272,8 +280,9 @@ def format_of(name: str) -> str:
 
 
 INDEX: Final = "index"
-_UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
-_MAX_STEM: Final = 60
+_MAX_DAYS: Final = 366  # of the period of a client's page
+_RESERVED: Final = re.compile("index|con|prn|aux|nul|(com|lpt)[0-9]")  # the index, and devices of Windows
+_MAX_STEM: Final = 120  # bytes
 
 
 def name_pages(workspaces: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
@@ -284,11 +293,22 @@ def name_pages(workspaces: Iterable[str], names: Mapping[str, str]) -> dict[str,
         print(name_pages(["space_1", "space_2"], {"space_1": "Acme GmbH"}))  # -> {'space_1': 'acme-gmbh', 'space_2': 'space_2'}
         ```
     """
-    stems = {each: _UNSAFE.sub("-", names.get(each, each).lower()).strip("-")[:_MAX_STEM] for each in workspaces}
-    counts = Counter(stems.values())
-    unclear = {"", INDEX, *(stem for stem, count in counts.items() if count > 1)}
+    stems = {each: _stem_of(names.get(each, each)) for each in workspaces}
+    plain = {
+        stem: "".join(each for each in normalize("NFKD", stem) if not category(each).startswith("M")) for stem in stems.values()
+    }
+    counts = Counter(plain[stem] for stem in stems.values())  # some file systems take ü for u and a mark
     digests = {each: blake2b(each.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest() for each in stems}
-    return {each: f"{stem or 'workspace'}-{digests[each]}" if stem in unclear else stem for each, stem in stems.items()}
+    clear = {stem for stem in plain if plain[stem] and counts[plain[stem]] == 1 and not _RESERVED.fullmatch(stem)}
+    return {each: stem if stem in clear else f"{stem or 'workspace'}-{digests[each]}" for each, stem in stems.items()}
+
+
+def _stem_of(name: str) -> str:
+    """Return the letters, marks and digits of a name, with hyphens between them."""
+    kept = "".join(
+        each if each.isalnum() or category(each)[0] == "M" or each == "_" else "-" for each in normalize("NFKC", name).casefold()
+    )
+    return normalize("NFC", re.sub("-+", "-", kept)).encode()[:_MAX_STEM].decode(errors="ignore").strip("-")
 
 
 def render_folder(
@@ -321,3 +341,44 @@ def render_folder(
         files[f"{stem}.html"] = "".join(iterate_html(part, Extra(days=known, opened=opened)))
         files[f"{stem}.json"] = f"{json.dumps(part.to_dict(), indent=1, allow_nan=False)}\n"
     return files
+
+
+def render_clients(
+    history: History,
+    workspaces: Collection[str] | None = None,
+    *,
+    first: date,
+    last: date,
+    title: str = "",
+    note: str = "",
+    logo: bytes = b"",
+) -> dict[str, str]:
+    """Return a page for each client by file name: what was sent in a period, compared with as many days before it.
+
+    Args:
+        history: The history, whose audits have read campaigns.
+        workspaces: Ids of workspaces; by default, all that it knows.
+        first, last: The days of the period, in UTC, at most 366.
+        title: The title of the pages, by default the workspace's name.
+        note: A comment, of which each line is a paragraph.
+        logo: A PNG, JPEG, SVG or WebP image of at most 200,000 bytes.
+
+    Raises:
+        InvalidRequest: An argument is invalid, the history does not know a
+            workspace, or the extra `html` is not installed.
+
+    Example:
+        ```python
+        from datetime import date
+
+        print(*render_clients(history, first=date(2026, 1, 1), last=date(2026, 1, 7)))  # -> space_1.html
+        ```
+    """
+    if not 0 <= (last - first).days < _MAX_DAYS:
+        raise InvalidRequest(
+            f"first: expected a period of 1 to {_MAX_DAYS} days up to {last}, got it from {first}; pass another day"
+        )
+    texts = {"title": title, "note": note, "logo": embed_logo(logo) if logo else ""}
+    pages = read_clients(history, workspaces, first, last)
+    stems = name_pages([each.workspace for each in pages], {each.workspace: each.name for each in pages})
+    return {f"{stems[each.workspace]}.html": render_client(each, texts) for each in pages}

@@ -243,6 +243,7 @@ CODE: Final = "code"
 STRONG: Final = "strong"
 SOFT: Final = "soft"
 TREND: Final = "trend"
+PALE: Final = "Pale bars are estimates: no audit read these days."
 SECTION: Final = 2  # level of the title of a section
 _MAX_PLACES: Final = 5
 _MAX_WORKSPACES: Final = 60  # that a task names
@@ -365,6 +366,13 @@ class Names:
 
 
 @attrs.frozen
+class Figures:
+    """Large figures by name, each with lines below it. Only a page has them."""
+
+    figures: Mapping[str, Sequence[str]]
+
+
+@attrs.frozen
 class Section:
     title: str
     blocks: Iterable[Block]
@@ -378,7 +386,7 @@ class Aside(Section):
 
 
 Basic: TypeAlias = Title | Paragraph | Entries | Grid
-Block: TypeAlias = Basic | Names | Section | Chart
+Block: TypeAlias = Basic | Figures | Names | Section | Chart
 Opened: TypeAlias = Mapping[tuple[str, str, str], float]  # since when findings are open, by workspace, rule and severity
 
 
@@ -643,7 +651,7 @@ def _trend_aside(whole: Series) -> Aside:
         [Styled(f"{format_day(day)}{estimates[day]}"), *(_figure(getattr(each, name)) for name in names)]
         for day, each in reversed(shown.items())
     ]
-    note = [_text("Pale bars are estimates: no audit read these days.", SOFT)] if any(estimates.values()) else []
+    note = [_text(PALE, SOFT)] if any(estimates.values()) else []
     grid = Grid(("Day", *map(str.capitalize, names)), rows, most=0, noun="daily figure", total=len(rows))
     title = f"Sent, replied, interested and bounced per day, {format_day(min(shown))} to {format_day(max(shown))}"
     return Aside(title, [*(draw_trend(shown, name) for name in TONES), *note, grid])

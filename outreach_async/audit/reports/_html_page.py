@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from outreach_async.audit._report import Report
 from outreach_async.audit._values import format_time, replace_unprintable
-from outreach_async.audit.reports._document import Extra, build_document
+from outreach_async.audit.reports._client import ClientPage
+from outreach_async.audit.reports._document import Extra, Styled, Title, build_document
 from outreach_async.audit.reports.brief import Brief, workspace_label
 from outreach_async.errors import InvalidRequest, format_count
 
@@ -34,7 +35,14 @@ def iterate_html(view: Report | Brief, extra: Extra = Extra()) -> Iterator[str]:
     workspaces = [each.id for each in view.workspaces] if isinstance(view, Brief) else view.workspaces
     subject = workspace_label(workspaces[0], view.names) if len(workspaces) == 1 else ""
     page = load_templates().get_template("page.html")
-    return page.generate(title=title, subject=subject, time=format_time(view.at), parts=parts)
+    return page.generate(title=title, subject=subject, time=format_time(view.at), client=None, parts=parts)
+
+
+def render_client(page: ClientPage, texts: Mapping[str, str]) -> str:
+    title = Title(1, [Styled(texts["title"] or page.name)])
+    time = f"{f'{page.name}, ' if texts['title'] else ''}{page.period}"
+    template = load_templates().get_template("page.html")
+    return template.render(title=title, subject="", time=time, client=texts, parts=page.sections())
 
 
 @cache
