@@ -60,7 +60,8 @@ def _read_contacts(texts: Sequence[str], base: WorkspacePlan) -> dict[str, int]:
         if found[1] is None and len(live) != 1:
             names = ", ".join(live[:3]) or "none"
             raise click.UsageError(f"--contacts: expected a campaign, because {len(live):,} send ({names}); pass ID={text}.")
-        contacts[found[1] or live[0]] = int(found[2])
+        id_ = found[1] or live[0]
+        contacts[id_] = contacts.get(id_, 0) + int(found[2])
     return contacts
 
 

@@ -52,7 +52,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import require_number, show_name
+from outreach_async._plumbing import require_number, show_name, trim
 from outreach_async.audit._values import DAY, format_number, replace_unprintable, table_row, to_json_values
 from outreach_async.audit.history._tables import CAMPAIGN, MAILBOX, STEP, Entity, Readings, records_of, storable
 from outreach_async.errors import InvalidRequest, format_count
@@ -108,8 +108,6 @@ class CampaignPlan:
         """The range, or why there is none, as text: `2026-03-02 to 2026-03-09`, `never: step 2 is not live`."""
         if self.reason:
             return f"never: {self.reason}"
-        if self.first == self.last:
-            return str(self.first)
         return f"{self.first} to {self.last}" if self.last else f"{self.first} or later"
 
 
@@ -165,7 +163,12 @@ def describe_unused(plans: Sequence[WorkspacePlan]) -> str:
 
 def describe_held(plans: Sequence[WorkspacePlan]) -> str:
     held, decided = sum(plan.held for plan in plans), sum(plan.decided for plan in plans)
-    return f"The plan of last week held for {held:,} of {format_count(decided, 'campaign')}." if decided else ""
+    hidden = "; likely days are left out" if any(_has_failed(plan.held, plan.decided) for plan in plans) else ""
+    return f"The plan of last week held for {held:,} of {format_count(decided, 'campaign')}{hidden}." if decided else ""
+
+
+def _has_failed(held: int, decided: int) -> bool:
+    return decided - held >= _MISSES and held < _HELD * decided
 
 
 # What was read.
@@ -223,10 +226,11 @@ class _Situation:
         for row in sorted(_rows(readings, workspace, STEP), key=lambda step: step["position"] or 0):
             steps[row["campaign_id"]].append(row)
         for row in campaigns:
-            if not any(step["left_to_send"] for step in steps[row["id"]]) and row["id"] not in adding:
+            own = steps[row["id"]]  # none if they could not be read
+            if own and row["id"] not in adding and not any(step["left_to_send"] for step in own):
                 found.ended[row["id"]] = row["contacts"]
-            elif steps[row["id"]] and row["status"] != CampaignStatus.DRAFT.value:
-                found.flows.append(found._read_flow(row, steps[row["id"]], readings, known))
+            elif own and row["status"] != CampaignStatus.DRAFT.value:
+                found.flows.append(found._read_flow(row, own, readings, known))
         # The parts of all campaigns together are no more than all mailboxes may send.
         slow = sum(flow.slow for flow in found.flows)
         for flow in found.flows:
@@ -244,7 +248,10 @@ class _Situation:
     def _read_flow(self, row: _Row, steps: Sequence[_Row], readings: Readings, known: Readings) -> _Flow:
         lefts = [step["left_to_send"] for step in steps]
         settings = [known.settings.get((row["workspace"], row["id"], step["id"]), (0.0, True)) for step in steps]
-        waits, days_left = [wait for wait, _ in settings], readings.days_left.get((row["workspace"], row["id"])) or math.inf
+        waits, days_left = (
+            [min(wait, _HORIZON) for wait, _ in settings],
+            readings.days_left.get((row["workspace"], row["id"])) or math.inf,
+        )
         stop = next((step for step, (_, sends) in enumerate(settings) if not sends and lefts[step]), None)
         has_mailbox = self.total > 0 and not _UNKNOWN < days_left < math.inf
         reason = "" if has_mailbox else _NO_MAILBOX
@@ -513,7 +520,7 @@ def build_plan(
         ```
     """
     require_number("add_mailboxes", add_mailboxes, least=0)
-    stated, more, space = None if days is None else _parse_days(days), contacts or {}, storable(workspace)
+    stated, more, space = None if days is None else _parse_days(days), contacts or {}, storable(trim(workspace) or "")
     found = _Situation.read(readings, space, at, readings, more)
     _require_known(found, pause, more)
     limit = median([box[0] for box in found.boxes.values() if box[0]] or [0.0])
@@ -529,7 +536,7 @@ def build_plan(
     for flow in found.flows:
         about = flow.about
         first, likely, last = (None if day == math.inf else _date(at, day) for day in ends.get(about.id, [math.inf] * 3))
-        likely = None if decided - held >= _MISSES and held < _HELD * decided else likely
+        likely = None if _has_failed(held, decided) else likely
         if first:
             about = attrs.evolve(about, first=first, likely=likely, last=last, limit=limits.get(about.id, _LIMITS[-1]))
         else:
@@ -540,7 +547,7 @@ def build_plan(
     weeks = (attrs.evolve(scene, days=stated or scene.days) for scene in (_MOST, _LEAST))
     most, least = (min(capacity, sum(_simulate(found, found.flows, scene, horizon=8)[2][1:])) for scene in weeks)
     return WorkspacePlan(
-        workspace=workspace,
+        workspace=space,
         at=at,
         campaigns=sorted(campaigns, key=lambda each: (each.first or "", each.last or "9", each.name, each.id)),
         capacity=capacity,
@@ -602,7 +609,7 @@ def _score(
     read = ((at // DAY - start // DAY, _Situation.read(each, workspace, at, now[1])) for at, each in (*later, now))
     seen = [(day, each) for day, each in read if each.flows or each.ended]  # in which the workspace could be read
     for id_, (early, _, late) in _find_ends(found, days).items():
-        (contacts,) = (flow.contacts for flow in found.flows if flow.about.id == id_)
+        contacts = next(flow.contacts for flow in found.flows if flow.about.id == id_)
         before = 0.0
         for day, each in seen:
             if each.ended.get(id_) == contacts:

@@ -25,7 +25,7 @@ from support.simulation import NOTHING, SILENT, boxes_of, quiet_world
 from outreach_async import InvalidRequest
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.history._tables import record_campaign, record_mailboxes
-from outreach_async.audit.plan import CampaignPlan, WorkspacePlan, build_plan, describe_held, describe_unused
+from outreach_async.audit.plan import WorkspacePlan, build_plan, describe_held, describe_unused
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
@@ -170,8 +170,20 @@ def test_a_campaign_whose_only_mailbox_may_pause_has_no_last_day() -> None:
     assert (found.first is not None, found.last, found.likely, found.ends) == (True, None, None, f"{found.first} or later")
 
 
-def test_a_range_of_one_day_is_that_day() -> None:
-    assert CampaignPlan(id="camp_1", name="A", first="2026-03-02", last="2026-03-02").ends == "2026-03-02"
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"lefts": [10**15], "days_left": 1},
+        {"lefts": [5, 5], "waits": [0, 10**6]},
+        {"lefts": [9, 2, 7], "days_left": 0.5},
+        {"id": "camp_x", "lefts": [1]},
+    ],
+)
+def test_no_figure_of_the_service_stops_a_plan(about: dict[str, Any]) -> None:
+    twice = [about] * (2 if "id" in about else 1)
+    readings = situation([{"daily_limit": 10**15, "campaigns": 10**15}, *ONE], *twice)
+    plan = build_plan(readings, SPACE, at=MONDAY, past=[(MONDAY - 7 * DAY, readings)])
+    assert len(plan.campaigns) == len(twice)
 
 
 @pytest.mark.parametrize(("days", "weekdays"), [("fri", {4}), ("sat-mon", {5, 6, 0}), ("Tue, thu", {1, 3})])
@@ -184,7 +196,9 @@ def test_no_campaign_ends_later_than_a_stated_day_of_sending(days: str, weekdays
 
 
 def test_a_workspace_without_campaigns_leaves_all_limits_unused() -> None:
-    plan = plan_of([{"daily_limit": 10, "campaigns": 0}, {"daily_limit": 0, "campaigns": 0}])
+    boxes = [{"daily_limit": 10, "campaigns": 0}, {"daily_limit": 0, "campaigns": 0}]
+    plan = plan_of(boxes)
+    assert build_plan(situation(boxes), f" {SPACE}\n", at=MONDAY) == plan
     assert (plan.campaigns, plan.capacity, plan.unused) == ([], 70, (70, 70))
     assert describe_unused([plan, plan]) == "Next week, 140 of 140 e-mails of the daily limits stay unused."
     assert describe_held([plan]) == ""
@@ -265,6 +279,7 @@ def test_a_what_if_is_among_the_assumptions() -> None:
         ({"days": ""}, "days: expected days such as "),
         ({"add_mailboxes": -1}, "add_mailboxes: expected at least 0, got -1; "),
         ({"pause": ["camp_9"]}, "pause: expected the id of a mailbox, or of a campaign that is no draft, got 'camp_9'; "),
+        ({"pause": ["camp_3"]}, "pause: expected the id of a mailbox, "),  # its steps are not known
         ({"contacts": {"camp_0": 0}}, "contacts: expected at least 1, got 0; "),
         ({"contacts": {"camp_9": 1}}, "contacts: expected a campaign that sends, got 'camp_9': it is none of "),
         ({"contacts": {"camp_1": 1}}, "contacts: expected a campaign that sends, got 'camp_1': the campaign is paused; "),
@@ -273,7 +288,9 @@ def test_a_what_if_is_among_the_assumptions() -> None:
 )
 def test_an_argument_that_fits_nothing_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(message)):
-        plan_of(ONE, {"lefts": [5]}, {"lefts": [5], "status": "paused"}, {"lefts": [5], "status": "draft"}, **options)
+        plan_of(
+            ONE, {"lefts": [5]}, {"lefts": [5], "status": "paused"}, {"lefts": [5], "status": "draft"}, {"lefts": []}, **options
+        )
 
 
 # The plan of the week before.
@@ -305,7 +322,7 @@ def test_the_plan_of_last_week_is_scored_by_what_followed(tmp_path: Path) -> Non
     plan, recent = build_plan(now, SPACE, at=fake.now, past=past), build_plan(middle, SPACE, at=then, past=past[:1])
 
     assert (plan.held, plan.decided, recent.held, recent.decided) == (1, 3, 0, 0)
-    assert describe_held([plan, plan]) == "The plan of last week held for 2 of 6 campaigns."
+    assert describe_held([plan, plan]) == "The plan of last week held for 2 of 6 campaigns; likely days are left out."
     shown = {each.id: each for each in plan.campaigns}
     assert {(shown[id_].first is None, shown[id_].likely) for id_ in camps[1:3]} == {(False, None)}
     assert all(each.likely for each in recent.campaigns if each.id in camps[1:3])
@@ -359,9 +376,10 @@ def test_the_command_prints_a_plan_and_the_ends_without_a_change(shell: Shell, p
     assert rows[2][0].startswith("Next week, ")
     assert "sending on mon-fri, no other changes; what if: 1 more mailbox of " in rows[3][0]
 
-    code, value = shell.json("plan", *planned, "--contacts", "camp_1=5")
+    code, value = shell.json("plan", *planned, "--contacts", "camp_1=2", "--contacts", "camp_1=3")
     assert (code, [each["name"] for each in value["plans"][0]["campaigns"]]) == (0, ["Old", "Spring", "Autumn"])
     assert [each["name"] for each in value["without"]["campaigns"]] == ["Old", "Autumn"]
+    assert "what if: 5 more contacts in camp_1." in value["plans"][0]["assumptions"]
 
 
 @pytest.mark.parametrize(
