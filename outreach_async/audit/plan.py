@@ -329,27 +329,18 @@ _LEAST: Final = attrs.evolve(_LATE_STATED, exits=2, today=1, scale=1.0)
 """Assumptions under which most and fewest e-mails are sent in the next week."""
 
 
-@attrs.define(eq=False)
 class _Sending:
     """A campaign in a simulation: contacts that are due, and that wait for a day, by step."""
 
-    flow: _Flow
-    scene: _Scene
-    due: list[float] = attrs.field(init=False)
-    exits: float = attrs.field(init=False)
-    speed: float = attrs.field(init=False)
-    nobody: list[float] = attrs.field(init=False)
-    waiting: defaultdict[int, list[float]] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.due, self.exits = [0.0 for _ in self.flow.at], self.flow.exits[self.scene.exits]
-        self.speed = self.flow.slow ** (1 - self.scene.fast) * self.flow.fast**self.scene.fast * self.scene.scale
-        self.nobody = [0.0 for _ in self.due]
-        self.waiting = defaultdict(self.nobody.copy)
-        for step, count in enumerate(self.flow.at):
+    def __init__(self, flow: _Flow, scene: _Scene) -> None:
+        self.flow, self.scene, self.exits = flow, scene, flow.exits[scene.exits]
+        self.speed: float = flow.slow ** (1 - scene.fast) * flow.fast**scene.fast * scene.scale
+        self.nobody = [0.0 for _ in flow.at]
+        self.due, self.waiting = self.nobody, defaultdict[int, list[float]](self.nobody.copy)
+        for step, count in enumerate(flow.at):
             # Some of those who wait will leave before they are due.
-            wait, stay = math.ceil(self.flow.waits[step]) if step else 0, 1 - self.exits / 2 if step and self.scene.exits else 1
-            days = range(max(1, wait)) if self.scene.waited is None else [math.ceil(wait * (1 - self.scene.waited))]
+            wait, stay = math.ceil(flow.waits[step]) if step else 0, 1 - self.exits / 2 if step and scene.exits else 1
+            days = range(max(1, wait)) if scene.waited is None else [math.ceil(wait * (1 - scene.waited))]
             for day in days:
                 self.waiting[day][step] += count * stay / len(days)
 
@@ -532,10 +523,12 @@ def build_plan(
         after = _find_ends(found, stated)
         ends = {id_: tuple(map(choose, ends.get(id_, new), new)) for id_, new in after.items()}  # type: ignore[misc]  # of three
     held, decided = _score(space, stated, past, (at, readings)) if past else (0, 0)
-    limits, campaigns = _find_limits(found, stated), list[CampaignPlan]()
+    limits, campaigns, today = _find_limits(found, stated), list[CampaignPlan](), datetime.fromtimestamp(at, UTC).date()
     for flow in found.flows:
         about = flow.about
-        first, likely, last = (None if day == math.inf else _date(at, day) for day in ends.get(about.id, [math.inf] * 3))
+        first, likely, last = (
+            None if day == math.inf else (today + timedelta(day)).isoformat() for day in ends.get(about.id, [math.inf] * 3)
+        )
         likely = None if _has_failed(held, decided) else likely
         if first:
             about = attrs.evolve(about, first=first, likely=likely, last=last, limit=limits.get(about.id, _LIMITS[-1]))
@@ -556,10 +549,6 @@ def build_plan(
         decided=decided,
         assumptions=_assumptions(days, add_mailboxes, limit, pause, more),
     )
-
-
-def _date(at: float, day: float) -> str:
-    return (datetime.fromtimestamp(at, UTC) + timedelta(days=day)).date().isoformat()
 
 
 def _parse_days(text: str) -> tuple[int, ...]:
