@@ -225,7 +225,7 @@ def test_a_page_lists_the_campaigns_that_sent_or_will_with_their_ends(tmp_path: 
         history.append(report, readings)
     rows = rows_of(page_of(history, 1, 3))
 
-    assert rows["live"] == ["live", "30", "0", "0", "0", "500", "about 15 Mar 2026"]
+    assert rows["live"] == ["live", "30", "0", "0", "0", "500", "9 Mar to 20 Mar 2026"]
     assert rows["gone"] == ["deleted", "at least 20", "not known", "not known", "not known", "-", "-"]
     assert rows["open"][-2:] == ["500", "not known"]
     assert "draft" not in rows

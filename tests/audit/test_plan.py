@@ -25,7 +25,7 @@ from support.simulation import NOTHING, SILENT, boxes_of, quiet_world
 from outreach_async import InvalidRequest
 from outreach_async.audit.history import History, Readings
 from outreach_async.audit.history._tables import record_campaign, record_mailboxes
-from outreach_async.audit.plan import WorkspacePlan, build_plan, describe_held, describe_unused
+from outreach_async.audit.plan import WorkspacePlan, build_plan, describe_held, describe_unused, range_of_estimate
 from outreach_async.audit.reports import write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeService
@@ -52,6 +52,16 @@ def judge(world: Drawn) -> list[tuple[bool, float, float]]:
     return found
 
 
+def judge_estimates(world: Drawn) -> list[bool]:
+    """Return of each campaign that ends whether the end is in the range of the service's estimate."""
+    found = []
+    for id_, end in world.ends.items():
+        days = world.readings.days_left[SPACE, id_]
+        first, last = (at // DAY - world.at // DAY for at in range_of_estimate(world.at, world.at + days * DAY))
+        found.append(end is not None and first <= end <= last)
+    return found
+
+
 def require_bounds(worlds: list[Drawn]) -> None:
     ordinary = [world for world in worlds if world.rule in {"default", "rates"}]
     assert part_inside(ordinary) >= 0.95
@@ -64,6 +74,8 @@ def require_bounds(worlds: list[Drawn]) -> None:
     assert median(widths) <= 1.1
     assert widths[len(widths) * 4 // 5] <= 2.2
     assert median(error for _, _, error in judged_ends) <= 1
+    estimated = [is_near for world in ordinary for is_near in judge_estimates(world)]
+    assert sum(estimated) >= 0.9 * len(estimated)
     for world in worlds:
         dated = {each.id for each in world.plan().campaigns if each.first}
         assert dated == {id_ for id_, end in world.ends.items() if end is not None}

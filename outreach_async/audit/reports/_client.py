@@ -20,6 +20,7 @@ from outreach_async.audit._rules import CATALOGUE
 from outreach_async.audit._values import DAY, format_figure, format_percent
 from outreach_async.audit.campaigns import LIVE, CampaignRow
 from outreach_async.audit.history import DayFigures, History
+from outreach_async.audit.plan import range_of_estimate
 from outreach_async.audit.reports import _document as doc
 from outreach_async.audit.reports._days import TONES, Series, day_of, draw_trend, format_day, index_days
 from outreach_async.errors import InvalidRequest, format_count
@@ -86,6 +87,7 @@ class ClientPage:
     days: Series
     campaigns: Mapping[str, Series]
     rows: Mapping[str, CampaignRow]
+    read: float
     health: DayFigures | None
 
     @property
@@ -122,7 +124,7 @@ class ClientPage:
             row, own = self.rows.get(id_), [day for day in days if day >= min(series)]
             amounts = [self._measure(name, own, series) if own else _Amount(0) for name in names]
             if any(each.value for each in amounts) or (row and row.status == LIVE and row.left_to_send != 0):
-                texts = [row.status if row else "deleted", *map(str, amounts), *_describe_end(row)]
+                texts = [row.status if row else "deleted", *map(str, amounts), *_describe_end(row, self.read)]
                 found.append((-(amounts[0].value or 0), campaign_label(series[max(series)].name, id_), texts))
         titles = (_FIGURES[name].removeprefix("E-mails ").capitalize() for name in names)
         lines = [[doc.Styled(name, doc.STRONG), *map(doc.Styled, texts)] for _, name, texts in sorted(found)[:_MAX_CAMPAIGNS]]
@@ -191,11 +193,11 @@ def _name_period(first: date, last: date) -> str:
     return f"{begin}{format_day(last)} {last.year}"
 
 
-def _describe_end(row: CampaignRow | None) -> tuple[str, str]:
+def _describe_end(row: CampaignRow | None, read: float) -> tuple[str, str]:
     """Return the number of e-mails that are left to send, and the expected end."""
     if row is None or row.status != LIVE:
         return "-", "-"
-    end = "not known" if row.end is None else f"about {_name_period(day := day_of(row.end), day)}"
+    end = "not known" if row.end is None else _name_period(*map(day_of, range_of_estimate(read, row.end)))
     return format_figure(row.left_to_send), "all sent" if row.left_to_send == 0 else end
 
 
@@ -217,6 +219,7 @@ def read_clients(history: History, workspaces: Collection[str] | None, first: da
             days=known.get((space,), {}),
             campaigns={key[1]: series for key, series in known.items() if key[1:] and key[0] == space},
             rows={row.id: row for row in rows if row.workspace == space},
+            read=state.last_read.get(space, state.at) if state else 0.0,
             health=health.get(space),
         )
         for space, name in names.items()
