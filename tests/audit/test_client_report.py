@@ -29,6 +29,7 @@ from support.pages import Page
 
 from outreach_async.audit import MailboxAction
 from outreach_async.audit.history import History
+from outreach_async.audit.history._tables import CAMPAIGN, records_of
 from outreach_async.audit.reports import has_format, render_clients
 from outreach_async.errors import InvalidRequest
 
@@ -104,6 +105,16 @@ def test_every_figure_of_a_page_is_the_sum_of_its_days(seed: int) -> None:
             now, before = shown_on(page)[title]
             assert now in amount([*parts.values()], whole, name, first, last), (name, seed)
             assert before in amount([*parts.values()], whole, name, first - size, first - 1), (name, seed)
+        for label, texts in rows_of(page).items():
+            part = parts[id_ := f"camp_{re.sub('[^0-9]', '', label)}"]
+            created = [seen.campaigns[space, id_].created // DAY for seen in drawn.seen if (space, id_) in seen.campaigns]
+            begin = min(*part, *created)
+            for name, text in zip(NAMES, texts[1:5], strict=False):
+                known = {
+                    day: part[day] if day in part and part[day][name] is not None else figures for day, figures in whole.items()
+                }
+                right = amount([part], known, name, max(first, int(begin)), last) if begin <= last else {"0"}
+                assert text in right | ({"not known"} if texts[0] == "deleted" else set()), (id_, name, seed)
         spread = [border for id_ in parts for border in (first, last + 1) if crosses(drawn.seen, (space, id_), border)
                   and parts[id_].get(border, {}).get("sent")]  # fmt: skip
         assert not spread or shown_on(page)["E-mails sent"][0].startswith("about "), seed
@@ -211,7 +222,7 @@ def test_parts_of_a_total_add_up_to_it(tmp_path: Path) -> None:
     assert "E-mails sent 1 before: not known" in text_of(history, 1, 10)  # ten times 0.1 is less
 
 
-def test_a_page_lists_the_campaigns_that_sent_or_will_with_their_ends(tmp_path: Path) -> None:
+def test_a_page_lists_the_campaigns_that_sent_or_will_with_the_ranges_of_their_ends(tmp_path: Path) -> None:
     history, world = client(tmp_path, 0)
     states: dict[str, dict[str, Any]] = {"draft": {"status": "draft"}, "gone": {}, "open": {"days_left": 0}, "live": {}}
     for name, about in states.items():
@@ -221,15 +232,28 @@ def test_a_page_lists_the_campaigns_that_sent_or_will_with_their_ends(tmp_path: 
             del world.campaigns["camp_gone"]
         for name, each in world.campaigns.items():
             each.sent += 10 * (name in {"camp_gone", "camp_live"})
-        report, readings = world.read(START + day * DAY)
-        history.append(report, readings)
-    rows = rows_of(page_of(history, 1, 3))
+        history.append(*world.read(START + day * DAY))
+    rows, first = rows_of(page_of(history, 1, 3)), rows_of(page_of(history, 0, 0))
 
     assert rows["live"] == ["live", "30", "0", "0", "0", "500", "9 Mar to 20 Mar 2026"]
     assert rows["gone"] == ["deleted", "at least 20", "not known", "not known", "not known", "-", "-"]
     assert rows["open"][-2:] == ["500", "not known"]
     assert "draft" not in rows
     assert list(rows)[:2] == ["live", "gone"]
+    assert {name: row[:2] for name, row in first.items()} == {name: ["live", "not known"] for name in ("gone", "live", "open")}
+
+
+def test_a_campaign_that_has_sent_all_says_so(tmp_path: Path) -> None:
+    history, world = client(tmp_path, 0)
+    world.campaigns["camp_0"] = sent = Sent("space_1", START - DAY)
+    for day in range(2):
+        report, readings = world.read(START + day * DAY)
+        ((labels, figures),) = records_of(readings, "space_1", CAMPAIGN)
+        done = tuple(0 if name == "left_to_send" else value for name, value in zip(CAMPAIGN.figures, figures, strict=True))
+        records_of(readings, "space_1", CAMPAIGN)[0] = labels, done
+        history.append(report, readings)
+        sent.sent += 10
+    assert rows_of(page_of(history, 1, 1))["Spring"][-2:] == ["0", "all sent"]
 
 
 def test_a_page_lists_twenty_campaigns_and_adds_up_the_others(tmp_path: Path) -> None:

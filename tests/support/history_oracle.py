@@ -213,7 +213,9 @@ class Drawn:
         self.number += 1
         space, created = self.chance.choice(self.world.workspaces), self.chance.choice([self.now - 400 * DAY, self.now])
         sent, days_left = self.chance.randint(0, 9), self.chance.choice([0, 10])
-        self.world.campaigns[f"camp_{self.number}"] = Sent(space, created, sent, days_left=days_left)
+        self.world.campaigns[f"camp_{self.number}"] = Sent(
+            space, created, sent, days_left=days_left, name=f"Spring {self.number}"
+        )
         box = mailbox(
             id=f"box_{self.number}", email=f"{self.number}@{self.chance.choice('ab')}.example", created_at=created, sent_90days=0,
             bounced_30days=0,

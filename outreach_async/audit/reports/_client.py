@@ -85,8 +85,8 @@ class ClientPage:
     first: date
     last: date
     days: Series
-    campaigns: Mapping[str, Series]
-    rows: Mapping[str, CampaignRow]
+    campaigns: dict[str, Series]
+    rows: dict[str, CampaignRow]
     read: float
     health: DayFigures | None
 
@@ -120,12 +120,16 @@ class ClientPage:
 
     def _list_campaigns(self, days: Sequence[date]) -> Iterator[doc.Block]:
         names, found = [name for name in _FIGURES if name != "added"], list[tuple[float, str, list[str]]]()
-        for id_, series in self.campaigns.items():
-            row, own = self.rows.get(id_), [day for day in days if day >= min(series)]
+        for id_ in self.campaigns | self.rows:
+            row, series = self.rows.get(id_), self.campaigns.get(id_, {})
+            begin = min([day_of(row.created), *series]) if row and row.created else self.first
+            own = [day for day in days if day >= begin]
             amounts = [self._measure(name, own, series) if own else _Amount(0) for name in names]
             if any(each.value for each in amounts) or (row and row.status == LIVE and row.left_to_send != 0):
                 texts = [row.status if row else "deleted", *map(str, amounts), *_describe_end(row, self.read)]
-                found.append((-(amounts[0].value or 0), campaign_label(series[max(series)].name, id_), texts))
+                found.append(
+                    (-(amounts[0].value or 0), campaign_label(row.name if row else series[max(series)].name, id_), texts)
+                )
         titles = (_FIGURES[name].removeprefix("E-mails ").capitalize() for name in names)
         lines = [[doc.Styled(name, doc.STRONG), *map(doc.Styled, texts)] for _, name, texts in sorted(found)[:_MAX_CAMPAIGNS]]
         yield doc.Grid(("Campaign", "Status", *titles, "Left to send", "Expected end"), lines)
