@@ -43,6 +43,7 @@ from outreach_async._cli.demo_data import OWNER_KEY, WORKSPACES, create_demo_wor
 from outreach_async.audit import CampaignResults, Report, audit
 from outreach_async.audit.campaigns import add_up
 from outreach_async.audit.history import DayFigures, History
+from outreach_async.audit.plan import CampaignPlan, WorkspacePlan
 from outreach_async.audit.reports import render_clients, write
 from outreach_async.audit.reports.brief import build_brief
 from outreach_async.client import OutreachClient
@@ -279,12 +280,25 @@ def brief_page(make: Callable[[], Report]) -> str:
 
 
 def brief_of_the_next_day() -> str:
-    """Return the page of a brief with an earlier one: the world a day later, when campaigns have sent more e-mails."""
+    """Return the page of a brief with an earlier one and plans: the world a day later, when campaigns have sent more e-mails."""
     report = anyio.run(world)
     assert report.campaigns is not None
     rows = [attrs.evolve(row, sent=(row.sent or 0) + 40, replies_num=(row.replies_num or 0) + 3) for row in report.campaigns.rows]
     later = attrs.evolve(report, at=report.at + 86_400, campaigns=attrs.evolve(report.campaigns, rows=rows))
-    return write(build_brief(later, report), "html")
+    ends = {"first": "2026-03-02", "last": "2026-03-09", "limit": "daily limits and waits"}
+    planned = [
+        CampaignPlan(id=row.id, name=row.name, **(ends if at else {"reason": row.name * 9})) for at, row in enumerate(rows)
+    ]
+    figures: dict[str, Any] = {
+        "capacity": 900,
+        "unused": (0, 450),
+        "held": 7,
+        "decided": 8,
+        "assumptions": "Ends are ranges. " * 9,
+    }
+    return write(
+        build_brief(later, report, [WorkspacePlan(workspace="space_1", at=later.at, campaigns=planned, **figures)]), "html"
+    )
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
