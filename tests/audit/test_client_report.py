@@ -263,6 +263,16 @@ def test_a_page_lists_twenty_campaigns_and_adds_up_the_others(tmp_path: Path) ->
     assert "3 more campaigns sent 60 e-mails." in Page(page).text
 
 
+@pytest.mark.parametrize("created", [-1e15, 1e15, 0])
+def test_a_page_bears_any_time_of_creation_and_any_status(tmp_path: Path, created: float) -> None:
+    history, world = client(tmp_path, 0)
+    world.campaigns["camp_0"] = sent = Sent("space_1", created, status="s" * 99)
+    for day in range(3):
+        history.append(*world.read(START + day * DAY))
+        sent.sent += 10
+    assert rows_of(page_of(history, 1, 2))["Spring"][:2] == ["ssssss…", "20"]
+
+
 def test_a_page_without_active_campaigns_says_so(tmp_path: Path) -> None:
     history, world = client(tmp_path, 0)
     world.campaigns["camp_0"] = Sent("space_1", START - DAY, status="paused")

@@ -43,6 +43,7 @@ _IMAGES: Final = {
     "svg+xml": rb"(?:\xef\xbb\xbf)?(?>\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>)*+<svg[\s>]",
 }
 _A_DAY: Final = timedelta(days=1)
+_EPOCH: Final = date(1970, 1, 1)
 _ALL: Final = 100_000  # days
 
 
@@ -122,22 +123,23 @@ class ClientPage:
         names, found = [name for name in _FIGURES if name != "added"], list[tuple[float, str, list[str]]]()
         for id_ in self.campaigns | self.rows:
             row, series = self.rows.get(id_), self.campaigns.get(id_, {})
-            begin = min([day_of(row.created), *series]) if row and row.created else self.first
-            own = [day for day in days if day >= begin]
+            created, known = (
+                ((row.created if row else 0) or 0) // DAY,
+                min(series, default=date.max),
+            )  # any number, also beyond calendars
+            own = [day for day in days if day >= known or (day - _EPOCH).days >= created]
             amounts = [self._measure(name, own, series) if own else _Amount(0) for name in names]
             if any(each.value for each in amounts) or (row and row.status == LIVE and row.left_to_send != 0):
-                texts = [row.status if row else "deleted", *map(str, amounts), *_describe_end(row, self.read)]
-                found.append(
-                    (-(amounts[0].value or 0), campaign_label(row.name if row else series[max(series)].name, id_), texts)
-                )
+                label = campaign_label(row.name if row else series[max(series)].name, id_)
+                status = doc.format_status(row.status) if row else "deleted"
+                found.append((-(amounts[0].value or 0), label, [status, *map(str, amounts), *_describe_end(row, self.read)]))
         titles = (_FIGURES[name].removeprefix("E-mails ").capitalize() for name in names)
         lines = [[doc.Styled(name, doc.STRONG), *map(doc.Styled, texts)] for _, name, texts in sorted(found)[:_MAX_CAMPAIGNS]]
         yield doc.Grid(("Campaign", "Status", *titles, "Left to send", "Expected end"), lines)
         if (more := sorted(found)[_MAX_CAMPAIGNS:]) or not lines:
             sent = format_count(round(-sum(each[0] for each in more)), "e-mail")
-            yield _text(
-                f"{format_count(len(more), 'more campaign')} sent {sent}." if more else "No campaign sent anything, or will."
-            )
+            text = f"{format_count(len(more), 'more campaign')} sent {sent}."
+            yield _text(text if more else "No campaign sent anything, or will.")
 
     def _notes(self, amounts: Collection[_Amount]) -> Iterator[str]:
         """Yield why amounts are not known, or not exact."""
@@ -214,7 +216,7 @@ def read_clients(history: History, workspaces: Collection[str] | None, first: da
     if unknown := [each for each in wanted or () if each not in names]:
         raise InvalidRequest(f"workspaces: {history.path} has no audit of {', '.join(unknown)}; pass others")
     known = index_days([*days, *history.daily("campaign", workspaces=wanted, days=_ALL)], names)
-    state = history.baseline(list(names), until=math.nextafter(((last - date(1970, 1, 1)).days + 1) * DAY, 0))
+    state = history.baseline(list(names), until=math.nextafter(((last - _EPOCH).days + 1) * DAY, 0))
     rows = state.campaigns.rows if state and state.campaigns else []
     health = {each.id: each for each in days if each.date <= str(last) and each.sent_30days is not None}
     return [
