@@ -90,7 +90,7 @@ def test_the_ranges_keep_their_bounds_on_many_worlds() -> None:
 
 
 def test_the_ranges_keep_their_bounds_on_a_few_worlds() -> None:
-    worlds = [draw_world(seed, "default", most=2) for seed in (4, 22, 36, 42, 49, 53)]  # the quickest
+    worlds = [draw_world(seed, "default", most=2) for seed in (4, 22, 42, 49)]  # the quickest
     assert part_inside(worlds) == 1
     assert median(width for world in worlds for _, width, _ in judge(world)) <= 1.1
 
@@ -194,7 +194,8 @@ def test_a_campaign_whose_only_mailbox_may_pause_has_no_last_day() -> None:
 def test_no_figure_of_the_service_stops_a_plan(about: dict[str, Any]) -> None:
     twice = [about] * (2 if "id" in about else 1)
     readings = situation([{"daily_limit": 10**15, "campaigns": 10**15}, *ONE], *twice)
-    plan = build_plan(readings, SPACE, at=MONDAY, past=[(MONDAY - 7 * DAY, readings)])
+    past = [(MONDAY - 7 * DAY, readings)] if "id" in about else []
+    plan = build_plan(readings, SPACE, at=MONDAY, past=past)
     assert len(plan.campaigns) == len(twice)
 
 
