@@ -146,8 +146,10 @@ class _LocationType(click.Path):
 
 
 def _is_named_pipe(path: Path) -> bool:
-    # A path such as /dev/fd/63 is a pipe that the shell has connected.
-    return path.is_fifo() and not str(path).startswith("/dev/")
+    with suppress(OSError):  # such as a name that is too long, which the file's use reports
+        # A path such as /dev/fd/63 is a pipe that the shell has connected.
+        return path.is_fifo() and not str(path).startswith("/dev/")
+    return False
 
 
 def _require_file(path: Path) -> Path:

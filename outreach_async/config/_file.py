@@ -128,9 +128,9 @@ def _read_safely(path: Path) -> bytes:
     # The folder is not checked: shared folders are common, and a file that another user puts there is refused as theirs.
     if str(path) == os.devnull:
         return b""
-    if path.is_fifo() and not str(path).startswith("/dev/"):
-        raise InvalidRequest(f"{path}: expected a file, got a named pipe; pass the path of a file")
     try:
+        if path.is_fifo() and not str(path).startswith("/dev/"):
+            raise InvalidRequest(f"{path}: expected a file, got a named pipe; pass the path of a file")
         with path.open("rb") as file:
             facts = os.fstat(file.fileno())
             content = file.read(_MAX_SIZE + 1)

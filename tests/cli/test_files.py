@@ -257,13 +257,20 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("audit", "policy"),
         ("audit", "compares"),
     ]
-    reads += [("brief", "policy"), ("serve", "world"), ("serve", "behaviour")]
-    reads += [(command, "config") for command in ("audit", "brief", "import", "mcp", "plan", *LISTS)]
+    reads += [
+        ("client-report", "file"),
+        ("client-report", "logo"),
+        ("brief", "policy"),
+        ("serve", "world"),
+        ("serve", "behaviour"),
+    ]
+    reads += [(command, "config") for command in ("audit", "brief", "client-report", "import", "mcp", "plan", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
     writes += [("import", "findings")]
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
     writes += [(command, "output") for command in LISTS]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
+    journals += [("client-report", "output_folder")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp", "plan")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
